@@ -1,0 +1,144 @@
+//! Numbers that must not be mixed up.
+
+use std::fmt;
+
+/// A transaction id: the leader's epoch in the high 32 bits, a counter in the low ones. Compared as
+/// a signed number, as Apache ZooKeeper does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Zxid(pub i64);
+
+impl Zxid {
+    pub const ZERO: Zxid = Zxid(0);
+
+    pub fn new(epoch: Epoch, counter: u32) -> Zxid {
+        Zxid((epoch.0 << 32) | i64::from(counter))
+    }
+
+    pub fn epoch(self) -> Epoch {
+        Epoch(self.0 >> 32)
+    }
+
+    pub fn counter(self) -> u32 {
+        (self.0 & 0xffff_ffff) as u32
+    }
+
+    /// The id after this one in the same epoch; `None` when the counter is used up.
+    pub fn next(self) -> Option<Zxid> {
+        (self.counter() != u32::MAX).then(|| Zxid(self.0 + 1))
+    }
+}
+
+impl fmt::Display for Zxid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "0x{:x}", self.0)
+    }
+}
+
+impl fmt::Debug for Zxid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The reign of one leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Epoch(pub i64);
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// A member of an ensemble: the N of its `server.N` line.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ServerId(pub i64);
+
+impl ServerId {
+    /// Whom a server that may not vote names as its leader.
+    pub const NOBODY: ServerId = ServerId(i64::MIN);
+    /// Sent by observers that have no id of their own.
+    pub const ANONYMOUS: ServerId = ServerId(i64::MAX);
+}
+
+impl fmt::Display for ServerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for ServerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// A client session. Zero means "none yet" on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SessionId(pub i64);
+
+impl SessionId {
+    pub const NONE: SessionId = SessionId(0);
+
+    /// The password that proves ownership of a session. It is a function of the id alone, so that
+    /// every server of an ensemble, Apache's included, comes to the same one.
+    ///
+    /// The function is the 48-bit linear congruential generator of `java.util.Random`.
+    pub fn password(self) -> [u8; 16] {
+        const MULTIPLIER: u64 = 0x5_DEEC_E66D;
+        const MASK: u64 = (1 << 48) - 1;
+        let mut state = ((self.0 as u64 ^ 0xB341_5C00) ^ MULTIPLIER) & MASK;
+        let mut password = [0; 16];
+        for word in password.chunks_exact_mut(4) {
+            state = state.wrapping_mul(MULTIPLIER).wrapping_add(0xB) & MASK;
+            word.copy_from_slice(&((state >> 16) as u32).to_le_bytes());
+        }
+        password
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "0x{:x}", self.0)
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A client's number for one of its requests, echoed in the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Xid(pub i32);
+
+impl Xid {
+    /// Watch events, from server to client.
+    pub const NOTIFICATION: Xid = Xid(-1);
+    pub const PING: Xid = Xid(-2);
+    pub const AUTH: Xid = Xid(-4);
+    pub const SET_WATCHES: Xid = Xid(-8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn password_is_the_one_a_real_server_gave() {
+        let hex = |id: i64| -> String {
+            SessionId(id).password().iter().map(|byte| format!("{byte:02x}")).collect()
+        };
+        assert_eq!(hex(0x0100_000b_30ac_0000), "b68910cf0b58219a842a71f1ccfab3b8");
+        assert_eq!(hex(0x0100_000b_30ac_0002), "90471ccfcbc062109aa4a29a25e98a1e");
+    }
+
+    #[test]
+    fn counter_does_not_walk_into_the_epoch() {
+        let last = Zxid::new(Epoch(3), u32::MAX);
+        assert_eq!(last.next(), None);
+        assert_eq!(Zxid::new(Epoch(3), 9).next(), Some(Zxid::new(Epoch(3), 10)));
+        assert_eq!(last.epoch(), Epoch(3));
+    }
+}

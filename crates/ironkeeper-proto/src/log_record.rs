@@ -1,0 +1,41 @@
+//! The frame around a transaction in a log file, and the file's head.
+//!
+//! ```text
+//! file   | magic ZKLG | version 2 i32 | dbid 0 i64 | record ... | zero padding |
+//! record | checksum i64 | length i32 | body | 0x42 |
+//! ```
+//! The checksum is the Adler-32 of the body. Computing it is left to the one who reads or writes.
+
+use crate::jute::{DecodeError, Put, Reader};
+
+pub const MAGIC: [u8; 4] = *b"ZKLG";
+pub const VERSION: i32 = 2;
+pub const FILE_HEADER_LEN: usize = 16;
+/// Checksum and length.
+pub const RECORD_HEADER_LEN: usize = 12;
+pub const END_MARK: u8 = 0x42;
+
+pub fn encode_file_header(out: &mut impl Put) {
+    out.put_raw(&MAGIC);
+    out.put_i32(VERSION);
+    out.put_i64(0);
+}
+
+/// What stands in front of a record's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHeader {
+    pub checksum: i64,
+    pub len: i32,
+}
+
+impl RecordHeader {
+    pub fn encode(&self, out: &mut impl Put) {
+        out.put_i64(self.checksum);
+        out.put_i32(self.len);
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<RecordHeader, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        Ok(RecordHeader { checksum: reader.i64()?, len: reader.i32()? })
+    }
+}

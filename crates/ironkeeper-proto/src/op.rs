@@ -1,0 +1,181 @@
+//! Operation codes and create modes.
+
+/// What a request asks for, and what kind of record a transaction carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum OpCode {
+    Create = 1,
+    Delete = 2,
+    Exists = 3,
+    GetData = 4,
+    SetData = 5,
+    GetAcl = 6,
+    SetAcl = 7,
+    GetChildren = 8,
+    Sync = 9,
+    Ping = 11,
+    GetChildren2 = 12,
+    Check = 13,
+    Multi = 14,
+    Create2 = 15,
+    Reconfig = 16,
+    CheckWatches = 17,
+    RemoveWatches = 18,
+    CreateContainer = 19,
+    DeleteContainer = 20,
+    CreateTtl = 21,
+    MultiRead = 22,
+    Auth = 100,
+    SetWatches = 101,
+    Sasl = 102,
+    GetEphemerals = 103,
+    GetAllChildrenNumber = 104,
+    SetWatches2 = 105,
+    AddWatch = 106,
+    WhoAmI = 107,
+    /// A failed write, as a transaction; the type of an error result inside a multi reply.
+    Error = -1,
+    CreateSession = -10,
+    CloseSession = -11,
+}
+
+impl OpCode {
+    pub fn code(self) -> i32 {
+        self as i32
+    }
+
+    pub fn from_code(code: i32) -> Option<OpCode> {
+        use OpCode::*;
+        Some(match code {
+            1 => Create,
+            2 => Delete,
+            3 => Exists,
+            4 => GetData,
+            5 => SetData,
+            6 => GetAcl,
+            7 => SetAcl,
+            8 => GetChildren,
+            9 => Sync,
+            11 => Ping,
+            12 => GetChildren2,
+            13 => Check,
+            14 => Multi,
+            15 => Create2,
+            16 => Reconfig,
+            17 => CheckWatches,
+            18 => RemoveWatches,
+            19 => CreateContainer,
+            20 => DeleteContainer,
+            21 => CreateTtl,
+            22 => MultiRead,
+            100 => Auth,
+            101 => SetWatches,
+            102 => Sasl,
+            103 => GetEphemerals,
+            104 => GetAllChildrenNumber,
+            105 => SetWatches2,
+            106 => AddWatch,
+            107 => WhoAmI,
+            -1 => Error,
+            -10 => CreateSession,
+            -11 => CloseSession,
+            _ => return None,
+        })
+    }
+
+    /// The four letters that `cons` shows for a connection's last operation.
+    pub fn short_name(self) -> &'static str {
+        use OpCode::*;
+        match self {
+            Create | Create2 | CreateContainer | CreateTtl => "CREA",
+            Delete | DeleteContainer => "DELE",
+            Exists => "EXIS",
+            GetData => "GETD",
+            SetData => "SETD",
+            GetAcl => "GETA",
+            SetAcl => "SETA",
+            GetChildren | GetChildren2 => "GETC",
+            Sync => "SYNC",
+            Ping => "PING",
+            Check => "CHEC",
+            Multi => "MULT",
+            Reconfig => "RECO",
+            CheckWatches => "CHKW",
+            RemoveWatches => "REMW",
+            MultiRead => "MLTR",
+            SetWatches => "SETW",
+            SetWatches2 => "STW2",
+            GetEphemerals => "GETE",
+            GetAllChildrenNumber => "GETACN",
+            AddWatch => "ADDW",
+            WhoAmI => "HOMI",
+            CreateSession => "SESS",
+            CloseSession => "CLOS",
+            Auth | Sasl | Error => "NA",
+        }
+    }
+}
+
+/// What kind of node a create asks for (the `flags` field of the request).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum CreateMode {
+    Persistent = 0,
+    Ephemeral = 1,
+    PersistentSequential = 2,
+    EphemeralSequential = 3,
+    Container = 4,
+    PersistentWithTtl = 5,
+    PersistentSequentialWithTtl = 6,
+}
+
+impl CreateMode {
+    pub fn from_flags(flags: i32) -> Option<CreateMode> {
+        use CreateMode::*;
+        Some(match flags {
+            0 => Persistent,
+            1 => Ephemeral,
+            2 => PersistentSequential,
+            3 => EphemeralSequential,
+            4 => Container,
+            5 => PersistentWithTtl,
+            6 => PersistentSequentialWithTtl,
+            _ => return None,
+        })
+    }
+
+    pub fn flags(self) -> i32 {
+        self as i32
+    }
+
+    pub fn is_ephemeral(self) -> bool {
+        matches!(self, CreateMode::Ephemeral | CreateMode::EphemeralSequential)
+    }
+
+    pub fn is_sequential(self) -> bool {
+        matches!(
+            self,
+            CreateMode::PersistentSequential
+                | CreateMode::EphemeralSequential
+                | CreateMode::PersistentSequentialWithTtl
+        )
+    }
+
+    pub fn is_ttl(self) -> bool {
+        matches!(self, CreateMode::PersistentWithTtl | CreateMode::PersistentSequentialWithTtl)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_find_their_way_back() {
+        let known: Vec<OpCode> = (-20..200).filter_map(OpCode::from_code).collect();
+        assert_eq!(known.len(), 32);
+        for op in known {
+            assert_eq!(OpCode::from_code(op.code()), Some(op));
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Paths of znodes.
+
+use thiserror::Error;
+
+/// Why a path cannot name a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum PathError {
+    #[error("the path is empty")]
+    Empty,
+    #[error("the path does not start with /")]
+    Relative,
+    #[error("the path ends with /")]
+    TrailingSlash,
+    #[error("the path has an empty component")]
+    EmptyComponent,
+    #[error("the path has a . or .. component")]
+    DotComponent,
+    #[error("the path has the forbidden character U+{0:04X}")]
+    Forbidden(u32),
+}
+
+/// The first name of a path, by which statistics are kept apart. Empty for the root.
+///
+/// ```
+/// use ironkeeper_proto::path;
+/// assert_eq!(path::namespace("/app/config/a"), "app");
+/// assert_eq!(path::namespace("/"), "");
+/// ```
+pub fn namespace(path: &str) -> &str {
+    path.strip_prefix('/').unwrap_or(path).split('/').next().unwrap_or_default()
+}
+
+/// Checks a path by ZooKeeper's rules.
+///
+/// ```
+/// use ironkeeper_proto::path;
+/// assert!(path::validate("/app/config").is_ok());
+/// assert!(path::validate("/app/").is_err());
+/// assert!(path::validate("/app/../x").is_err());
+/// ```
+pub fn validate(path: &str) -> Result<(), PathError> {
+    if path.is_empty() {
+        return Err(PathError::Empty);
+    }
+    if !path.starts_with('/') {
+        return Err(PathError::Relative);
+    }
+    if path.len() == 1 {
+        return Ok(());
+    }
+    if path.ends_with('/') {
+        return Err(PathError::TrailingSlash);
+    }
+    for component in path[1..].split('/') {
+        match component {
+            "" => return Err(PathError::EmptyComponent),
+            "." | ".." => return Err(PathError::DotComponent),
+            _ => {}
+        }
+    }
+    // Printable ASCII, by far the common case, needs no look at characters.
+    if path.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+        return Ok(());
+    }
+    match path.chars().find(|character| is_forbidden(*character)) {
+        None => Ok(()),
+        Some(character) => Err(PathError::Forbidden(character as u32)),
+    }
+}
+
+/// Controls, private use, non-characters, and everything above U+FFFF (surrogates in Java's eyes).
+fn is_forbidden(character: char) -> bool {
+    matches!(
+        character as u32,
+        0x0000..=0x001f | 0x007f..=0x009f | 0xd800..=0xf8ff | 0xfff0..=u32::MAX
+    )
+}
+
+/// The path of the node above, `None` for the root and for what has no slash.
+pub fn parent(path: &str) -> Option<&str> {
+    match path.rfind('/') {
+        None => None,
+        Some(0) if path.len() == 1 => None,
+        Some(0) => Some("/"),
+        Some(at) => Some(&path[..at]),
+    }
+}
+
+/// The last component.
+pub fn name(path: &str) -> &str {
+    path.rfind('/').map_or(path, |at| &path[at + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_a_server_accepts_and_refuses() {
+        for good in ["/", "/a", "/a/b", "/...", "/a b", "/\u{e4}\u{4e2d}", "/a/.b", "/\u{ffef}"] {
+            assert_eq!(validate(good), Ok(()), "{good:?}");
+        }
+        for bad in [
+            "",
+            "a",
+            "/a/",
+            "//",
+            "/a//b",
+            "/.",
+            "/..",
+            "/a/./b",
+            "/a/../b",
+            "/\0",
+            "/\u{1f}",
+            "/\u{7f}",
+            "/\u{9f}",
+            "/\u{e000}",
+            "/\u{fffd}",
+            "/\u{1f600}",
+        ] {
+            assert!(validate(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn parents_and_names() {
+        assert_eq!((parent("/"), parent("/a"), parent("/a/b")), (None, Some("/"), Some("/a")));
+        assert_eq!((name("/a"), name("/a/b"), name("/")), ("a", "b", ""));
+    }
+}

@@ -1,0 +1,650 @@
+//! What a leader and its learners say to each other on the quorum port.
+//!
+//! Every packet has the same four fields and no length around them:
+//!
+//! ```text
+//! type i32 | zxid i64 | data buffer, may be null | auth vector of (scheme, id), may be null
+//! ```
+//! What they mean depends on the type, and for two types on who sent them. [`packet_len`] finds the
+//! end of a packet in a stream, [`Packet::decode`] says what it is. Behind a [`Packet::Snap`] the
+//! stream goes on with the raw tree, which is nobody's packet.
+//!
+//! Data is never copied: what a packet carries points into the bytes it was decoded from.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::ids::{Epoch, ServerId, SessionId, Zxid};
+use crate::jute::{DecodeError, Put, Reader};
+
+/// What both sides speak since 3.4: epochs are agreed on before anything else.
+pub const PROTOCOL_VERSION: i32 = 0x10000;
+/// The most identities a forwarded request may carry.
+pub const AUTH_IDS_MAX: usize = 4096;
+/// The most bytes these identities may take.
+pub const AUTH_BYTES_MAX: usize = 1 << 20;
+/// The largest epoch that fits in the upper half of a zxid.
+pub const EPOCH_MAX: Epoch = Epoch(i32::MAX as i64);
+
+/// Type, zxid, length of the data, count of the identities.
+const PACKET_MIN: usize = 20;
+
+/// Who sent a packet. `PING` and `REVALIDATE` mean different things in the two directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    Leader,
+    Learner,
+}
+
+/// How a learner introduces itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LearnerInfo {
+    /// Servers before 3.3 do not tell.
+    pub server: Option<ServerId>,
+    pub protocol: i32,
+    /// The version of the configuration it has in force.
+    pub config_version: i64,
+}
+
+/// A client's request on its way to the leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardedRequest {
+    pub session: SessionId,
+    pub cxid: i32,
+    /// The op code as a number: the leader answers unknown ones as it answers its own clients'.
+    pub op: i32,
+    /// The body as the client sent it, without its header.
+    pub body: Bytes,
+    /// Who the client is; `None` for what the server does on its own.
+    pub auth: Option<AuthIds>,
+}
+
+/// A list of identities, already checked, decoded when walked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthIds {
+    count: usize,
+    /// The encoded elements, without the count.
+    raw: Bytes,
+}
+
+impl AuthIds {
+    pub fn new<'i>(ids: impl IntoIterator<Item = (&'i str, &'i str)>) -> AuthIds {
+        let mut raw = Vec::new();
+        let mut count = 0;
+        for (scheme, id) in ids {
+            raw.put_str(scheme);
+            raw.put_str(id);
+            count += 1;
+        }
+        AuthIds { count, raw: raw.into() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Scheme and id of each. Null strings read as empty.
+    pub fn iter(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+        let mut reader = Reader::new(&self.raw);
+        (0..self.count).map_while(move |_| {
+            let scheme = reader.opt_str().ok()?.unwrap_or_default();
+            Some((scheme, reader.opt_str().ok()?.unwrap_or_default()))
+        })
+    }
+}
+
+/// The sessions a learner has heard of since it last told, with their timeouts in milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Touches(Bytes);
+
+impl Touches {
+    const ENTRY_LEN: usize = 12;
+
+    pub fn new(sessions: impl IntoIterator<Item = (SessionId, i32)>) -> Touches {
+        let mut raw = Vec::new();
+        for (session, timeout_ms) in sessions {
+            raw.put_i64(session.0);
+            raw.put_i32(timeout_ms);
+        }
+        Touches(raw.into())
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len() / Touches::ENTRY_LEN
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (SessionId, i32)> {
+        let mut reader = Reader::new(&self.0);
+        std::iter::from_fn(move || Some((SessionId(reader.i64().ok()?), reader.i32().ok()?)))
+    }
+}
+
+/// One packet, by meaning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Packet {
+    // From a learner.
+    /// FOLLOWERINFO: a voter, or one that wants to be, presents itself.
+    FollowerInfo { accepted: Epoch, info: LearnerInfo },
+    /// OBSERVERINFO: the same of one that only listens.
+    ObserverInfo { accepted: Epoch, info: LearnerInfo },
+    /// ACKEPOCH: the epoch is accepted. `current` is `None` if it had been accepted before, which
+    /// must not be counted again.
+    AckEpoch { last: Zxid, current: Option<Epoch> },
+    /// ACK: this transaction and all before it are durable; counter 0 is for NEWLEADER.
+    Ack { zxid: Zxid },
+    /// PING, answered.
+    Pong { zxid: Zxid, touches: Touches },
+    /// REQUEST: a client's write, or `sync`.
+    Request(Box<ForwardedRequest>),
+    /// REVALIDATE: may this session go on with us?
+    Revalidate { session: SessionId, timeout_ms: i32 },
+
+    // From the leader.
+    /// LEADERINFO: the epoch to be promised.
+    LeaderInfo { epoch: Epoch, protocol: i32 },
+    /// DIFF: the learner's history is a beginning of the leader's, the rest follows.
+    Diff { zxid: Zxid },
+    /// TRUNC: what the learner has above must go.
+    Trunc { zxid: Zxid },
+    /// SNAP: the whole tree follows on the stream.
+    Snap { zxid: Zxid },
+    /// NEWLEADER: that was the history. Acknowledged when durable.
+    NewLeader { epoch: Epoch, config: Option<Bytes> },
+    /// UPTODATE: a quorum has the history, the learner may serve.
+    UpToDate,
+    /// PROPOSAL: to be logged and acknowledged.
+    Proposal { zxid: Zxid, txn: Bytes },
+    /// COMMIT: the proposal of this id is history.
+    Commit { zxid: Zxid },
+    /// INFORM: proposal and commit in one, for observers.
+    Inform { zxid: Zxid, txn: Bytes },
+    /// COMMITANDACTIVATE: commits a reconfiguration; the leader from then on is named.
+    CommitAndActivate { zxid: Zxid, leader: ServerId },
+    /// INFORMANDACTIVATE: the same for observers.
+    InformAndActivate { zxid: Zxid, leader: ServerId, txn: Bytes },
+    /// PING: are you there?
+    Ping { zxid: Zxid },
+    /// REVALIDATE, answered.
+    Revalidated { session: SessionId, valid: bool },
+    /// SYNC: everything before the oldest `sync` you asked for has been sent.
+    Sync,
+}
+
+const REQUEST: i32 = 1;
+const PROPOSAL: i32 = 2;
+const ACK: i32 = 3;
+const COMMIT: i32 = 4;
+const PING: i32 = 5;
+const REVALIDATE: i32 = 6;
+const SYNC: i32 = 7;
+const INFORM: i32 = 8;
+const COMMIT_AND_ACTIVATE: i32 = 9;
+const NEW_LEADER: i32 = 10;
+const FOLLOWER_INFO: i32 = 11;
+const UP_TO_DATE: i32 = 12;
+const DIFF: i32 = 13;
+const TRUNC: i32 = 14;
+const SNAP: i32 = 15;
+const OBSERVER_INFO: i32 = 16;
+const LEADER_INFO: i32 = 17;
+const ACK_EPOCH: i32 = 18;
+const INFORM_AND_ACTIVATE: i32 = 19;
+
+/// The length of the packet that begins here, or `None` while its end has not arrived. A length no
+/// server would send is refused at once, so that nothing is kept in the hope of its end.
+pub fn packet_len(bytes: &[u8], field_max: usize) -> Result<Option<usize>, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let mut scan = || -> Result<usize, DecodeError> {
+        reader.i32()?;
+        reader.i64()?;
+        skip_buffer(&mut reader, field_max)?;
+        let before = reader.rest().len();
+        let count = reader.i32()?;
+        if count > AUTH_IDS_MAX as i32 || count < -1 {
+            return Err(DecodeError::BadLength(count));
+        }
+        for _ in 0..count.max(0) * 2 {
+            let taken = before - reader.rest().len();
+            skip_buffer(&mut reader, AUTH_BYTES_MAX.saturating_sub(taken))?;
+        }
+        Ok(bytes.len() - reader.rest().len())
+    };
+    match scan() {
+        Ok(len) => Ok(Some(len)),
+        Err(DecodeError::Truncated) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The most bytes a packet may take before [`packet_len`] has refused it.
+pub fn packet_len_max(field_max: usize) -> usize {
+    PACKET_MIN + field_max + AUTH_BYTES_MAX + 4
+}
+
+fn skip_buffer(reader: &mut Reader<'_>, max: usize) -> Result<(), DecodeError> {
+    let len = reader.i32()?;
+    if len == -1 {
+        return Ok(());
+    }
+    let bytes = usize::try_from(len).ok().filter(|len| *len <= max);
+    reader.bytes(bytes.ok_or(DecodeError::BadLength(len))?)?;
+    Ok(())
+}
+
+impl Packet {
+    /// Reads one packet, as [`packet_len`] has found it.
+    pub fn decode(bytes: &Bytes, sender: Sender) -> Result<Packet, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let kind = reader.i32()?;
+        let zxid = Zxid(reader.i64()?);
+        let data = reader.buf()?.map(|data| bytes.slice_ref(data));
+        let auth = decode_auth(&mut reader, bytes)?;
+        match sender {
+            Sender::Learner => decode_from_learner(kind, zxid, data, auth),
+            Sender::Leader => decode_from_leader(kind, zxid, data),
+        }
+    }
+
+    pub fn encode(&self, out: &mut impl Put) {
+        match self {
+            Packet::FollowerInfo { accepted, info } => {
+                put_info(FOLLOWER_INFO, *accepted, info, out);
+            }
+            Packet::ObserverInfo { accepted, info } => {
+                put_info(OBSERVER_INFO, *accepted, info, out);
+            }
+            Packet::AckEpoch { last, current } => {
+                let epoch = current.map_or(-1, |epoch| epoch.0 as i32);
+                put(ACK_EPOCH, *last, &epoch.to_be_bytes(), out);
+            }
+            Packet::Ack { zxid } => put_bare(ACK, *zxid, out),
+            Packet::Pong { zxid, touches } => put(PING, *zxid, &touches.0, out),
+            Packet::Request(request) => put_request(request, out),
+            Packet::Revalidate { session, timeout_ms } => {
+                put_head(REVALIDATE, Zxid(-1), 12, out);
+                out.put_i64(session.0);
+                out.put_i32(*timeout_ms);
+                out.put_i32(-1);
+            }
+            Packet::LeaderInfo { epoch, protocol } => {
+                put(LEADER_INFO, Zxid::new(*epoch, 0), &protocol.to_be_bytes(), out);
+            }
+            Packet::Diff { zxid } => put_bare(DIFF, *zxid, out),
+            Packet::Trunc { zxid } => put_bare(TRUNC, *zxid, out),
+            Packet::Snap { zxid } => put_bare(SNAP, *zxid, out),
+            Packet::NewLeader { epoch, config } => match config {
+                Some(config) => put(NEW_LEADER, Zxid::new(*epoch, 0), config, out),
+                None => put_bare(NEW_LEADER, Zxid::new(*epoch, 0), out),
+            },
+            Packet::UpToDate => put_bare(UP_TO_DATE, Zxid(-1), out),
+            Packet::Proposal { zxid, txn } => put(PROPOSAL, *zxid, txn, out),
+            Packet::Commit { zxid } => put_bare(COMMIT, *zxid, out),
+            Packet::Inform { zxid, txn } => put(INFORM, *zxid, txn, out),
+            Packet::CommitAndActivate { zxid, leader } => {
+                put(COMMIT_AND_ACTIVATE, *zxid, &leader.0.to_be_bytes(), out);
+            }
+            Packet::InformAndActivate { zxid, leader, txn } => {
+                put_head(INFORM_AND_ACTIVATE, *zxid, 8 + txn.len(), out);
+                out.put_i64(leader.0);
+                out.put_raw(txn);
+                out.put_i32(-1);
+            }
+            Packet::Ping { zxid } => put_bare(PING, *zxid, out),
+            Packet::Revalidated { session, valid } => {
+                put_head(REVALIDATE, Zxid(-1), 9, out);
+                out.put_i64(session.0);
+                out.put_bool(*valid);
+                out.put_i32(-1);
+            }
+            Packet::Sync => put_bare(SYNC, Zxid::ZERO, out),
+        }
+    }
+}
+
+fn put_head(kind: i32, zxid: Zxid, data_len: usize, out: &mut impl Put) {
+    out.put_i32(kind);
+    out.put_i64(zxid.0);
+    out.put_len(data_len);
+}
+
+fn put(kind: i32, zxid: Zxid, data: &[u8], out: &mut impl Put) {
+    put_head(kind, zxid, data.len(), out);
+    out.put_raw(data);
+    out.put_i32(-1);
+}
+
+fn put_bare(kind: i32, zxid: Zxid, out: &mut impl Put) {
+    out.put_i32(kind);
+    out.put_i64(zxid.0);
+    out.put_i32(-1);
+    out.put_i32(-1);
+}
+
+fn put_info(kind: i32, accepted: Epoch, info: &LearnerInfo, out: &mut impl Put) {
+    put_head(kind, Zxid::new(accepted, 0), 20, out);
+    out.put_i64(info.server.unwrap_or(ServerId::ANONYMOUS).0);
+    out.put_i32(info.protocol);
+    out.put_i64(info.config_version);
+    out.put_i32(-1);
+}
+
+fn put_request(request: &ForwardedRequest, out: &mut impl Put) {
+    put_head(REQUEST, Zxid(-1), 16 + request.body.len(), out);
+    out.put_i64(request.session.0);
+    out.put_i32(request.cxid);
+    out.put_i32(request.op);
+    out.put_raw(&request.body);
+    match &request.auth {
+        None => out.put_i32(-1),
+        Some(ids) => {
+            out.put_len(ids.count);
+            out.put_raw(&ids.raw);
+        }
+    }
+}
+
+fn decode_auth(reader: &mut Reader<'_>, bytes: &Bytes) -> Result<Option<AuthIds>, DecodeError> {
+    let Some(count) = reader.count(8)? else { return Ok(None) };
+    let before = reader.rest();
+    for _ in 0..count {
+        reader.buf()?;
+        reader.buf()?;
+    }
+    let raw = &before[..before.len() - reader.rest().len()];
+    Ok(Some(AuthIds { count, raw: bytes.slice_ref(raw) }))
+}
+
+fn decode_from_learner(
+    kind: i32,
+    zxid: Zxid,
+    data: Option<Bytes>,
+    auth: Option<AuthIds>,
+) -> Result<Packet, DecodeError> {
+    let body = data.as_deref().unwrap_or_default();
+    let mut reader = Reader::new(body);
+    Ok(match kind {
+        FOLLOWER_INFO => Packet::FollowerInfo { accepted: zxid.epoch(), info: info(body)? },
+        OBSERVER_INFO => Packet::ObserverInfo { accepted: zxid.epoch(), info: info(body)? },
+        ACK_EPOCH => {
+            let current = i64::from(reader.i32()?);
+            Packet::AckEpoch { last: zxid, current: (current != -1).then_some(Epoch(current)) }
+        }
+        ACK => Packet::Ack { zxid },
+        PING => {
+            if !body.len().is_multiple_of(Touches::ENTRY_LEN) {
+                return Err(DecodeError::Truncated);
+            }
+            Packet::Pong { zxid, touches: Touches(data.unwrap_or_default()) }
+        }
+        REQUEST => {
+            let session = SessionId(reader.i64()?);
+            let (cxid, op) = (reader.i32()?, reader.i32()?);
+            let body = data.map(|data| data.slice(16..)).unwrap_or_default();
+            Packet::Request(Box::new(ForwardedRequest { session, cxid, op, body, auth }))
+        }
+        REVALIDATE => {
+            Packet::Revalidate { session: SessionId(reader.i64()?), timeout_ms: reader.i32()? }
+        }
+        _ => return Err(DecodeError::BadValue(kind, "a packet of a learner")),
+    })
+}
+
+fn decode_from_leader(kind: i32, zxid: Zxid, data: Option<Bytes>) -> Result<Packet, DecodeError> {
+    let body = data.as_deref().unwrap_or_default();
+    let mut reader = Reader::new(body);
+    Ok(match kind {
+        LEADER_INFO => Packet::LeaderInfo { epoch: zxid.epoch(), protocol: reader.i32()? },
+        DIFF => Packet::Diff { zxid },
+        TRUNC => Packet::Trunc { zxid },
+        SNAP => Packet::Snap { zxid },
+        NEW_LEADER => Packet::NewLeader { epoch: zxid.epoch(), config: data },
+        UP_TO_DATE => Packet::UpToDate,
+        PROPOSAL => Packet::Proposal { zxid, txn: data.unwrap_or_default() },
+        COMMIT => Packet::Commit { zxid },
+        INFORM => Packet::Inform { zxid, txn: data.unwrap_or_default() },
+        COMMIT_AND_ACTIVATE => Packet::CommitAndActivate { zxid, leader: ServerId(reader.i64()?) },
+        INFORM_AND_ACTIVATE => {
+            let leader = ServerId(reader.i64()?);
+            let txn = data.map(|data| data.slice(8..)).unwrap_or_default();
+            Packet::InformAndActivate { zxid, leader, txn }
+        }
+        PING => Packet::Ping { zxid },
+        REVALIDATE => {
+            Packet::Revalidated { session: SessionId(reader.i64()?), valid: reader.bool()? }
+        }
+        SYNC => Packet::Sync,
+        _ => return Err(DecodeError::BadValue(kind, "a packet of a leader")),
+    })
+}
+
+/// Read by length, as Apache does: each release has put something behind what there was.
+fn info(body: &[u8]) -> Result<LearnerInfo, DecodeError> {
+    let mut reader = Reader::new(body);
+    Ok(LearnerInfo {
+        server: if body.len() >= 8 { Some(ServerId(reader.i64()?)) } else { None },
+        protocol: if body.len() >= 12 { reader.i32()? } else { 0 },
+        config_version: if body.len() >= 20 { reader.i64()? } else { 0 },
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn from_hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+        digits
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect()
+    }
+
+    /// The configuration of three servers as 3.9.5 sends it.
+    pub(crate) const CONFIG: &str = "7365727665722e313d3132372e302e302e313a33313131313a333131
+        32313a7061727469636970616e740a7365727665722e323d3132372e302e302e313a33313131323a3331313232
+        3a7061727469636970616e740a7365727665722e333d3132372e302e302e313a33313131333a33313132333a70
+        61727469636970616e740a76657273696f6e3d30";
+
+    const FIELD_MAX: usize = 2_097_150;
+
+    /// Holds a packet against bytes captured from Apache ZooKeeper, in both directions.
+    #[track_caller]
+    fn check(sender: Sender, hex: &str, packet: &Packet) {
+        let captured = from_hex(hex);
+        assert_eq!(packet_len(&captured, FIELD_MAX), Ok(Some(captured.len())));
+        let read = Packet::decode(&Bytes::from(captured.clone()), sender);
+        assert_eq!(read.as_ref(), Ok(packet));
+        let mut bytes = Vec::new();
+        packet.encode(&mut bytes);
+        assert_eq!(bytes, captured);
+        for cut in 0..captured.len() {
+            assert_eq!(packet_len(&captured[..cut], FIELD_MAX), Ok(None), "{cut}");
+            assert!(Packet::decode(&Bytes::from(captured[..cut].to_vec()), sender).is_err());
+        }
+    }
+
+    #[test]
+    fn a_join_by_difference_is_apaches_bytes() {
+        let info = LearnerInfo {
+            server: Some(ServerId(1)),
+            protocol: PROTOCOL_VERSION,
+            config_version: 0,
+        };
+        let epoch = Epoch(1);
+        let zxid = Zxid(0x1_0000_0006);
+        check(
+            Sender::Learner,
+            "0000000b 0000000100000000 00000014 0000000000000001 00010000 0000000000000000
+             ffffffff",
+            &Packet::FollowerInfo { accepted: epoch, info },
+        );
+        check(
+            Sender::Leader,
+            "00000011 0000000100000000 00000004 00010000 ffffffff",
+            &Packet::LeaderInfo { epoch, protocol: PROTOCOL_VERSION },
+        );
+        check(
+            Sender::Learner,
+            "00000012 0000000100000004 00000004 ffffffff ffffffff",
+            &Packet::AckEpoch { last: Zxid(0x1_0000_0004), current: None },
+        );
+        check(
+            Sender::Leader,
+            "0000000d 0000000100000006 ffffffff ffffffff",
+            &Packet::Diff { zxid },
+        );
+        check(
+            Sender::Leader,
+            "00000004 0000000100000006 ffffffff ffffffff",
+            &Packet::Commit { zxid },
+        );
+        check(
+            Sender::Leader,
+            &format!("0000000a 0000000100000000 0000008a {CONFIG} ffffffff"),
+            &Packet::NewLeader { epoch, config: Some(from_hex(CONFIG).into()) },
+        );
+        check(
+            Sender::Learner,
+            "00000003 0000000100000000 ffffffff ffffffff",
+            &Packet::Ack { zxid: Zxid::new(epoch, 0) },
+        );
+        check(Sender::Leader, "0000000c ffffffffffffffff ffffffff ffffffff", &Packet::UpToDate);
+        check(
+            Sender::Leader,
+            "00000005 0000000100000006 ffffffff ffffffff",
+            &Packet::Ping { zxid },
+        );
+        check(
+            Sender::Learner,
+            "00000005 0000000100000006 00000000 ffffffff",
+            &Packet::Pong { zxid, touches: Touches::default() },
+        );
+    }
+
+    #[test]
+    fn a_write_through_a_follower_is_apaches_bytes() {
+        let request = ForwardedRequest {
+            session: SessionId(0x0100_000e_4e06_0000),
+            cxid: 4,
+            op: 5,
+            body: from_hex("000000032f6130 000000027878 ffffffff").into(),
+            auth: Some(AuthIds::new([("ip", "127.0.0.1")])),
+        };
+        check(
+            Sender::Learner,
+            "00000001 ffffffffffffffff 00000021 0100000e4e060000 00000004 00000005
+             000000032f6130 000000027878 ffffffff 00000001 000000026970 000000093132372e302e302e31",
+            &Packet::Request(Box::new(request.clone())),
+        );
+        let ids: Vec<_> = request.auth.as_ref().unwrap().iter().collect();
+        assert_eq!(ids, [("ip".into(), "127.0.0.1".into())]);
+        let txn = "0100000e4e060000 00000004 0000000100000005 000001a1e057d53b 00000005
+            000000032f6130 000000027878 00000001 00000002 000000011daeaddc";
+        check(
+            Sender::Leader,
+            &format!("00000002 0000000100000005 0000003d {txn} ffffffff"),
+            &Packet::Proposal { zxid: Zxid(0x1_0000_0005), txn: from_hex(txn).into() },
+        );
+        check(
+            Sender::Learner,
+            "00000001 ffffffffffffffff 00000014 0100000e4e060000 00000000 fffffff6 00002710
+             ffffffff",
+            &Packet::Request(Box::new(ForwardedRequest {
+                cxid: 0,
+                op: -10,
+                body: from_hex("00002710").into(),
+                auth: None,
+                ..request
+            })),
+        );
+    }
+
+    #[test]
+    fn every_other_packet_comes_back_as_it_went() {
+        let zxid = Zxid(0x3_0000_0009);
+        let session = SessionId(0x0100_000e_4e06_0000);
+        let touched = [(session, 10_000), (SessionId(2), 4)];
+        for (sender, packet) in [
+            (Sender::Leader, Packet::Trunc { zxid }),
+            (Sender::Leader, Packet::Snap { zxid }),
+            (Sender::Leader, Packet::NewLeader { epoch: Epoch(3), config: None }),
+            (Sender::Leader, Packet::Inform { zxid, txn: Bytes::from_static(b"txn") }),
+            (Sender::Leader, Packet::CommitAndActivate { zxid, leader: ServerId(2) }),
+            (
+                Sender::Leader,
+                Packet::InformAndActivate {
+                    zxid,
+                    leader: ServerId(2),
+                    txn: Bytes::from_static(b"txn"),
+                },
+            ),
+            (Sender::Leader, Packet::Revalidated { session, valid: true }),
+            (Sender::Leader, Packet::Sync),
+            (Sender::Learner, Packet::AckEpoch { last: zxid, current: Some(Epoch(2)) }),
+            (Sender::Learner, Packet::Pong { zxid, touches: Touches::new(touched) }),
+            (Sender::Learner, Packet::Revalidate { session, timeout_ms: 10_000 }),
+        ] {
+            let mut bytes = Vec::new();
+            packet.encode(&mut bytes);
+            assert_eq!(packet_len(&bytes, FIELD_MAX), Ok(Some(bytes.len())), "{packet:?}");
+            assert_eq!(Packet::decode(&bytes.into(), sender), Ok(packet));
+        }
+        assert_eq!(Touches::new(touched).iter().collect::<Vec<_>>(), touched);
+    }
+
+    #[test]
+    fn learners_are_read_by_the_length_of_their_introduction() {
+        for (body, expected) in [
+            ("ffffffff", (None, 0, 0)),
+            ("00000008 0000000000000007", (Some(ServerId(7)), 0, 0)),
+            ("0000000c 0000000000000007 00010000", (Some(ServerId(7)), 0x10000, 0)),
+        ] {
+            let bytes = from_hex(&format!("0000000b 0000000200000000 {body} ffffffff"));
+            let Ok(Packet::FollowerInfo { accepted, info }) =
+                Packet::decode(&bytes.into(), Sender::Learner)
+            else {
+                panic!("{body}")
+            };
+            assert_eq!(accepted, Epoch(2));
+            assert_eq!((info.server, info.protocol, info.config_version), expected);
+        }
+    }
+
+    #[test]
+    fn impossible_lengths_are_refused_before_their_end_is_awaited() {
+        let head = "00000002 0000000100000005";
+        for bad in [
+            "7fffffff".to_owned(),
+            "fffffffe".to_owned(),
+            "001fffff".to_owned(),
+            "ffffffff 00001001".to_owned(),
+            "ffffffff fffffffe".to_owned(),
+            "ffffffff 00000001 00100001".to_owned(),
+            "ffffffff 00000001 fffffff0".to_owned(),
+        ] {
+            let bytes = from_hex(&format!("{head} {bad}"));
+            assert!(packet_len(&bytes, FIELD_MAX).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn packets_from_the_wrong_side_are_refused() {
+        let mut bytes = Vec::new();
+        Packet::UpToDate.encode(&mut bytes);
+        assert!(Packet::decode(&bytes.clone().into(), Sender::Learner).is_err());
+        bytes.clear();
+        Packet::Ack { zxid: Zxid(1) }.encode(&mut bytes);
+        assert!(Packet::decode(&bytes.into(), Sender::Leader).is_err());
+        let odd = from_hex("00000005 0000000100000006 0000000b 0000000000000001000000 ffffffff");
+        assert!(Packet::decode(&odd.into(), Sender::Learner).is_err());
+    }
+}

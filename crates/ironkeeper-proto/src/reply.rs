@@ -1,0 +1,77 @@
+//! Reply headers and framing. Reply bodies are few and are written field by field where the values
+//! are, straight into the outgoing buffer.
+
+use crate::error_code::ErrorCode;
+use crate::ids::{Xid, Zxid};
+use crate::jute::{DecodeError, Put, Reader};
+
+/// The 16 bytes in front of every reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyHeader {
+    pub xid: Xid,
+    pub zxid: Zxid,
+    pub err: i32,
+}
+
+impl ReplyHeader {
+    pub const ENCODED_LEN: usize = 16;
+
+    #[inline]
+    pub fn encode(&self, out: &mut impl Put) {
+        let mut bytes = [0; ReplyHeader::ENCODED_LEN];
+        bytes[0..4].copy_from_slice(&self.xid.0.to_be_bytes());
+        bytes[4..12].copy_from_slice(&self.zxid.0.to_be_bytes());
+        bytes[12..16].copy_from_slice(&self.err.to_be_bytes());
+        out.put_raw(&bytes);
+    }
+
+    pub fn decode(reader: &mut Reader<'_>) -> Result<ReplyHeader, DecodeError> {
+        Ok(ReplyHeader { xid: Xid(reader.i32()?), zxid: Zxid(reader.i64()?), err: reader.i32()? })
+    }
+}
+
+/// Starts a frame whose length is filled in by [`finish_frame`]; returns where it starts.
+#[inline]
+pub fn start_frame(out: &mut Vec<u8>, xid: Xid, zxid: Zxid) -> usize {
+    let start = out.len();
+    out.put_i32(0);
+    ReplyHeader { xid, zxid, err: 0 }.encode(out);
+    start
+}
+
+/// Fills in the length of the frame that began at `start` and ends with the buffer.
+#[inline]
+pub fn finish_frame(out: &mut [u8], start: usize) {
+    let len = i32::try_from(out.len() - start - 4).expect("replies are far below 2 GiB");
+    out[start..start + 4].copy_from_slice(&len.to_be_bytes());
+}
+
+/// A whole frame that is only a header: an error, or a success without a body (`None`).
+#[inline]
+pub fn header_frame(out: &mut Vec<u8>, xid: Xid, zxid: Zxid, error: Option<ErrorCode>) {
+    out.put_i32(ReplyHeader::ENCODED_LEN as i32);
+    ReplyHeader { xid, zxid, err: error.map_or(0, ErrorCode::code) }.encode(out);
+}
+
+/// The header in front of every operation and every result of a multi.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MultiHeader {
+    pub kind: i32,
+    pub done: bool,
+    pub err: i32,
+}
+
+impl MultiHeader {
+    /// Ends a multi, in both directions.
+    pub const END: MultiHeader = MultiHeader { kind: -1, done: true, err: -1 };
+
+    pub fn encode(&self, out: &mut impl Put) {
+        out.put_i32(self.kind);
+        out.put_bool(self.done);
+        out.put_i32(self.err);
+    }
+
+    pub fn decode(reader: &mut Reader<'_>) -> Result<MultiHeader, DecodeError> {
+        Ok(MultiHeader { kind: reader.i32()?, done: reader.bool()?, err: reader.i32()? })
+    }
+}

@@ -1,0 +1,206 @@
+//! A node's numbers, as clients see them and as snapshots keep them.
+
+use crate::ids::Zxid;
+use crate::jute::{DecodeError, Put, Reader};
+
+/// The owner value that marks a container node.
+pub const CONTAINER_OWNER: i64 = i64::MIN;
+/// The high byte that marks a TTL node's owner value; the low 40 bits are the TTL in milliseconds.
+pub const TTL_OWNER: u64 = 0xff00_0000_0000_0000;
+/// The longest TTL that fits.
+pub const TTL_MS_MAX: i64 = (1 << 40) - 1;
+
+/// The 68-byte record clients get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    pub czxid: Zxid,
+    pub mzxid: Zxid,
+    pub ctime: i64,
+    pub mtime: i64,
+    pub version: i32,
+    pub cversion: i32,
+    pub aversion: i32,
+    pub ephemeral_owner: i64,
+    pub data_length: i32,
+    pub num_children: i32,
+    pub pzxid: Zxid,
+}
+
+impl Stat {
+    pub const ENCODED_LEN: usize = 68;
+
+    #[inline]
+    pub fn encode(&self, out: &mut impl Put) {
+        let mut bytes = [0; Stat::ENCODED_LEN];
+        bytes[0..8].copy_from_slice(&self.czxid.0.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.mzxid.0.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.ctime.to_be_bytes());
+        bytes[24..32].copy_from_slice(&self.mtime.to_be_bytes());
+        bytes[32..36].copy_from_slice(&self.version.to_be_bytes());
+        bytes[36..40].copy_from_slice(&self.cversion.to_be_bytes());
+        bytes[40..44].copy_from_slice(&self.aversion.to_be_bytes());
+        bytes[44..52].copy_from_slice(&self.ephemeral_owner.to_be_bytes());
+        bytes[52..56].copy_from_slice(&self.data_length.to_be_bytes());
+        bytes[56..60].copy_from_slice(&self.num_children.to_be_bytes());
+        bytes[60..68].copy_from_slice(&self.pzxid.0.to_be_bytes());
+        out.put_raw(&bytes);
+    }
+
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Stat, DecodeError> {
+        Ok(Stat {
+            czxid: Zxid(reader.i64()?),
+            mzxid: Zxid(reader.i64()?),
+            ctime: reader.i64()?,
+            mtime: reader.i64()?,
+            version: reader.i32()?,
+            cversion: reader.i32()?,
+            aversion: reader.i32()?,
+            ephemeral_owner: reader.i64()?,
+            data_length: reader.i32()?,
+            num_children: reader.i32()?,
+            pzxid: Zxid(reader.i64()?),
+        })
+    }
+}
+
+/// What a server stores of a node besides its data: the 60-byte record of snapshots. `cversion`
+/// counts creations of children only, `ephemeral_owner` is the raw value with container and TTL
+/// marks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatPersisted {
+    pub czxid: Zxid,
+    pub mzxid: Zxid,
+    pub ctime: i64,
+    pub mtime: i64,
+    pub version: i32,
+    pub cversion: i32,
+    pub aversion: i32,
+    pub ephemeral_owner: i64,
+    pub pzxid: Zxid,
+}
+
+impl StatPersisted {
+    pub const ENCODED_LEN: usize = 60;
+
+    pub fn encode(&self, out: &mut impl Put) {
+        out.put_i64(self.czxid.0);
+        out.put_i64(self.mzxid.0);
+        out.put_i64(self.ctime);
+        out.put_i64(self.mtime);
+        out.put_i32(self.version);
+        out.put_i32(self.cversion);
+        out.put_i32(self.aversion);
+        out.put_i64(self.ephemeral_owner);
+        out.put_i64(self.pzxid.0);
+    }
+
+    pub fn decode(reader: &mut Reader<'_>) -> Result<StatPersisted, DecodeError> {
+        Ok(StatPersisted {
+            czxid: Zxid(reader.i64()?),
+            mzxid: Zxid(reader.i64()?),
+            ctime: reader.i64()?,
+            mtime: reader.i64()?,
+            version: reader.i32()?,
+            cversion: reader.i32()?,
+            aversion: reader.i32()?,
+            ephemeral_owner: reader.i64()?,
+            pzxid: Zxid(reader.i64()?),
+        })
+    }
+
+    /// The numbers a client sees: `cversion` counts creations and deletions, and the owner is shown
+    /// for plain ephemerals only. All servers derive them in this one way.
+    #[inline]
+    pub fn visible(&self, data_length: usize, num_children: u32, owner: OwnerKind) -> Stat {
+        let children = num_children as i32;
+        Stat {
+            czxid: self.czxid,
+            mzxid: self.mzxid,
+            ctime: self.ctime,
+            mtime: self.mtime,
+            version: self.version,
+            cversion: self.cversion.wrapping_mul(2).wrapping_sub(children),
+            aversion: self.aversion,
+            ephemeral_owner: match owner {
+                OwnerKind::Ephemeral => self.ephemeral_owner,
+                _ => 0,
+            },
+            data_length: data_length as i32,
+            num_children: children,
+            pzxid: self.pzxid,
+        }
+    }
+}
+
+/// What the raw owner value says a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerKind {
+    Persistent,
+    Ephemeral,
+    Container,
+    /// Time to live in milliseconds after the last change.
+    Ttl(i64),
+}
+
+impl OwnerKind {
+    /// Reads a raw owner value. `ttl` tells whether TTL nodes exist at all
+    /// (`extendedTypesEnabled`), `emulate_353` whether 3.5.3's encoding is understood as well.
+    #[inline]
+    pub fn of(owner: i64, ttl: bool, emulate_353: bool) -> OwnerKind {
+        if owner == 0 {
+            return OwnerKind::Persistent;
+        }
+        if owner == CONTAINER_OWNER {
+            return OwnerKind::Container;
+        }
+        if ttl {
+            if (owner as u64) & TTL_OWNER == TTL_OWNER {
+                return OwnerKind::Ttl(owner & TTL_MS_MAX);
+            }
+            if emulate_353 && owner < 0 {
+                return OwnerKind::Ttl(owner & i64::MAX);
+            }
+        }
+        OwnerKind::Ephemeral
+    }
+}
+
+/// The raw owner value of a TTL node.
+pub fn ttl_owner(ttl_ms: i64) -> i64 {
+    (TTL_OWNER | (ttl_ms as u64 & TTL_MS_MAX as u64)) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visible_cversion_counts_creations_and_deletions() {
+        let fresh = StatPersisted::default();
+        assert_eq!(fresh.visible(0, 1, OwnerKind::Persistent).cversion, -1);
+        assert_eq!(fresh.visible(0, 2, OwnerKind::Persistent).cversion, -2);
+    }
+
+    #[test]
+    fn owner_values_tell_the_kind_of_node() {
+        assert_eq!(OwnerKind::of(0, true, false), OwnerKind::Persistent);
+        assert_eq!(OwnerKind::of(CONTAINER_OWNER, false, false), OwnerKind::Container);
+        assert_eq!(OwnerKind::of(ttl_owner(1500), true, false), OwnerKind::Ttl(1500));
+        assert_eq!(OwnerKind::of(ttl_owner(1500), false, false), OwnerKind::Ephemeral);
+        assert_eq!(OwnerKind::of(0x0100_0000_0000_0001, true, false), OwnerKind::Ephemeral);
+    }
+
+    #[test]
+    fn stats_survive_a_round_trip() {
+        let stat = Stat { czxid: Zxid(1), pzxid: Zxid(9), num_children: 4, ..Stat::default() };
+        let mut bytes = Vec::new();
+        stat.encode(&mut bytes);
+        assert_eq!(bytes.len(), Stat::ENCODED_LEN);
+        assert_eq!(Stat::decode(&mut Reader::new(&bytes)), Ok(stat));
+        let persisted = StatPersisted { cversion: 3, mzxid: Zxid(7), ..StatPersisted::default() };
+        bytes.clear();
+        persisted.encode(&mut bytes);
+        assert_eq!(bytes.len(), StatPersisted::ENCODED_LEN);
+        assert_eq!(StatPersisted::decode(&mut Reader::new(&bytes)), Ok(persisted));
+    }
+}

@@ -1,0 +1,441 @@
+//! Transactions: what was decided, in a form that every server applies alike.
+//!
+//! A transaction carries outcomes (final names, versions, times), never intentions. One encoding
+//! serves the log, the snapshot catch-up and the wire between servers:
+//! [`TxnHeader`] (32 bytes), the record of the header's type, and usually a [`TxnDigest`].
+
+use std::borrow::Cow;
+
+use crate::acl::AclVec;
+use crate::ids::{SessionId, Zxid};
+use crate::jute::{DecodeError, Put, Reader, StrVec};
+use crate::op::OpCode;
+
+/// Who asked, when, and what kind of record follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxnHeader {
+    pub session: SessionId,
+    pub cxid: i32,
+    pub zxid: Zxid,
+    /// Wall clock of the leader in milliseconds.
+    pub time: i64,
+    pub op: OpCode,
+}
+
+impl TxnHeader {
+    pub const ENCODED_LEN: usize = 32;
+
+    pub fn decode(reader: &mut Reader<'_>) -> Result<TxnHeader, DecodeError> {
+        Ok(TxnHeader {
+            session: SessionId(reader.i64()?),
+            cxid: reader.i32()?,
+            zxid: Zxid(reader.i64()?),
+            time: reader.i64()?,
+            op: decode_op(reader)?,
+        })
+    }
+
+    pub fn encode(&self, out: &mut impl Put) {
+        out.put_i64(self.session.0);
+        out.put_i32(self.cxid);
+        out.put_i64(self.zxid.0);
+        out.put_i64(self.time);
+        out.put_i32(self.op.code());
+    }
+}
+
+fn decode_op(reader: &mut Reader<'_>) -> Result<OpCode, DecodeError> {
+    let code = reader.i32()?;
+    OpCode::from_code(code).ok_or(DecodeError::BadValue(code, "a transaction type"))
+}
+
+/// The digest of the whole tree after a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxnDigest {
+    pub version: i32,
+    pub tree_digest: u64,
+}
+
+impl TxnDigest {
+    /// The only digest algorithm in use.
+    pub const VERSION: i32 = 2;
+    pub const ENCODED_LEN: usize = 12;
+
+    pub fn encode(&self, out: &mut impl Put) {
+        out.put_i32(self.version);
+        out.put_i64(self.tree_digest as i64);
+    }
+
+    pub fn decode(reader: &mut Reader<'_>) -> Result<TxnDigest, DecodeError> {
+        Ok(TxnDigest { version: reader.i32()?, tree_digest: reader.i64()? as u64 })
+    }
+}
+
+/// A new node of any kind.
+#[derive(Clone, Debug)]
+pub struct CreateTxn<'a> {
+    pub path: Cow<'a, str>,
+    pub data: Option<&'a [u8]>,
+    pub acl: AclVec<'a>,
+    pub kind: CreateKind,
+    /// The parent's count of created children afterwards; -1 in very old logs means "one more".
+    pub parent_cversion: i32,
+}
+
+/// What makes the four create records differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreateKind {
+    Persistent,
+    Ephemeral,
+    Container,
+    Ttl { ttl_ms: i64 },
+}
+
+/// The record of a transaction, decoded in place.
+#[derive(Clone, Debug)]
+pub enum Txn<'a> {
+    CreateSession {
+        timeout_ms: i32,
+    },
+    /// `None` in logs of 3.5 and older, which do not list the session's nodes.
+    CloseSession {
+        paths: Option<StrVec<'a>>,
+    },
+    Error {
+        code: i32,
+    },
+    Create(CreateTxn<'a>),
+    Delete {
+        path: Cow<'a, str>,
+    },
+    SetData {
+        path: Cow<'a, str>,
+        data: Option<&'a [u8]>,
+        version: i32,
+    },
+    /// Sets the data of the configuration node; encoded like [`Txn::SetData`].
+    Reconfig {
+        path: Cow<'a, str>,
+        data: Option<&'a [u8]>,
+        version: i32,
+    },
+    SetAcl {
+        path: Cow<'a, str>,
+        acl: AclVec<'a>,
+        version: i32,
+    },
+    Check {
+        path: Cow<'a, str>,
+        version: i32,
+    },
+    Multi(MultiTxn<'a>),
+}
+
+impl<'a> Txn<'a> {
+    pub fn decode(op: OpCode, reader: &mut Reader<'a>) -> Result<Txn<'a>, DecodeError> {
+        Ok(match op {
+            OpCode::CreateSession => Txn::CreateSession { timeout_ms: reader.i32()? },
+            OpCode::CloseSession => Txn::CloseSession { paths: decode_close_session(reader)? },
+            OpCode::Error => Txn::Error { code: reader.i32()? },
+            OpCode::Create | OpCode::Create2 | OpCode::CreateContainer | OpCode::CreateTtl => {
+                Txn::Create(decode_create(op, reader)?)
+            }
+            OpCode::Delete | OpCode::DeleteContainer => Txn::Delete { path: reader.str()? },
+            OpCode::SetData => {
+                Txn::SetData { path: reader.str()?, data: reader.buf()?, version: reader.i32()? }
+            }
+            OpCode::Reconfig => {
+                Txn::Reconfig { path: reader.str()?, data: reader.buf()?, version: reader.i32()? }
+            }
+            OpCode::SetAcl => Txn::SetAcl {
+                path: reader.str()?,
+                acl: AclVec::decode(reader)?.unwrap_or(AclVec::EMPTY),
+                version: reader.i32()?,
+            },
+            OpCode::Check => Txn::Check { path: reader.str()?, version: reader.i32()? },
+            OpCode::Multi => Txn::Multi(MultiTxn::decode(reader)?),
+            other => return Err(DecodeError::BadValue(other.code(), "a transaction type")),
+        })
+    }
+}
+
+/// With `closeSessionTxn.enabled=false` Apache writes no list, only the digest, if any. A digest
+/// cannot be mistaken for a list: its version would be the count of two paths of four bytes in all.
+fn decode_close_session<'a>(reader: &mut Reader<'a>) -> Result<Option<StrVec<'a>>, DecodeError> {
+    if reader.is_empty() {
+        return Ok(None);
+    }
+    let mut ahead = *reader;
+    match ahead.str_vec() {
+        Ok(paths) => {
+            *reader = ahead;
+            Ok(paths)
+        }
+        Err(_) if reader.rest().len() == TxnDigest::ENCODED_LEN => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn decode_create<'a>(op: OpCode, reader: &mut Reader<'a>) -> Result<CreateTxn<'a>, DecodeError> {
+    let path = reader.str()?;
+    let data = reader.buf()?;
+    let acl = AclVec::decode(reader)?.unwrap_or(AclVec::EMPTY);
+    let (kind, parent_cversion) = match op {
+        OpCode::CreateContainer => (CreateKind::Container, reader.i32()?),
+        OpCode::CreateTtl => {
+            let parent_cversion = reader.i32()?;
+            let ttl_ms = reader.i64()?;
+            // Apache logs such a record when a client sends a TTL create without a TTL, and then
+            // cannot apply it. Refusing it here keeps it out of our tree and names the file.
+            if !(1..=crate::stat::TTL_MS_MAX).contains(&ttl_ms) {
+                let shown = i32::try_from(ttl_ms).unwrap_or(i32::MAX);
+                return Err(DecodeError::BadValue(shown, "a time to live"));
+            }
+            (CreateKind::Ttl { ttl_ms }, parent_cversion)
+        }
+        _ => {
+            let kind = if reader.bool()? { CreateKind::Ephemeral } else { CreateKind::Persistent };
+            // Very old logs end here.
+            (kind, if reader.is_empty() { -1 } else { reader.i32()? })
+        }
+    };
+    Ok(CreateTxn { path, data, acl, kind, parent_cversion })
+}
+
+/// The parts of a multi, checked, decoded again when walked.
+#[derive(Clone, Copy, Debug)]
+pub struct MultiTxn<'a> {
+    count: usize,
+    parts: Reader<'a>,
+}
+
+impl<'a> MultiTxn<'a> {
+    fn decode(reader: &mut Reader<'a>) -> Result<MultiTxn<'a>, DecodeError> {
+        let count = reader.count(8)?.unwrap_or(0);
+        let parts = *reader;
+        for _ in 0..count {
+            let op = decode_op(reader)?;
+            // A multi inside a multi would let a few bytes drive unbounded recursion.
+            if matches!(op, OpCode::Multi | OpCode::CreateSession | OpCode::CloseSession) {
+                return Err(DecodeError::BadValue(op.code(), "a part of a multi"));
+            }
+            let body = reader.buf()?.unwrap_or_default();
+            Txn::decode(op, &mut Reader::new(body))?;
+        }
+        Ok(MultiTxn { count, parts })
+    }
+
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (OpCode, Txn<'a>)> + use<'a> {
+        let mut reader = self.parts;
+        (0..self.count).map_while(move |_| {
+            let op = decode_op(&mut reader).ok()?;
+            let body = reader.buf().ok()?.unwrap_or_default();
+            Some((op, Txn::decode(op, &mut Reader::new(body)).ok()?))
+        })
+    }
+
+    /// A failed multi holds error parts only where it failed, but none of it is applied.
+    pub fn failed(&self) -> bool {
+        self.iter().any(|(op, _)| op == OpCode::Error)
+    }
+}
+
+/// A whole transaction as it stands in the log: header, record, digest.
+#[derive(Clone, Debug)]
+pub struct FullTxn<'a> {
+    pub header: TxnHeader,
+    pub txn: Txn<'a>,
+    pub digest: Option<TxnDigest>,
+}
+
+impl<'a> FullTxn<'a> {
+    pub fn decode(bytes: &'a [u8]) -> Result<FullTxn<'a>, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let header = TxnHeader::decode(&mut reader)?;
+        let txn = Txn::decode(header.op, &mut reader)?;
+        let digest = if reader.rest().len() >= TxnDigest::ENCODED_LEN {
+            Some(TxnDigest::decode(&mut reader)?)
+        } else {
+            None
+        };
+        Ok(FullTxn { header, txn, digest })
+    }
+}
+
+/// Writers for the records, used where decisions are made.
+pub mod encode {
+    use super::*;
+
+    pub fn create(
+        op: OpCode,
+        path: &str,
+        data: Option<&[u8]>,
+        acl: AclVec<'_>,
+        kind: CreateKind,
+        parent_cversion: i32,
+        out: &mut impl Put,
+    ) {
+        debug_assert!(match kind {
+            CreateKind::Container => op == OpCode::CreateContainer,
+            CreateKind::Ttl { .. } => op == OpCode::CreateTtl,
+            _ => matches!(op, OpCode::Create | OpCode::Create2),
+        });
+        out.put_str(path);
+        out.put_buf(data);
+        acl.encode(out);
+        match kind {
+            CreateKind::Persistent | CreateKind::Ephemeral => {
+                out.put_bool(kind == CreateKind::Ephemeral);
+                out.put_i32(parent_cversion);
+            }
+            CreateKind::Container => out.put_i32(parent_cversion),
+            CreateKind::Ttl { ttl_ms } => {
+                out.put_i32(parent_cversion);
+                out.put_i64(ttl_ms);
+            }
+        }
+    }
+
+    pub fn delete(path: &str, out: &mut impl Put) {
+        out.put_str(path);
+    }
+
+    pub fn set_data(path: &str, data: Option<&[u8]>, version: i32, out: &mut impl Put) {
+        out.put_str(path);
+        out.put_buf(data);
+        out.put_i32(version);
+    }
+
+    pub fn set_acl(path: &str, acl: AclVec<'_>, version: i32, out: &mut impl Put) {
+        out.put_str(path);
+        acl.encode(out);
+        out.put_i32(version);
+    }
+
+    pub fn check(path: &str, version: i32, out: &mut impl Put) {
+        out.put_str(path);
+        out.put_i32(version);
+    }
+
+    pub fn error(code: i32, out: &mut impl Put) {
+        out.put_i32(code);
+    }
+
+    pub fn create_session(timeout_ms: i32, out: &mut impl Put) {
+        out.put_i32(timeout_ms);
+    }
+
+    pub fn close_session<'p>(
+        count: usize,
+        paths: impl Iterator<Item = &'p str>,
+        out: &mut impl Put,
+    ) {
+        out.put_len(count);
+        for path in paths {
+            out.put_str(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acl;
+
+    fn from_hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+        digits
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect()
+    }
+
+    /// The first record of a log that Apache ZooKeeper 3.9.5 wrote.
+    const SESSION: &str = "0100000e4e060000 00000000 0000000100000001 000001a1e057d4f5 fffffff6
+        00002710 00000002 0000000051c6d660";
+    /// The second one: create /a0.
+    const CREATE: &str = "0100000e4e060000 00000001 0000000100000002 000001a1e057d515 00000001
+        000000032f6130 000000056461746130 00000001 0000001f 00000005776f726c64
+        00000006616e796f6e65 00 00000001 00000002 000000016ce65858";
+
+    #[test]
+    fn reads_what_apache_wrote() {
+        let bytes = from_hex(SESSION);
+        let full = FullTxn::decode(&bytes).unwrap();
+        assert!(matches!(full.txn, Txn::CreateSession { timeout_ms: 10000 }));
+        assert_eq!(full.digest, Some(TxnDigest { version: 2, tree_digest: 0x51c6_d660 }));
+        let bytes = from_hex(CREATE);
+        let full = FullTxn::decode(&bytes).unwrap();
+        assert_eq!(full.header.zxid, Zxid(0x1_0000_0002));
+        let Txn::Create(create) = full.txn else { panic!("a create") };
+        assert_eq!((&*create.path, create.data), ("/a0", Some(&b"data0"[..])));
+        assert_eq!((create.kind, create.parent_cversion), (CreateKind::Persistent, 1));
+        assert_eq!(full.digest.unwrap().tree_digest, 0x1_6ce6_5858);
+    }
+
+    #[test]
+    fn writes_the_same_bytes() {
+        let mut bytes = Vec::new();
+        TxnHeader {
+            session: SessionId(0x0100_000e_4e06_0000),
+            cxid: 1,
+            zxid: Zxid(0x1_0000_0002),
+            time: 0x1a1_e057_d515,
+            op: OpCode::Create,
+        }
+        .encode(&mut bytes);
+        let kind = CreateKind::Persistent;
+        encode::create(OpCode::Create, "/a0", Some(b"data0"), AclVec::OPEN, kind, 1, &mut bytes);
+        TxnDigest { version: 2, tree_digest: 0x1_6ce6_5858 }.encode(&mut bytes);
+        assert_eq!(bytes, from_hex(CREATE));
+    }
+
+    #[test]
+    fn a_ttl_record_without_a_ttl_is_refused() {
+        let mut bytes = Vec::new();
+        bytes.put_str("/t");
+        bytes.put_buf(None);
+        acl::encode_list(&acl::open(), &mut bytes);
+        bytes.put_i32(1);
+        bytes.put_i64(-1);
+        assert!(Txn::decode(OpCode::CreateTtl, &mut Reader::new(&bytes)).is_err());
+    }
+
+    #[test]
+    fn a_close_without_a_list_keeps_its_digest() {
+        let mut bytes =
+            from_hex("0100000e4e060000 00000009 0000000100000007 000001a1e057d515 fffffff5");
+        let bare = FullTxn::decode(&bytes).unwrap();
+        assert!(matches!(bare.txn, Txn::CloseSession { paths: None }) && bare.digest.is_none());
+        TxnDigest { version: 2, tree_digest: 0x2_f0d4_e303 }.encode(&mut bytes);
+        let full = FullTxn::decode(&bytes).unwrap();
+        assert!(matches!(full.txn, Txn::CloseSession { paths: None }));
+        assert_eq!(full.digest.unwrap().tree_digest, 0x2_f0d4_e303);
+    }
+
+    #[test]
+    fn multis_do_not_nest() {
+        let mut bytes = Vec::new();
+        bytes.put_i32(1);
+        bytes.put_i32(OpCode::Multi.code());
+        bytes.put_buf(Some(&[0, 0, 0, 0]));
+        assert!(Txn::decode(OpCode::Multi, &mut Reader::new(&bytes)).is_err());
+    }
+
+    #[test]
+    fn every_truncation_of_a_record_is_refused() {
+        let bytes = from_hex(CREATE);
+        let body_end = bytes.len() - TxnDigest::ENCODED_LEN;
+        for cut in 0..body_end - 4 {
+            assert!(FullTxn::decode(&bytes[..cut]).is_err(), "{cut}");
+        }
+    }
+}
