@@ -1,0 +1,150 @@
+//! Building a tree from a snapshot.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use ironkeeper_proto::snapshot_record::{OPEN_ACL_ID, SnapshotNode};
+use ironkeeper_proto::{AclVec, Zxid, path};
+use thiserror::Error;
+
+use crate::acl_table::AclHandle;
+use crate::arena::Slot;
+use crate::tree::{Tree, TreeConfig};
+
+/// Why records do not form a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    #[error("the first node of the snapshot is {0:?}, it should be the root")]
+    RootNotFirst(String),
+    #[error("the snapshot has no nodes")]
+    Empty,
+    #[error("the snapshot has a node with the impossible path {0:?}")]
+    BadPath(String),
+    #[error("the parent of {0:?} does not come before it in the snapshot")]
+    MissingParent(String),
+    #[error("the snapshot has {0:?} twice")]
+    Duplicate(String),
+}
+
+/// Takes the parts of a snapshot in the order of the file.
+///
+/// A snapshot that Apache took while it was writing may use access control lists that are not in
+/// its table. Their nodes are closed to everybody until a replayed transaction supplies the list;
+/// [`Tree::nodes_without_acl`] tells whether any are left.
+#[derive(Debug)]
+pub struct Loader {
+    tree: Tree,
+    has_root: bool,
+    acls: HashMap<i64, AclHandle, FixedState>,
+    /// Handles from the table, each counted as used once until the end.
+    held: Vec<AclHandle>,
+    /// The parent of the last node: in Apache's order and in ours many siblings follow each other.
+    parent: Slot,
+    parent_path: String,
+}
+
+impl Loader {
+    pub fn new(config: TreeConfig) -> Loader {
+        let root = Default::default();
+        Loader {
+            tree: Tree::with_root(config, &root, None, AclHandle::OPEN),
+            has_root: false,
+            acls: HashMap::with_hasher(FixedState::with_seed(config.hash_seed)),
+            held: Vec::new(),
+            parent: Slot::ROOT,
+            parent_path: String::new(),
+        }
+    }
+
+    /// Adds an entry of the table of access control lists. Of two with one id the last one counts.
+    pub fn add_acl(&mut self, id: i64, list: AclVec<'_>) {
+        let handle = self.tree.acls.acquire(list);
+        self.held.push(handle);
+        self.acls.insert(id, handle);
+    }
+
+    pub fn add_node(&mut self, node: &SnapshotNode<'_>) -> Result<(), LoadError> {
+        let path = &*node.path;
+        if !self.has_root {
+            return self.add_root(node);
+        }
+        let bad = || LoadError::BadPath(path.to_owned());
+        // Not the proto's parent: here the parent of `/a` is the empty path, as in the file.
+        let (parent_path, name) = path.rsplit_once('/').ok_or_else(bad)?;
+        if name.is_empty() || path::parent(path).is_none() || parent_path == "/" {
+            return Err(bad());
+        }
+        if parent_path != self.parent_path {
+            let parent = self.tree.slot_of(parent_path);
+            self.parent = parent.ok_or_else(|| LoadError::MissingParent(path.to_owned()))?;
+            self.parent_path.clear();
+            self.parent_path.push_str(parent_path);
+        }
+        if self.tree.child(self.parent, name).is_some() {
+            return Err(LoadError::Duplicate(path.to_owned()));
+        }
+        let acl = self.acl(node.acl);
+        self.tree.attach(self.parent, path, node.data, acl, &node.stat);
+        Ok(())
+    }
+
+    fn add_root(&mut self, node: &SnapshotNode<'_>) -> Result<(), LoadError> {
+        if !node.path.is_empty() {
+            return Err(LoadError::RootNotFirst(node.path.to_string()));
+        }
+        self.has_root = true;
+        let acl = self.acl(node.acl);
+        self.tree.replace_data(Slot::ROOT, "", node.data, |root| {
+            root.acl = acl;
+            root.czxid = node.stat.czxid;
+            root.mzxid = node.stat.mzxid;
+            root.pzxid = node.stat.pzxid;
+            root.ctime = node.stat.ctime;
+            root.mtime = node.stat.mtime;
+            root.version = node.stat.version;
+            root.cversion = node.stat.cversion;
+            root.aversion = node.stat.aversion;
+            root.owner = node.stat.ephemeral_owner;
+        });
+        Ok(())
+    }
+
+    /// The list with an id of the snapshot, with one more use.
+    fn acl(&mut self, id: i64) -> AclHandle {
+        if id == OPEN_ACL_ID {
+            return AclHandle::OPEN;
+        }
+        let tree = &mut self.tree;
+        let held = &mut self.held;
+        let handle = *self.acls.entry(id).or_insert_with(|| {
+            let handle = tree.acls.add_missing();
+            tree.acls.use_again(handle);
+            held.push(handle);
+            handle
+        });
+        if handle != AclHandle::OPEN {
+            self.tree.acls.use_again(handle);
+        }
+        handle
+    }
+
+    /// The tree, as of the given zxid. Lists that no node uses are gone, quotas are counted.
+    pub fn finish(self, last_zxid: Zxid) -> Result<Tree, LoadError> {
+        let Loader { mut tree, has_root, held, .. } = self;
+        if !has_root {
+            return Err(LoadError::Empty);
+        }
+        for handle in held {
+            tree.acls.release(handle);
+        }
+        // Snapshots from before 3.5 lack the node. It is no part of the digest.
+        if let Some(zookeeper) = tree.slot_of("/zookeeper")
+            && tree.child(zookeeper, "config").is_none()
+        {
+            tree.add_config_node(zookeeper);
+        }
+        tree.find_quotas();
+        tree.last_zxid = last_zxid;
+        Ok(tree)
+    }
+}

@@ -1,0 +1,301 @@
+//! Quotas: limits that clients put on subtrees, and the usage they are compared with.
+//!
+//! A quota on `/a` is a pair of ordinary nodes:
+//!
+//! ```text
+//! /zookeeper/quota/a/zookeeper_limits    count=100,bytes=-1=;byteHardLimit=-1;countHardLimit=200
+//! /zookeeper/quota/a/zookeeper_stats     count=7,bytes=450
+//! ```
+//! Creating the limits registers the quota, deleting them ends it. Creating the statistics counts
+//! the subtree; from then on every create, delete and setData below the quota (and below no deeper
+//! one) rewrites them in place, without a trace in the node's stat. The text of the statistics node
+//! *is* the usage: there is no second copy of it that could differ. Each server keeps its own, which
+//! is why nothing below `/zookeeper` is part of the digest.
+//!
+//! A quota on `/` has no effect, nor has one on `/zookeeper` or below.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ironkeeper_proto::path;
+
+use crate::arena::Slot;
+use crate::tree::Tree;
+
+const QUOTA_ROOT: &str = "/zookeeper/quota";
+const LIMITS: &str = "zookeeper_limits";
+const STATS: &str = "zookeeper_stats";
+
+/// A quota and how much of it is used up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// The node the quota is on.
+    pub path: String,
+    pub limits: QuotaLimits,
+    pub usage: QuotaUsage,
+}
+
+/// Limits; -1 means there is none. Exceeding a soft one is worth a warning, a hard one an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaLimits {
+    pub count: i64,
+    pub bytes: i64,
+    pub count_hard: i64,
+    pub bytes_hard: i64,
+}
+
+/// Nodes of the subtree, its top included, and the bytes of their data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuotaUsage {
+    pub count: i64,
+    pub bytes: i64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Quotas {
+    by_path: BTreeMap<String, Pair>,
+}
+
+/// The two nodes of a quota.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    limits: Slot,
+    /// `NONE` as long as there is no such node; usage is not kept then.
+    stats: Slot,
+}
+
+impl Quotas {
+    /// The deepest quota on a node or above it.
+    fn over(&self, path: &str) -> Option<(&str, Pair)> {
+        if self.by_path.is_empty() || is_internal(path) {
+            return None;
+        }
+        let mut at = path;
+        loop {
+            if let Some((path, pair)) = self.by_path.get_key_value(at) {
+                return Some((path, *pair));
+            }
+            at = path::parent(at)?;
+        }
+    }
+}
+
+impl Tree {
+    /// The quota that governs a node, there or not. `None` also if the quota's usage is not kept,
+    /// because then there is nothing to compare limits with.
+    pub fn quota_of(&self, path: &str) -> Option<Quota> {
+        let (path, pair) = self.quotas.over(path)?;
+        let limits = Text::parse(self.arena[pair.limits].block().data());
+        let usage = Text::parse(self.arena[pair.stats.some()?].block().data());
+        Some(Quota {
+            path: path.to_owned(),
+            limits: QuotaLimits {
+                count: limits.count,
+                bytes: limits.bytes,
+                count_hard: limits.other("countHardLimit"),
+                bytes_hard: limits.other("byteHardLimit"),
+            },
+            usage: QuotaUsage { count: usage.count, bytes: usage.bytes },
+        })
+    }
+
+    /// Every quota whose usage is kept, by path.
+    pub fn quotas(&self) -> impl Iterator<Item = Quota> {
+        self.quotas.by_path.keys().filter_map(|path| self.quota_of(path))
+    }
+
+    /// To be called after any create.
+    #[inline]
+    pub(crate) fn quota_node_created(&mut self, path: &str, slot: Slot) {
+        match target(path) {
+            None => {}
+            Some((target, Role::Limits)) => {
+                let stats = self.slot_of(&stats_path(target)).unwrap_or(Slot::NONE);
+                self.quotas.by_path.insert(target.to_owned(), Pair { limits: slot, stats });
+            }
+            Some((target, Role::Stats)) => {
+                if let Some(pair) = self.quotas.by_path.get_mut(target) {
+                    pair.stats = slot;
+                }
+                self.recount(target, slot);
+            }
+        }
+    }
+
+    /// To be called before any delete.
+    #[inline]
+    pub(crate) fn quota_node_deleted(&mut self, path: &str) {
+        match target(path) {
+            None => {}
+            Some((target, Role::Limits)) => {
+                self.quotas.by_path.remove(target);
+            }
+            Some((target, Role::Stats)) => {
+                if let Some(pair) = self.quotas.by_path.get_mut(target) {
+                    pair.stats = Slot::NONE;
+                }
+            }
+        }
+    }
+
+    /// Adds to the usage of the quota over a node, if there is one.
+    #[inline]
+    pub(crate) fn count_for_quota(&mut self, path: &str, count: i64, bytes: i64) {
+        let Some((target, pair)) = self.quotas.over(path) else { return };
+        let Some(stats) = pair.stats.some() else { return };
+        let stats_path = stats_path(target);
+        let mut text = Text::parse(self.arena[stats].block().data());
+        text.count = text.count.wrapping_add(count);
+        text.bytes = text.bytes.wrapping_add(bytes);
+        self.write_stats(stats, &stats_path, &text);
+    }
+
+    /// Counts the subtree anew.
+    fn recount(&mut self, target: &str, stats: Slot) {
+        let mut text = Text { count: 0, bytes: 0, others: BTreeMap::new() };
+        if let Some(top) = self.slot_of(target) {
+            for slot in self.subtree(top) {
+                text.count += 1;
+                text.bytes += self.arena[slot].block().data_len() as i64;
+            }
+        }
+        self.write_stats(stats, &stats_path(target), &text);
+    }
+
+    fn write_stats(&mut self, stats: Slot, path: &str, text: &Text) {
+        self.replace_data(stats, path, Some(text.to_string().as_bytes()), |_| {});
+    }
+
+    /// Finds the quotas of a tree that was loaded and counts what they govern.
+    pub(crate) fn find_quotas(&mut self) {
+        let Some(top) = self.slot_of(QUOTA_ROOT) else { return };
+        let limits: Vec<(Slot, String)> = self
+            .subtree(top)
+            .filter(|&slot| self.arena[slot].name() == LIMITS)
+            .map(|slot| (slot, self.path_of(slot)))
+            .collect();
+        for (slot, path) in limits {
+            self.quota_node_created(&path, slot);
+            let Some((target, _)) = target(&path) else { continue };
+            if let Some(stats) = self.slot_of(&stats_path(target)) {
+                self.recount(target, stats);
+            }
+        }
+    }
+}
+
+enum Role {
+    Limits,
+    Stats,
+}
+
+/// The node that a quota node is about.
+#[inline]
+fn target(path: &str) -> Option<(&str, Role)> {
+    let (target, name) = path.strip_prefix(QUOTA_ROOT)?.rsplit_once('/')?;
+    let role = match name {
+        LIMITS => Role::Limits,
+        STATS => Role::Stats,
+        _ => return None,
+    };
+    // Empty for a quota on the root.
+    (target.starts_with('/') && !is_internal(target)).then_some((target, role))
+}
+
+fn stats_path(target: &str) -> String {
+    [QUOTA_ROOT, target, "/", STATS].concat()
+}
+
+fn is_internal(path: &str) -> bool {
+    path.strip_prefix("/zookeeper").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// What stands in a limits or statistics node. Clients write these, so anything may stand there:
+/// what cannot be read counts as not given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Text {
+    count: i64,
+    bytes: i64,
+    others: BTreeMap<String, i64>,
+}
+
+impl Text {
+    fn parse(data: Option<&[u8]>) -> Text {
+        let text = String::from_utf8_lossy(data.unwrap_or_default());
+        let mut parsed = Text { count: -1, bytes: -1, others: BTreeMap::new() };
+        for pair in text.split([',', ';']) {
+            let mut parts = pair.split('=');
+            let (Some(key), Some(value)) = (parts.next(), parts.next()) else { continue };
+            let Ok(value) = value.parse() else { continue };
+            match key {
+                "count" => parsed.count = value,
+                "bytes" => parsed.bytes = value,
+                other => {
+                    parsed.others.insert(other.to_owned(), value);
+                }
+            }
+        }
+        parsed
+    }
+
+    fn other(&self, key: &str) -> i64 {
+        self.others.get(key).copied().unwrap_or(-1)
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "count={},bytes={}", self.count, self.bytes)?;
+        if !self.others.is_empty() {
+            // Old servers stop reading here.
+            f.write_str("=")?;
+        }
+        for (key, value) in &self.others {
+            write!(f, ";{key}={value}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, printed: &str) {
+        assert_eq!(Text::parse(Some(text.as_bytes())).to_string(), printed);
+    }
+
+    #[test]
+    fn texts_are_read_and_written_as_apache_does() {
+        let full = "count=5,bytes=-1=;byteHardLimit=-1;countHardLimit=7";
+        check(full, full);
+        check("count=5,bytes=10", "count=5,bytes=10");
+        check("bytes=1;;,count=2", "count=2,bytes=1");
+        check("count=1,bytes=2=;z=1;a=2", "count=1,bytes=2=;a=2;z=1");
+        let limits = Text::parse(Some(full.as_bytes()));
+        assert_eq!((limits.other("countHardLimit"), limits.other("byteHardLimit")), (7, -1));
+    }
+
+    #[test]
+    fn garbage_reads_as_nothing() {
+        for garbage in ["", "=", ",;=", "count", "count=", "count=x,bytes=9e9", "\u{fffd}=="] {
+            check(garbage, "count=-1,bytes=-1");
+        }
+        check("count=99999999999999999999,bytes=3", "count=-1,bytes=3");
+        assert_eq!(Text::parse(None).to_string(), "count=-1,bytes=-1");
+        assert_eq!(Text::parse(Some(&[0xff, 0xfe])).to_string(), "count=-1,bytes=-1");
+    }
+
+    #[test]
+    fn quota_nodes_name_their_target() {
+        let of = |path| target(path).map(|(target, _)| target);
+        assert_eq!(of("/zookeeper/quota/a/b/zookeeper_limits"), Some("/a/b"));
+        assert_eq!(of("/zookeeper/quota/a/zookeeper_stats"), Some("/a"));
+        assert_eq!(of("/zookeeper/quota/zookeeper_limits"), None, "the root");
+        assert_eq!(of("/zookeeper/quota/a/other"), None);
+        assert_eq!(of("/zookeeper/quotas/zookeeper_limits"), None);
+        assert_eq!(of("/zookeeper/quota/zookeeper/config/zookeeper_limits"), None);
+        assert_eq!(of("/a/zookeeper_limits"), None);
+    }
+}

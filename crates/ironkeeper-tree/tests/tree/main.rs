@@ -1,0 +1,11 @@
+//! The tree from outside: rules one by one, and random histories against a naive model.
+
+mod apache;
+mod fuzzy;
+mod loading;
+mod model;
+mod quotas;
+mod random;
+mod rules;
+mod snapshots;
+mod world;
