@@ -1,0 +1,51 @@
+//! System calls the standard library has no name for. The only unsafe code of the store.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+
+/// Bytes an unprivileged process may still write to the file system of `file`.
+pub(super) fn free_bytes(file: &File) -> io::Result<u64> {
+    let mut stats = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the descriptor is open for the length of the call, and `stats` points to writable
+    // memory of the type the call fills.
+    let result = unsafe { libc::fstatvfs(file.as_raw_fd(), stats.as_mut_ptr()) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so it has filled the structure.
+    let stats = unsafe { stats.assume_init() };
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between platforms")]
+    Ok((stats.f_bavail as u64).saturating_mul(stats.f_frsize as u64))
+}
+
+/// Starts writing a range, waits until it is written, and lets the cache forget it.
+#[cfg(target_os = "linux")]
+pub(super) fn write_back(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let offset = libc::off64_t::try_from(offset).map_err(invalid)?;
+    let len = libc::off64_t::try_from(len).map_err(invalid)?;
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: plain numbers and a descriptor that is open for the length of the call.
+    let result = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, flags) };
+    if result != 0 {
+        let error = io::Error::last_os_error();
+        // Some file systems do not have the call; their own pace has to do.
+        return match error.raw_os_error() {
+            Some(libc::ENOSYS | libc::EINVAL | libc::ESPIPE) => Ok(()),
+            _ => Err(error),
+        };
+    }
+    // SAFETY: as above. The result is advice not taken at worst.
+    unsafe { libc::posix_fadvise64(file.as_raw_fd(), offset, len, libc::POSIX_FADV_DONTNEED) };
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn write_back(file: &File, _offset: u64, _len: u64) -> io::Result<()> {
+    file.sync_data()
+}

@@ -1,0 +1,113 @@
+//! The promises of a voter, each in a file of its own: `acceptedEpoch` and `currentEpoch`.
+//!
+//! Both hold a decimal number. Standalone servers do not have them.
+
+use std::io;
+
+use ironkeeper_proto::{Epoch, Zxid};
+
+use crate::catalog::UNFINISHED_SUFFIX;
+use crate::disk::{Disk, DiskFile, read_full};
+use crate::error::{At, StoreError};
+use crate::store::Store;
+
+const ACCEPTED: &str = "acceptedEpoch";
+const CURRENT: &str = "currentEpoch";
+/// More than any number takes.
+const TEXT_MAX: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Epochs {
+    /// The latest epoch a leader was promised to be followed in.
+    pub accepted: Epoch,
+    /// The latest epoch whose leader's history was taken over.
+    pub current: Epoch,
+}
+
+impl<D: Disk> Store<D> {
+    /// Reads both epochs and holds them against the last transaction. A missing file is written with
+    /// the epoch of that transaction, as happens when a standalone server joins an ensemble.
+    pub fn load_epochs(&self, last_zxid: Zxid) -> Result<Epochs, StoreError> {
+        let mut current = match self.read_epoch(CURRENT)? {
+            Some(current) => current,
+            None => {
+                self.write_epoch(CURRENT, last_zxid.epoch())?;
+                last_zxid.epoch()
+            }
+        };
+        if last_zxid.epoch() > current {
+            // Apache renames without syncing the directory, so a crash can leave the new value under
+            // the temporary name while transactions of the new epoch are already in the log.
+            match self.read_epoch(&format!("{CURRENT}{UNFINISHED_SUFFIX}"))? {
+                Some(unfinished) if unfinished >= last_zxid.epoch() => {
+                    self.finish_epoch(CURRENT)?;
+                    current = unfinished;
+                }
+                _ => return Err(StoreError::CurrentBelowLog { current, last_zxid }),
+            }
+        }
+        let accepted = match self.read_epoch(ACCEPTED)? {
+            Some(accepted) => accepted,
+            None => {
+                self.write_epoch(ACCEPTED, last_zxid.epoch())?;
+                last_zxid.epoch()
+            }
+        };
+        if accepted < current {
+            return Err(StoreError::AcceptedBelowCurrent { accepted, current });
+        }
+        Ok(Epochs { accepted, current })
+    }
+
+    /// Returns when the promise is durable; only then may it be given.
+    pub fn write_accepted_epoch(&self, epoch: Epoch) -> Result<(), StoreError> {
+        self.write_epoch(ACCEPTED, epoch)
+    }
+
+    /// Returns when the change is durable.
+    pub fn write_current_epoch(&self, epoch: Epoch) -> Result<(), StoreError> {
+        self.write_epoch(CURRENT, epoch)
+    }
+
+    fn read_epoch(&self, name: &str) -> Result<Option<Epoch>, StoreError> {
+        let path = self.snap_dir.join(name);
+        let file = match self.disk.open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).at(&path, "open the epoch file"),
+        };
+        let mut text = [0; TEXT_MAX];
+        let count = read_full(&file, &mut text, 0).at(&path, "read the epoch file")?;
+        parse(&text[..count]).map(Some).ok_or_else(|| StoreError::BadEpochFile {
+            file: path,
+            what: format!(
+                "expected a decimal number and nothing else, found {:?}",
+                String::from_utf8_lossy(&text[..count])
+            ),
+        })
+    }
+
+    fn write_epoch(&self, name: &str, epoch: Epoch) -> Result<(), StoreError> {
+        let unfinished = self.snap_dir.join(format!("{name}{UNFINISHED_SUFFIX}"));
+        let mut file = self.disk.create(&unfinished).at(&unfinished, "create the epoch file")?;
+        file.write_at(epoch.0.to_string().as_bytes(), 0).at(&unfinished, "write the epoch file")?;
+        self.finish_epoch(name)
+    }
+
+    /// Moves a written file to its final name.
+    fn finish_epoch(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.snap_dir.join(name);
+        let unfinished = self.snap_dir.join(format!("{name}{UNFINISHED_SUFFIX}"));
+        let mut file = self.disk.open(&unfinished).at(&unfinished, "open the epoch file")?;
+        file.sync_data().at(&unfinished, "sync the epoch file")?;
+        self.disk.rename(&unfinished, &path).at(&path, "rename the epoch file")?;
+        self.disk.sync_dir(&self.snap_dir).at(&self.snap_dir, "sync the directory")
+    }
+}
+
+/// The first line as a number, as strictly as Java's parser: no spaces, not empty.
+fn parse(text: &[u8]) -> Option<Epoch> {
+    let text = std::str::from_utf8(text).ok()?;
+    let line = text.split('\n').next()?;
+    line.strip_suffix('\r').unwrap_or(line).parse().ok().map(Epoch)
+}

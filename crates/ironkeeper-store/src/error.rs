@@ -1,0 +1,120 @@
+//! What can go wrong with files, told to the person who has to look at them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ironkeeper_proto::{Epoch, Zxid};
+use thiserror::Error;
+
+/// A failure of the store. Every variant names the file or directory it is about.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    #[error("{}: cannot {action}: {cause}", path.display())]
+    Io { path: PathBuf, action: &'static str, cause: io::Error },
+
+    /// Bytes that no interrupted write explains.
+    #[error("{}: damaged at offset {offset}: {what}", file.display())]
+    Damaged { file: PathBuf, offset: u64, what: String },
+
+    /// Records are missing between two that are there.
+    #[error(
+        "{}: at offset {offset}: zxid {found} follows {before}: the transactions between them are \
+         missing. A log file may have been removed or cut; restore it, or let this server copy the \
+         data from its leader by starting it with an empty data directory", file.display()
+    )]
+    Gap { file: PathBuf, offset: u64, before: Zxid, found: Zxid },
+
+    /// The reader of the records would not have one.
+    #[error("{}: at offset {offset}: {what}", file.display())]
+    Rejected { file: PathBuf, offset: u64, what: String },
+
+    #[error("{}: no usable snapshot: {}", dir.display(), reasons(refused))]
+    NoValidSnapshot { dir: PathBuf, refused: Vec<(PathBuf, String)> },
+
+    #[error(
+        "{}: there are transactions but no snapshot to apply them to. If the log is complete since \
+         the very first transaction, start once with snapshot.trust.empty=true", log.display()
+    )]
+    LogWithoutSnapshot { log: PathBuf },
+
+    /// An older snapshot would load, but the log does not lead from it to where the newer one was.
+    #[error(
+        "{}: this snapshot cannot be read ({reason}) and the log ends at {reached}, before it. \
+         Starting from an older snapshot would lose transactions; remove the file to accept that",
+        file.display()
+    )]
+    SnapshotLost { file: PathBuf, reason: String, reached: Zxid },
+
+    #[error("{}: the directory does not exist and creating it is switched off", path.display())]
+    MissingDirectory { path: PathBuf },
+
+    #[error(
+        "{}: a {kind} file in the directory for {expected}: are dataDir and dataLogDir swapped?",
+        file.display()
+    )]
+    Misplaced { file: PathBuf, kind: &'static str, expected: &'static str },
+
+    #[error("{}: another server uses this data directory", path.display())]
+    Locked { path: PathBuf },
+
+    #[error("{}: {what}", file.display())]
+    BadEpochFile { file: PathBuf, what: String },
+
+    #[error("the accepted epoch {} is below the current epoch {}", accepted.0, current.0)]
+    AcceptedBelowCurrent { accepted: Epoch, current: Epoch },
+
+    #[error("the last transaction {last_zxid} is of a later epoch than the current one, {}", current.0)]
+    CurrentBelowLog { current: Epoch, last_zxid: Zxid },
+
+    #[error("{}: no state at zxid {zxid} to go back to: {what}", dir.display())]
+    CannotTruncate { dir: PathBuf, zxid: Zxid, what: &'static str },
+
+    #[error("a transaction of {len} bytes does not fit in a log record")]
+    RecordTooLarge { len: usize },
+
+    /// An earlier write or fsync failed, so nobody knows what is on the medium. A snapshot is given up;
+    /// for the log there is no way on but a restart.
+    #[error("{}: the writer has failed before and must not be used again", path.display())]
+    WriterFailed { path: PathBuf },
+}
+
+impl StoreError {
+    /// Whether room on the medium is all that is missing.
+    pub fn is_disk_full(&self) -> bool {
+        let StoreError::Io { cause, .. } = self else { return false };
+        matches!(
+            cause.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        )
+    }
+
+    /// Whether the bytes on disk are to blame, and not the machine around them.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            StoreError::Damaged { .. }
+                | StoreError::Gap { .. }
+                | StoreError::Rejected { .. }
+                | StoreError::NoValidSnapshot { .. }
+                | StoreError::SnapshotLost { .. }
+        )
+    }
+}
+
+fn reasons(refused: &[(PathBuf, String)]) -> String {
+    let listed: Vec<String> =
+        refused.iter().map(|(file, reason)| format!("{}: {reason}", file.display())).collect();
+    listed.join("; ")
+}
+
+/// Adds the file and the intention to an error of the operating system.
+pub(crate) trait At<T> {
+    fn at(self, path: &Path, action: &'static str) -> Result<T, StoreError>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, path: &Path, action: &'static str) -> Result<T, StoreError> {
+        self.map_err(|cause| StoreError::Io { path: path.to_owned(), action, cause })
+    }
+}

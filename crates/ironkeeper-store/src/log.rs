@@ -1,0 +1,13 @@
+//! Transaction logs.
+//!
+//! ```text
+//! log.<zxid of the first record>
+//! | ZKLG 2 0 | checksum, length, body, 'B' | ... | zeroes up to the preallocated length |
+//! ```
+//! A file is written by one process only and never appended to by a later one.
+
+pub mod reader;
+pub mod stream;
+mod tail;
+mod truncate;
+pub mod writer;

@@ -1,0 +1,230 @@
+//! Reading one log file, front to back.
+//!
+//! The one reader of the format: recovery, catching up of learners and the inspection tools use it.
+//! It never believes a length further than the file goes, and it says where and why it stops.
+
+use std::path::{Path, PathBuf};
+
+use ironkeeper_proto::Zxid;
+use ironkeeper_proto::jute::Reader;
+use ironkeeper_proto::log_record::{
+    self, END_MARK, FILE_HEADER_LEN, RECORD_HEADER_LEN, RecordHeader,
+};
+use ironkeeper_proto::txn::TxnHeader;
+
+use super::tail;
+use crate::disk::{Disk, DiskFile, read_full};
+use crate::error::{At, StoreError};
+
+/// Read at a time. The buffer grows beyond it for larger records only.
+const CHUNK: usize = 256 << 10;
+
+/// A record whose checksum and end mark are right.
+#[derive(Clone, Copy, Debug)]
+pub struct LogRecord<'a> {
+    /// Where its frame begins in the file.
+    pub offset: u64,
+    pub zxid: Zxid,
+    /// Transaction header, record and digest; what travels between servers.
+    pub body: &'a [u8],
+}
+
+/// Why there is no further record in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogEnd {
+    /// The file ends here, or only padding follows.
+    Clean,
+    /// A write that was never finished: what is here was not made durable before the writer
+    /// stopped, and so was never promised to anyone.
+    Torn { what: &'static str, dropped_bytes: u64 },
+    /// Bytes that no interrupted write leaves behind.
+    Damaged { what: String },
+}
+
+/// What [`LogReader::next`] finds.
+#[derive(Debug)]
+pub enum Next<'a> {
+    Record(LogRecord<'a>),
+    /// The offset is the one at which the next record would have been.
+    End {
+        offset: u64,
+        end: LogEnd,
+    },
+}
+
+#[derive(Debug)]
+pub struct LogReader<F> {
+    file: F,
+    path: PathBuf,
+    file_len: u64,
+    buffer: Vec<u8>,
+    /// The file offset of the buffer's first byte.
+    buffer_offset: u64,
+    /// How many of the buffer's bytes are content of the file.
+    filled: usize,
+    /// How many of them have been read.
+    consumed: usize,
+    header_seen: bool,
+    /// Where the record that was found last is in the buffer: its frame, and its zxid.
+    last: (usize, usize, Zxid),
+    /// Whether somebody may be writing to the file, so that its end cannot be judged.
+    live: bool,
+}
+
+impl<F: DiskFile> LogReader<F> {
+    pub fn open<D: Disk<File = F>>(disk: &D, path: &Path) -> Result<LogReader<F>, StoreError> {
+        let file = disk.open(path).at(path, "open the log file")?;
+        let file_len = file.len().at(path, "read the length of the log file")?;
+        Ok(LogReader {
+            file,
+            path: path.to_owned(),
+            file_len,
+            buffer: vec![0; CHUNK],
+            buffer_offset: 0,
+            filled: 0,
+            consumed: 0,
+            header_seen: false,
+            last: (0, 0, Zxid::ZERO),
+            live: false,
+        })
+    }
+
+    /// A reader of a file that may be written to meanwhile. What cannot be read is taken for what is
+    /// still being written.
+    pub fn open_live<D: Disk<File = F>>(disk: &D, path: &Path) -> Result<LogReader<F>, StoreError> {
+        let reader = LogReader::open(disk, path)?;
+        Ok(LogReader { live: true, ..reader })
+    }
+
+    /// Forgets what was read ahead, so that the next call sees what has been written since.
+    pub fn refresh(&mut self) -> Result<(), StoreError> {
+        self.filled = self.consumed;
+        self.file_len = self.file.len().at(&self.path, "read the length of the log file")?;
+        Ok(())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The next record, or the end. After an end every further call finds the same end, unless the
+    /// file has been written to meanwhile.
+    #[expect(clippy::should_implement_trait, reason = "records borrow from the reader")]
+    pub fn next(&mut self) -> Result<Next<'_>, StoreError> {
+        if !self.header_seen {
+            if let Some(end) = self.read_file_header()? {
+                return Ok(Next::End { offset: 0, end });
+            }
+            self.header_seen = true;
+        }
+        let offset = self.position();
+        let frame_len = match self.check_frame()? {
+            Ok(frame_len) => frame_len,
+            Err(end) => return Ok(Next::End { offset, end }),
+        };
+        let start = self.consumed;
+        let body = &self.buffer[start + RECORD_HEADER_LEN..start + frame_len - 1];
+        let zxid = match TxnHeader::decode(&mut Reader::new(body)) {
+            Ok(header) => header.zxid,
+            Err(error) => {
+                let what = format!("a record with a right checksum has no header: {error}");
+                return Ok(Next::End { offset, end: LogEnd::Damaged { what } });
+            }
+        };
+        self.consumed += frame_len;
+        self.last = (start, frame_len, zxid);
+        Ok(Next::Record(self.last_record()))
+    }
+
+    /// The record that the last call of [`LogReader::next`] found. Meaningless before the first.
+    pub(crate) fn last_record(&self) -> LogRecord<'_> {
+        let (start, frame_len, zxid) = self.last;
+        let body = &self.buffer[start + RECORD_HEADER_LEN..start + frame_len - 1];
+        LogRecord { offset: self.buffer_offset + start as u64, zxid, body }
+    }
+
+    /// The length of the whole frame if it is intact.
+    fn check_frame(&mut self) -> Result<Result<usize, LogEnd>, StoreError> {
+        let left = self.fill(RECORD_HEADER_LEN)?;
+        if left.is_empty() {
+            return Ok(Err(LogEnd::Clean));
+        }
+        if left.len() < RECORD_HEADER_LEN {
+            return self.stop(RECORD_HEADER_LEN, "the frame of a record is cut short").map(Err);
+        }
+        let header = RecordHeader::decode(left).expect("twelve bytes hold a frame's head");
+        if header.len == 0 && header.checksum == 0 {
+            return self.stop(RECORD_HEADER_LEN, "no record").map(Err);
+        }
+        let body_len = match usize::try_from(header.len) {
+            Ok(0) | Err(_) => {
+                return self.stop(RECORD_HEADER_LEN, "impossible record length").map(Err);
+            }
+            Ok(body_len) => body_len,
+        };
+        let frame_len = RECORD_HEADER_LEN + body_len + 1;
+        // Before any memory is set aside for a length that only the file claims.
+        if frame_len as u64 > self.file_len.saturating_sub(self.position()) {
+            return self.stop(frame_len, "the record is longer than the rest of the file").map(Err);
+        }
+        let frame = self.fill(frame_len)?;
+        if frame.len() < frame_len {
+            return self.stop(frame_len, "the record is cut short").map(Err);
+        }
+        let body = &frame[RECORD_HEADER_LEN..frame_len - 1];
+        if frame[frame_len - 1] != END_MARK {
+            return self.stop(frame_len, "a record without its end mark").map(Err);
+        }
+        if i64::from(simd_adler32::adler32(&body)) != header.checksum {
+            return self.stop(frame_len, "wrong checksum").map(Err);
+        }
+        Ok(Ok(frame_len))
+    }
+
+    /// Finds out what a frame that cannot be read is.
+    fn stop(&self, frame_len: usize, what: &'static str) -> Result<LogEnd, StoreError> {
+        if self.live {
+            return Ok(LogEnd::Torn { what, dropped_bytes: 0 });
+        }
+        tail::explain(&self.file, self.file_len, self.position(), frame_len as u64, what)
+            .at(&self.path, "read the log")
+    }
+
+    /// Passes over the file's header; tells the end if there is none.
+    fn read_file_header(&mut self) -> Result<Option<LogEnd>, StoreError> {
+        let head = self.fill(FILE_HEADER_LEN)?;
+        if head.len() >= FILE_HEADER_LEN && head[..4] == log_record::MAGIC {
+            self.consumed += FILE_HEADER_LEN;
+            return Ok(None);
+        }
+        if self.live {
+            let what = "the file header is not written yet";
+            return Ok(Some(LogEnd::Torn { what, dropped_bytes: 0 }));
+        }
+        tail::explain_file_header(&self.file, self.file_len)
+            .at(&self.path, "read the log")
+            .map(Some)
+    }
+
+    /// The offset of the next unread byte.
+    pub fn position(&self) -> u64 {
+        self.buffer_offset + self.consumed as u64
+    }
+
+    /// At least `count` unread bytes, or all that are left in the file.
+    fn fill(&mut self, count: usize) -> Result<&[u8], StoreError> {
+        if self.filled - self.consumed < count {
+            self.buffer.copy_within(self.consumed..self.filled, 0);
+            self.filled -= self.consumed;
+            self.buffer_offset += self.consumed as u64;
+            self.consumed = 0;
+            if self.buffer.len() < count {
+                self.buffer.resize(count, 0);
+            }
+            let offset = self.buffer_offset + self.filled as u64;
+            self.filled += read_full(&self.file, &mut self.buffer[self.filled..], offset)
+                .at(&self.path, "read the log")?;
+        }
+        Ok(&self.buffer[self.consumed..self.filled])
+    }
+}

@@ -1,0 +1,202 @@
+//! The log as one sequence of records, whatever the files it is spread over.
+//!
+//! The rule that keeps a lost record from going unnoticed is here: each record is the successor of
+//! the one before it, or the first of a later epoch. A file that ends in a torn record is followed
+//! by a file that repeats the torn one's zxid, because the server that wrote it had to start again.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use ironkeeper_proto::Zxid;
+
+use super::reader::{LogEnd, LogReader, LogRecord, Next};
+use crate::catalog::{self, LogFile};
+use crate::disk::Disk;
+use crate::error::StoreError;
+
+/// A walk over the records of all files from some zxid on.
+#[derive(Debug)]
+pub struct LogStream<D: Disk> {
+    disk: D,
+    dir: PathBuf,
+    /// Files not opened yet, oldest first.
+    waiting: VecDeque<LogFile>,
+    reader: Option<LogReader<D::File>>,
+    /// The zxid in the name of the file opened last.
+    opened: Option<Zxid>,
+    /// Records below are passed over.
+    from: Zxid,
+    /// The last record handed out, or what the first one must follow.
+    last: Option<Zxid>,
+    /// Whether a writer may be at work.
+    live: bool,
+    torn: Option<Torn>,
+}
+
+/// A record that was never finished.
+#[derive(Clone, Debug)]
+pub(crate) struct Torn {
+    pub file: PathBuf,
+    pub offset: u64,
+    pub dropped_bytes: u64,
+    pub what: &'static str,
+    /// Whether it was at the end of the newest file.
+    pub newest: bool,
+}
+
+/// A record and the file it is in.
+#[derive(Debug)]
+pub struct Located<'a> {
+    pub file: &'a Path,
+    pub record: LogRecord<'a>,
+}
+
+impl<D: Disk> LogStream<D> {
+    /// Records at `zxid` and above, for a reader beside a running writer.
+    pub(crate) fn from(disk: &D, dir: &Path, zxid: Zxid) -> Result<LogStream<D>, StoreError> {
+        LogStream::new(disk, dir, zxid, None, true)
+    }
+
+    /// Records above `base`, the first of which must follow it, for recovery.
+    pub(crate) fn after(disk: &D, dir: &Path, base: Zxid) -> Result<LogStream<D>, StoreError> {
+        LogStream::new(disk, dir, Zxid(base.0.saturating_add(1)), Some(base), false)
+    }
+
+    /// All records, without asking what came before.
+    pub(crate) fn all(disk: &D, dir: &Path) -> Result<LogStream<D>, StoreError> {
+        LogStream::new(disk, dir, Zxid(i64::MIN), None, false)
+    }
+
+    fn new(
+        disk: &D,
+        dir: &Path,
+        from: Zxid,
+        last: Option<Zxid>,
+        live: bool,
+    ) -> Result<LogStream<D>, StoreError> {
+        let mut files = catalog::logs(disk, dir)?;
+        // The newest file that begins at or below the first wanted record holds it.
+        let first = files.partition_point(|file| file.zxid <= from).saturating_sub(1);
+        let waiting = files.split_off(first.min(files.len())).into();
+        Ok(LogStream {
+            disk: disk.clone(),
+            dir: dir.to_owned(),
+            waiting,
+            reader: None,
+            opened: None,
+            from,
+            last,
+            live,
+            torn: None,
+        })
+    }
+
+    /// The next record; `None` at the end. A torn tail ends the stream like a clean one.
+    #[expect(clippy::should_implement_trait, reason = "records borrow from the stream")]
+    pub fn next(&mut self) -> Result<Option<Located<'_>>, StoreError> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        let reader = self.reader.as_ref().expect("advance has found a record in it");
+        Ok(Some(Located { file: reader.path(), record: reader.last_record() }))
+    }
+
+    /// Moves to the next wanted record.
+    fn advance(&mut self) -> Result<bool, StoreError> {
+        let mut refreshed = false;
+        loop {
+            let Some(reader) = &mut self.reader else {
+                let Some(file) = self.waiting.pop_front() else { return Ok(false) };
+                self.opened = Some(file.zxid);
+                self.reader = Some(if self.live {
+                    LogReader::open_live(&self.disk, &file.path)?
+                } else {
+                    LogReader::open(&self.disk, &file.path)?
+                });
+                continue;
+            };
+            let (offset, end) = match reader.next()? {
+                Next::Record(record) => {
+                    if record.zxid < self.from {
+                        continue;
+                    }
+                    if let Some(last) = self.last
+                        && !follows(last, record.zxid)
+                    {
+                        let (offset, found) = (record.offset, record.zxid);
+                        let file = reader.path().to_owned();
+                        return Err(StoreError::Gap { file, offset, before: last, found });
+                    }
+                    self.last = Some(record.zxid);
+                    return Ok(true);
+                }
+                Next::End { offset, end } => (offset, end),
+            };
+            let newest = self.waiting.is_empty();
+            if self.live && newest && !refreshed {
+                // The writer may have gone on since the last bytes were read, here or in a new file.
+                // A file is complete before the next one appears, so the order of looking matters.
+                let files = catalog::logs(&self.disk, &self.dir)?;
+                self.waiting =
+                    files.into_iter().filter(|file| Some(file.zxid) > self.opened).collect();
+                reader.refresh()?;
+                refreshed = true;
+                continue;
+            }
+            refreshed = false;
+            match end {
+                LogEnd::Clean => {}
+                LogEnd::Damaged { what } => {
+                    let file = reader.path().to_owned();
+                    return Err(StoreError::Damaged { file, offset, what });
+                }
+                LogEnd::Torn { what, .. } if offset == 0 && !newest => {
+                    let file = reader.path().to_owned();
+                    return Err(StoreError::Damaged { file, offset, what: what.to_owned() });
+                }
+                LogEnd::Torn { what, dropped_bytes } => {
+                    let file = reader.path().to_owned();
+                    self.torn = Some(Torn { file, offset, dropped_bytes, what, newest });
+                }
+            }
+            if newest {
+                return Ok(false);
+            }
+            self.reader = None;
+        }
+    }
+
+    /// The last unfinished record that was met, in whatever file.
+    pub(crate) fn torn(&self) -> Option<&Torn> {
+        self.torn.as_ref()
+    }
+}
+
+/// Whether no transaction can have been between these two.
+fn follows(before: Zxid, next: Zxid) -> bool {
+    // A new leader counts from one. (A standalone server that uses up its counter walks into the
+    // next epoch at zero; that is plain counting.)
+    before.0.checked_add(1) == Some(next.0)
+        || (next.epoch() > before.epoch() && next.counter() == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn successors_and_beginnings_of_epochs_follow() {
+        let zxid = |epoch: i64, counter: i64| Zxid(epoch << 32 | counter);
+        assert!(follows(zxid(0, 0), zxid(0, 1)));
+        assert!(follows(zxid(1, 7), zxid(1, 8)));
+        assert!(follows(zxid(1, 7), zxid(2, 1)));
+        assert!(follows(zxid(1, 7), zxid(9, 1)));
+        assert!(follows(zxid(0, 0xffff_ffff), zxid(1, 0)));
+        assert!(!follows(zxid(1, 7), zxid(1, 9)));
+        assert!(!follows(zxid(1, 7), zxid(1, 7)));
+        assert!(!follows(zxid(1, 7), zxid(1, 6)));
+        assert!(!follows(zxid(1, 7), zxid(2, 2)));
+        assert!(!follows(zxid(2, 7), zxid(1, 1)));
+        assert!(!follows(Zxid(i64::MAX), Zxid(i64::MIN)));
+    }
+}

@@ -1,0 +1,172 @@
+//! Is this a torn write or damage?
+//!
+//! A commit is one write of many records and one sync. When the machine dies between the two, any
+//! subset of the write's sectors may be on the medium, in any order; the others still hold the zeroes
+//! that were there before. So the trace of an unfinished write is one of:
+//!
+//! - a prefix: from some byte on, the record and everything behind it is missing or zero;
+//! - a hole: a sector that the record reaches into is zero, from the record's beginning or the
+//!   sector's, whichever is later, up to the sector's end. Records behind the hole, whole or not, are
+//!   of the same unfinished write.
+//!
+//! Anything else was intact once, was perhaps acknowledged, and is damage. A flipped bit in the very
+//! last record is therefore damage and not a torn tail, even though nothing follows it. So is a
+//! record that is whole but for its length field.
+
+use std::io;
+
+use ironkeeper_proto::log_record::{
+    self, END_MARK, FILE_HEADER_LEN, RECORD_HEADER_LEN, RecordHeader,
+};
+
+use super::reader::LogEnd;
+use crate::disk::{DiskFile, SECTOR_BYTES, read_full};
+
+/// No unfinished write is longer. A hole with more than this behind it lies in the middle of finished
+/// writes.
+const TORN_BYTES_MAX: u64 = 64 << 20;
+const CHUNK: usize = 256 << 10;
+
+/// Judges the frame at `offset`, which reaches over `frame_len` bytes as far as can be told and could
+/// not be read because of `what`.
+pub(super) fn explain<F: DiskFile>(
+    file: &F,
+    file_len: u64,
+    offset: u64,
+    frame_len: u64,
+    what: &'static str,
+) -> io::Result<LogEnd> {
+    let Some(last) = last_nonzero(file, offset, file_len)? else { return Ok(LogEnd::Clean) };
+    let dropped_bytes = last + 1 - offset;
+    let frame_end = offset.saturating_add(frame_len);
+    // The end mark is the frame's last byte, so a prefix never reaches it.
+    let is_prefix = last + 1 < frame_end;
+    if is_prefix {
+        if whole_but_for_its_length(file, offset, last)? {
+            let what = "the length of a record is wrong".to_owned();
+            return Ok(LogEnd::Damaged { what });
+        }
+        return Ok(LogEnd::Torn { what, dropped_bytes });
+    }
+    if dropped_bytes <= TORN_BYTES_MAX && has_hole(file, offset, frame_end.min(file_len))? {
+        return Ok(LogEnd::Torn { what, dropped_bytes });
+    }
+    Ok(LogEnd::Damaged { what: what.to_owned() })
+}
+
+/// Judges a file that does not begin as a log does. What was never written in full is torn: the first
+/// write of a file holds its header and its first records.
+pub(super) fn explain_file_header<F: DiskFile>(file: &F, file_len: u64) -> io::Result<LogEnd> {
+    let Some(last) = last_nonzero(file, 0, file_len)? else {
+        return Ok(LogEnd::Torn { what: "the file is empty", dropped_bytes: 0 });
+    };
+    let dropped_bytes = last + 1;
+    let mut expected = Vec::with_capacity(FILE_HEADER_LEN);
+    log_record::encode_file_header(&mut expected);
+    let mut head = [0; FILE_HEADER_LEN];
+    read_full(file, &mut head, 0)?;
+    let begun = usize::try_from(dropped_bytes).unwrap_or(usize::MAX);
+    if begun <= FILE_HEADER_LEN && head[..begun] == expected[..begun] {
+        return Ok(LogEnd::Torn { what: "the file header is cut short", dropped_bytes });
+    }
+    if dropped_bytes <= TORN_BYTES_MAX && has_hole(file, 0, FILE_HEADER_LEN as u64)? {
+        return Ok(LogEnd::Torn { what: "the file header is missing", dropped_bytes });
+    }
+    let what = "this is not a transaction log: it does not begin with ZKLG".to_owned();
+    Ok(LogEnd::Damaged { what })
+}
+
+/// Whether a right record begins here and ends at an earlier mark than its length says.
+fn whole_but_for_its_length<F: DiskFile>(file: &F, offset: u64, last: u64) -> io::Result<bool> {
+    let body_start = offset + RECORD_HEADER_LEN as u64;
+    let mut head = [0; RECORD_HEADER_LEN];
+    read_full(file, &mut head, offset)?;
+    let header = RecordHeader::decode(&head).expect("twelve bytes hold a frame's head");
+    let mut found = false;
+    let mut sum = RunningAdler::new();
+    for_each_chunk(file, body_start, last + 1, |chunk, _| {
+        for byte in chunk {
+            if *byte == END_MARK && i64::from(sum.value()) == header.checksum {
+                found = true;
+                return false;
+            }
+            sum.add(*byte);
+        }
+        true
+    })?;
+    Ok(found)
+}
+
+/// Adler-32 that can be asked after every byte.
+struct RunningAdler {
+    a: u32,
+    b: u32,
+}
+
+impl RunningAdler {
+    const MODULUS: u32 = 65_521;
+
+    fn new() -> RunningAdler {
+        RunningAdler { a: 1, b: 0 }
+    }
+
+    fn add(&mut self, byte: u8) {
+        self.a = (self.a + u32::from(byte)) % Self::MODULUS;
+        self.b = (self.b + self.a) % Self::MODULUS;
+    }
+
+    fn value(&self) -> u32 {
+        self.b << 16 | self.a
+    }
+}
+
+/// Whether a sector that `from..to` reaches into is zero where the frame should be.
+fn has_hole<F: DiskFile>(file: &F, from: u64, to: u64) -> io::Result<bool> {
+    let mut sector = from - from % SECTOR_BYTES;
+    let mut bytes = [0; SECTOR_BYTES as usize];
+    while sector < to {
+        let start = sector.max(from);
+        let part = &mut bytes[..(sector + SECTOR_BYTES - start) as usize];
+        let count = read_full(file, part, start)?;
+        if part[..count].iter().all(|byte| *byte == 0) {
+            return Ok(true);
+        }
+        sector += SECTOR_BYTES;
+    }
+    Ok(false)
+}
+
+fn last_nonzero<F: DiskFile>(file: &F, from: u64, to: u64) -> io::Result<Option<u64>> {
+    let mut last = None;
+    let zeroes = vec![0; CHUNK];
+    for_each_chunk(file, from, to, |chunk, at| {
+        // Padding is long and compares fast.
+        if chunk == &zeroes[..chunk.len()] {
+            return true;
+        }
+        if let Some(index) = chunk.iter().rposition(|byte| *byte != 0) {
+            last = Some(at + index as u64);
+        }
+        true
+    })?;
+    Ok(last)
+}
+
+/// Hands out the bytes of a range with the offset of each chunk, until told to stop.
+fn for_each_chunk<F: DiskFile>(
+    file: &F,
+    mut from: u64,
+    to: u64,
+    mut visit: impl FnMut(&[u8], u64) -> bool,
+) -> io::Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    while from < to {
+        let wanted = (to - from).min(CHUNK as u64) as usize;
+        let count = read_full(file, &mut buffer[..wanted], from)?;
+        if count == 0 || !visit(&buffer[..count], from) {
+            break;
+        }
+        from += count as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! From files to records: the newest snapshot that is good, then the log from there on.
+
+use std::path::{Path, PathBuf};
+
+use ironkeeper_proto::snapshot_record::{SnapshotDigest, SnapshotNode};
+use ironkeeper_proto::txn::FullTxn;
+use ironkeeper_proto::{AclVec, SessionId, Zxid};
+
+use crate::catalog;
+use crate::disk::{Disk, DiskFile};
+use crate::error::{At, StoreError};
+use crate::log::stream::LogStream;
+use crate::snapshot::reader::read_snapshot_file;
+use crate::store::Store;
+
+/// Takes what recovery finds, in this order: one snapshot, then the transactions after it.
+pub trait Visitor {
+    /// A snapshot begins. Whatever an earlier attempt delivered is to be forgotten.
+    fn snapshot_start(&mut self, zxid: Zxid, file: &Path);
+    fn session(&mut self, id: SessionId, timeout_ms: i32);
+    fn acl(&mut self, id: i64, list: AclVec<'_>);
+    /// Parents come before their children. An error makes recovery try an older snapshot.
+    fn node(&mut self, node: &SnapshotNode<'_>) -> Result<(), String>;
+    /// The snapshot was read to its end and every checksum was right.
+    fn snapshot_end(&mut self, zxid: Zxid, digest: Option<SnapshotDigest>) -> Result<(), String>;
+    /// A transaction of the log, decoded and as it stands there. An error ends recovery.
+    fn txn(&mut self, txn: &FullTxn<'_>, raw: &[u8]) -> Result<(), String>;
+}
+
+/// What recovery came to.
+#[derive(Clone, Debug)]
+pub struct Recovered {
+    /// Of the last transaction. -1 if there is no database and none may be made: such a server takes
+    /// part in elections only after a leader has given it one.
+    pub last_zxid: Zxid,
+    /// The snapshot it began with.
+    pub snapshot: Option<(Zxid, PathBuf)>,
+    /// Replayed from the log.
+    pub txns: u64,
+    /// An unfinished write that was dropped. Nobody was promised anything about it.
+    pub torn_tail: Option<TornTail>,
+    /// Newer snapshots that could not be used, with the reason.
+    pub refused_snapshots: Vec<(PathBuf, String)>,
+    /// Whether there was nothing: the caller writes `snapshot.0` before it does anything else.
+    pub fresh: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TornTail {
+    pub file: PathBuf,
+    /// Where the unfinished record begins.
+    pub offset: u64,
+    /// From there to the last byte that was written.
+    pub dropped_bytes: u64,
+    pub reason: String,
+}
+
+impl<D: Disk> Store<D> {
+    /// Feeds the newest usable snapshot and every later transaction to `visitor`.
+    ///
+    /// Leaves the files in a state in which what was found is durable, and the torn tail, if any, is
+    /// cut off, so that the next server to read them, Apache's included, has nothing to judge.
+    pub fn recover(&self, visitor: &mut dyn Visitor) -> Result<Recovered, StoreError> {
+        let mut refused = Vec::new();
+        let snapshot = self.load_snapshot(visitor, &mut refused)?;
+        let Some((snapshot_zxid, snapshot_path)) = snapshot else {
+            return self.recover_without_snapshot(visitor, refused);
+        };
+        let mut recovered = self.replay(visitor, snapshot_zxid)?;
+        recovered.snapshot = Some((snapshot_zxid, snapshot_path));
+
+        // A snapshot is written of transactions that are in the log, so an older snapshot and the
+        // log lead at least as far. If they do not, the newer one came from a leader.
+        for (file, zxid, reason) in &refused {
+            if *zxid > recovered.last_zxid {
+                let (file, reason) = (file.clone(), reason.clone());
+                let reached = recovered.last_zxid;
+                return Err(StoreError::SnapshotLost { file, reason, reached });
+            }
+        }
+        recovered.refused_snapshots =
+            refused.into_iter().map(|(file, _, reason)| (file, reason)).collect();
+        Ok(recovered)
+    }
+
+    fn load_snapshot(
+        &self,
+        visitor: &mut dyn Visitor,
+        refused: &mut Vec<(PathBuf, Zxid, String)>,
+    ) -> Result<Option<(Zxid, PathBuf)>, StoreError> {
+        let mut stumps_of_nothing = true;
+        for snapshot in catalog::snapshots(&self.disk, &self.snap_dir)? {
+            let path = snapshot.path.clone();
+            let reason = match catalog::looks_whole(&self.disk, &snapshot)? {
+                Err(what) => {
+                    stumps_of_nothing &= snapshot.zxid == Zxid::ZERO;
+                    what.to_owned()
+                }
+                Ok(()) => {
+                    let max = self.options.field_max;
+                    match read_snapshot_file(&self.disk, &path, max, visitor) {
+                        Ok(_) => {
+                            // Apache does not sync its snapshots. From here on we rely on this one.
+                            let mut file = self.disk.open(&path).at(&path, "open the snapshot")?;
+                            file.sync_data().at(&path, "sync the snapshot")?;
+                            return Ok(Some((snapshot.zxid, path)));
+                        }
+                        Err(error) => {
+                            stumps_of_nothing = false;
+                            error.to_string()
+                        }
+                    }
+                }
+            };
+            refused.push((path, snapshot.zxid, reason));
+        }
+        // Apache's very first act is to write `snapshot.0`, and a crash can leave a stump of it. It
+        // held nothing; any other snapshot held something.
+        if !refused.is_empty() && !stumps_of_nothing {
+            let refused = refused.drain(..).map(|(file, _, reason)| (file, reason)).collect();
+            return Err(StoreError::NoValidSnapshot { dir: self.snap_dir.clone(), refused });
+        }
+        Ok(None)
+    }
+
+    fn recover_without_snapshot(
+        &self,
+        visitor: &mut dyn Visitor,
+        refused: Vec<(PathBuf, Zxid, String)>,
+    ) -> Result<Recovered, StoreError> {
+        let mut all = LogStream::all(&self.disk, &self.log_dir)?;
+        let first = all.next()?.map(|located| located.file.to_owned());
+        let mut recovered = match first {
+            Some(log) if !self.options.trust_empty => {
+                return Err(StoreError::LogWithoutSnapshot { log });
+            }
+            _ => self.replay(visitor, Zxid::ZERO)?,
+        };
+        recovered.refused_snapshots =
+            refused.into_iter().map(|(file, _, reason)| (file, reason)).collect();
+        if recovered.txns > 0 {
+            return Ok(recovered);
+        }
+        recovered.fresh = true;
+        let marker = &self.initialize_file;
+        if self.disk.exists(marker).at(marker, "look for the file")? {
+            self.disk.remove(marker).at(marker, "remove the file")?;
+        } else if !self.options.db_auto_create {
+            recovered.last_zxid = Zxid(-1);
+        }
+        Ok(recovered)
+    }
+
+    fn replay(&self, visitor: &mut dyn Visitor, base: Zxid) -> Result<Recovered, StoreError> {
+        // What is replayed now counts as durable from now on; make it so before it is relied on.
+        if let Some(newest) = catalog::logs(&self.disk, &self.log_dir)?.last() {
+            let path = &newest.path;
+            let mut file = self.disk.open(path).at(path, "open the log file")?;
+            file.sync_data().at(path, "sync the log file")?;
+            self.disk.sync_dir(&self.log_dir).at(&self.log_dir, "sync the directory")?;
+        }
+        let mut stream = LogStream::after(&self.disk, &self.log_dir, base)?;
+        let mut last_zxid = base;
+        let mut txns = 0;
+        while let Some(located) = stream.next()? {
+            let record = located.record;
+            let rejected = |what: String| StoreError::Rejected {
+                file: located.file.to_owned(),
+                offset: record.offset,
+                what: format!("transaction {}: {what}", record.zxid),
+            };
+            let txn = FullTxn::decode(record.body).map_err(|error| rejected(error.to_string()))?;
+            visitor.txn(&txn, record.body).map_err(rejected)?;
+            last_zxid = record.zxid;
+            txns += 1;
+        }
+        let mut torn_tail = None;
+        // One in an older file was dropped by the server that began the next file.
+        if let Some(torn) = stream.torn().filter(|torn| torn.newest) {
+            self.cut_torn_tail(&torn.file, torn.offset)?;
+            torn_tail = Some(TornTail {
+                file: torn.file.clone(),
+                offset: torn.offset,
+                dropped_bytes: torn.dropped_bytes,
+                reason: torn.what.to_owned(),
+            });
+        }
+        Ok(Recovered {
+            last_zxid,
+            snapshot: None,
+            txns,
+            torn_tail,
+            refused_snapshots: Vec::new(),
+            fresh: false,
+        })
+    }
+
+    /// Removes an unfinished record for good. A file without even a header goes altogether: under
+    /// the name of a zxid that is never used it would stay between good files.
+    fn cut_torn_tail(&self, path: &Path, offset: u64) -> Result<(), StoreError> {
+        if offset == 0 {
+            self.disk.remove(path).at(path, "remove the empty log file")?;
+            return self.disk.sync_dir(&self.log_dir).at(&self.log_dir, "sync the directory");
+        }
+        let mut file = self.disk.open_to_write(path).at(path, "open the log file")?;
+        file.set_len(offset).at(path, "cut the log file")?;
+        file.sync_data().at(path, "sync the log file")
+    }
+}

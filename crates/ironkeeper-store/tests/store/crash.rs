@@ -1,0 +1,122 @@
+//! The machine stops at every call in turn. What was committed is found again, and what is found was
+//! appended.
+
+use std::io::ErrorKind;
+
+use ironkeeper_proto::Zxid;
+use ironkeeper_store::disk::sim::{Fault, SimDisk};
+use ironkeeper_store::{Store, StoreError};
+
+use crate::recorder::*;
+
+/// What a server knows about its log.
+#[derive(Debug, Default)]
+struct Ledger {
+    committed: i64,
+    bodies: Vec<Vec<u8>>,
+}
+
+/// Sizes around the sector, the page and beyond.
+fn body(zxid: i64) -> Vec<u8> {
+    const SIZES: [usize; 7] = [1, 400, 60, 5000, 513, 0, 2000];
+    // Data of zeroes looks like what was never written.
+    let fill = if zxid % 3 == 0 { 0 } else { zxid as u8 };
+    set_data(zxid, &vec![fill; SIZES[zxid as usize % SIZES.len()]])
+}
+
+/// A server's life: recovery, then batches with rolls, snapshots and purges between them.
+fn live(disk: &SimDisk, ledger: &mut Ledger, batches: usize) -> Result<(), StoreError> {
+    let store = Store::open(disk.clone(), dirs(), small())?;
+    let mut recorder = Recorder::default();
+    let recovered = store.recover(&mut recorder)?;
+    let last = recovered.last_zxid.0;
+    assert!(last >= ledger.committed, "{last} recovered, {} committed", ledger.committed);
+    assert!(last <= ledger.bodies.len() as i64, "{last} recovered, never appended");
+    let first = recorder.snapshot.map_or(0, |zxid| zxid.0) as usize;
+    assert_eq!(recorder.bodies[..], ledger.bodies[first.min(last as usize)..last as usize]);
+    if recovered.fresh {
+        assert_eq!(ledger.committed, 0);
+        write_snapshot(&store, 0)?;
+    }
+    // What recovery delivered is promised from here on; what it did not is forgotten.
+    ledger.committed = last;
+    ledger.bodies.truncate(last as usize);
+
+    let mut writer = store.log_writer();
+    for batch in 0..batches {
+        for _ in 0..=batch % 4 {
+            let zxid = ledger.bodies.len() as i64 + 1;
+            let body = body(zxid);
+            writer.append(Zxid(zxid), &body)?;
+            ledger.bodies.push(body);
+            if zxid % 6 == 0 {
+                writer.roll();
+            }
+        }
+        writer.commit()?;
+        ledger.committed = ledger.bodies.len() as i64;
+        if batch % 3 == 2 {
+            write_snapshot(&store, ledger.committed)?;
+            store.purge(2)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_stop(error: &StoreError) -> bool {
+    matches!(error, StoreError::Io { cause, .. } if cause.to_string().contains("stopped"))
+}
+
+#[test]
+fn stopping_at_every_call_loses_nothing_that_was_committed() {
+    let whole = SimDisk::new(0);
+    live(&whole, &mut Ledger::default(), 8).unwrap();
+    let calls = whole.calls();
+    assert!(calls > 40, "{calls}");
+    for seed in 0..12 {
+        for call in 0..calls {
+            let disk = SimDisk::new(seed);
+            let mut ledger = Ledger::default();
+            disk.fail_call(call, Fault::Stop);
+            let error = live(&disk, &mut ledger, 8).unwrap_err();
+            assert!(is_stop(&error), "{error}");
+            disk.crash();
+            live(&disk, &mut ledger, 2).unwrap_or_else(|error| panic!("{seed} {call}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn many_crashes_in_a_row_lose_nothing_either() {
+    for seed in 0..60 {
+        let disk = SimDisk::new(seed);
+        let mut ledger = Ledger::default();
+        for round in 0..12 {
+            // Early and late in the life of a server, recovery included.
+            let after = (seed * 7 + round * 13) % 37;
+            disk.fail_call(disk.calls() + after, Fault::Stop);
+            if let Err(error) = live(&disk, &mut ledger, 6) {
+                assert!(is_stop(&error), "{seed} {round}: {error}");
+            }
+            disk.crash();
+        }
+        live(&disk, &mut ledger, 1).unwrap_or_else(|error| panic!("{seed}: {error}"));
+    }
+}
+
+#[test]
+fn an_error_of_any_call_ends_the_server_and_loses_nothing() {
+    let whole = SimDisk::new(0);
+    live(&whole, &mut Ledger::default(), 8).unwrap();
+    for seed in 0..6 {
+        for call in 0..whole.calls() {
+            let disk = SimDisk::new(seed);
+            let mut ledger = Ledger::default();
+            disk.fail_call(call, Fault::Error(ErrorKind::Other));
+            // Removing a file that was given up may fail without harm.
+            let _ = live(&disk, &mut ledger, 8);
+            disk.crash();
+            live(&disk, &mut ledger, 2).unwrap_or_else(|error| panic!("{seed} {call}: {error}"));
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Directories and the files in them.
+
+use std::path::Path;
+
+use ironkeeper_proto::Zxid;
+use ironkeeper_store::disk::sim::SimDisk;
+use ironkeeper_store::disk::{Disk, RealDisk};
+use ironkeeper_store::{Dirs, Store, StoreError, StoreOptions};
+
+use crate::recorder::*;
+
+#[test]
+fn missing_directories_are_made_only_with_leave() {
+    let options = StoreOptions { auto_create: false, ..small() };
+    let error = Store::open(SimDisk::new(1), dirs(), options).unwrap_err();
+    assert!(matches!(error, StoreError::MissingDirectory { .. }), "{error}");
+}
+
+#[test]
+fn new_directories_survive_a_crash() {
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed);
+        open(&disk);
+        disk.crash();
+        assert!(disk.exists(Path::new("/snaps/version-2")).unwrap());
+        assert!(disk.exists(Path::new("/logs/version-2")).unwrap());
+    }
+}
+
+#[test]
+fn swapped_directories_are_noticed() {
+    for (path, part) in [(snap_path("log.1"), "log.1"), (log_path("snapshot.0"), "snapshot.0")] {
+        let disk = SimDisk::new(1);
+        disk.put(&path, b"");
+        let error = Store::open(disk, dirs(), small()).unwrap_err().to_string();
+        assert!(error.contains(part) && error.contains("swapped"), "{error}");
+    }
+    // In one directory both are at home.
+    let disk = SimDisk::new(1);
+    disk.put("/data/version-2/log.1".as_ref(), b"");
+    disk.put("/data/version-2/snapshot.0".as_ref(), b"");
+    Store::open(disk, Dirs::single("/data"), small()).unwrap();
+}
+
+#[test]
+fn unfinished_snapshots_are_cleared_away_and_never_loaded() {
+    let disk = SimDisk::new(1);
+    let store = open(&disk);
+    write_snapshot(&store, 5).unwrap();
+    let whole = disk.content(&snap_path("snapshot.5")).unwrap();
+    disk.put(&snap_path("snapshot.9.tmp"), &whole);
+    disk.put(&snap_path("snapshot.9.gz.tmp"), b"");
+    disk.put(&snap_path("currentEpoch.tmp"), b"3");
+    let (_, recovered) = recover(&disk).unwrap();
+    assert_eq!(recovered.last_zxid, Zxid(5));
+    assert_eq!(disk.files(), [snap_path("currentEpoch.tmp"), snap_path("snapshot.5")]);
+}
+
+#[test]
+fn sizes_are_lengths_of_files() {
+    let disk = SimDisk::new(1);
+    let store = open(&disk);
+    disk.put(&snap_path("snapshot.0"), &[1; 478]);
+    disk.put(&snap_path("currentEpoch"), b"1");
+    disk.put(&log_path("old/log.1"), &[0; 100]);
+    disk.put(&log_path("log.5"), &[0; 1000]);
+    assert_eq!(store.dir_sizes().unwrap(), (479, 1100));
+}
+
+#[test]
+fn one_server_at_a_time() {
+    let home = tempfile::tempdir().unwrap();
+    let open = || Store::open(RealDisk, Dirs::single(home.path()), StoreOptions::default());
+    let first = open().unwrap();
+    let error = open().unwrap_err();
+    assert!(matches!(error, StoreError::Locked { .. }), "{error}");
+    let clone = first.clone();
+    drop(first);
+    open().unwrap_err();
+    drop(clone);
+    open().unwrap();
+}
+
+#[test]
+fn the_real_disk_keeps_a_log_and_a_snapshot() {
+    let home = tempfile::tempdir().unwrap();
+    let dirs = Dirs { snap_dir: home.path().join("a"), log_dir: home.path().join("b") };
+    let options = StoreOptions { prealloc_bytes: 1 << 20, ..StoreOptions::default() };
+    let store = Store::open(RealDisk, dirs.clone(), options.clone()).unwrap();
+    write_snapshot(&store, 0).unwrap();
+    write_log(&store, 1..=300);
+    drop(store);
+    let store = Store::open(RealDisk, dirs, options).unwrap();
+    let mut recorder = Recorder::default();
+    let recovered = store.recover(&mut recorder).unwrap();
+    assert_eq!(recovered.last_zxid, Zxid(300));
+    assert_eq!(recorder.zxids(), (1..=300).collect::<Vec<i64>>());
+    assert_eq!(store.dir_sizes().unwrap().1, 16 + (1 << 20));
+    let (snap_free, log_free) = store.free_bytes().unwrap();
+    assert!(snap_free > 0 && log_free > 0);
+}

@@ -1,0 +1,13 @@
+//! The store from the outside: Apache's files in, our files out, and every way to break them.
+
+mod apache;
+mod crash;
+mod damage;
+mod empty;
+mod epochs;
+mod files;
+mod format;
+mod log_writer;
+mod purge;
+mod recorder;
+mod truncate;
