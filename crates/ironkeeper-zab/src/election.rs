@@ -1,0 +1,392 @@
+//! Fast leader election: one round of it, as a pure machine.
+//!
+//! Everybody proposes itself, takes over any better proposal it hears of, and stops when a quorum
+//! proposes the same server and nobody has come up with a better one for a moment. Better is: a later
+//! epoch whose history is held, then a longer log, then a larger id.
+//!
+//! Servers that already follow or lead answer with what they have. A quorum of such answers, one of them
+//! from the leader itself, is enough to join.
+
+use std::collections::BTreeMap;
+
+use ironkeeper_proto::election::PeerState;
+use ironkeeper_proto::{Epoch, Notification, ServerId, Zxid};
+
+use crate::ensemble::Ensemble;
+use crate::settings::{Bug, Settings};
+use crate::timers::{Timer, Timers};
+
+/// Whom somebody wants to lead, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vote {
+    pub leader: ServerId,
+    pub zxid: Zxid,
+    pub round: i64,
+    pub peer_epoch: Epoch,
+}
+
+impl Vote {
+    fn of(notification: &Notification) -> Vote {
+        Vote {
+            leader: notification.leader,
+            zxid: notification.zxid,
+            round: notification.round,
+            peer_epoch: notification.peer_epoch,
+        }
+    }
+}
+
+/// A vote of somebody who is not looking any more.
+#[derive(Clone, Copy, Debug)]
+struct Settled {
+    vote: Vote,
+    state: PeerState,
+    format: i32,
+}
+
+/// What the machine wants done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reaction {
+    /// Tell all voters the current proposal.
+    pub(crate) broadcast: bool,
+    /// Tell the sender the current proposal: it is behind.
+    pub(crate) reply: bool,
+    /// It is over.
+    pub(crate) elected: Option<Vote>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Election {
+    me: ServerId,
+    /// What we would propose if nobody else were there.
+    initial: Vote,
+    proposal: Vote,
+    /// The round's votes. Bounded by the voters, as nobody else's are taken in.
+    received: BTreeMap<ServerId, Vote>,
+    /// Votes of those who follow or lead, of any round.
+    settled: BTreeMap<ServerId, Settled>,
+    poll_ms: u64,
+}
+
+impl Election {
+    /// Begins a round. The caller tells all voters the proposal.
+    pub(crate) fn start(
+        me: ServerId,
+        initial: Vote,
+        ensemble: &Ensemble,
+        settings: &Settings,
+        now_ms: u64,
+        timers: &mut Timers,
+    ) -> (Election, Option<Vote>) {
+        let mut election = Election {
+            me,
+            initial,
+            proposal: initial,
+            received: BTreeMap::new(),
+            settled: BTreeMap::new(),
+            poll_ms: settings.notification_min_ms,
+        };
+        timers.set(Timer::Poll, now_ms + election.poll_ms);
+        election.record_own(ensemble);
+        let elected = election.judge(ensemble, settings, now_ms, timers);
+        (election, elected)
+    }
+
+    pub(crate) fn proposal(&self) -> Vote {
+        self.proposal
+    }
+
+    pub(crate) fn round(&self) -> i64 {
+        self.proposal.round
+    }
+
+    /// Nobody spoke for a while: say it again, less and less often.
+    pub(crate) fn on_poll(&mut self, settings: &Settings, now_ms: u64, timers: &mut Timers) {
+        self.poll_ms = (self.poll_ms * 2).min(settings.notification_max_ms);
+        timers.set(Timer::Poll, now_ms + self.poll_ms);
+    }
+
+    /// Nobody had a better proposal for long enough.
+    pub(crate) fn on_finalize(&self) -> Vote {
+        self.proposal
+    }
+
+    pub(crate) fn on_notification(
+        &mut self,
+        from: ServerId,
+        notification: &Notification,
+        ensemble: &Ensemble,
+        settings: &Settings,
+        now_ms: u64,
+        timers: &mut Timers,
+    ) -> Reaction {
+        if !ensemble.may_vote(from) || !ensemble.may_vote(notification.leader) {
+            return Reaction::default();
+        }
+        match notification.state {
+            PeerState::Looking => {
+                self.on_looking(from, notification, ensemble, settings, now_ms, timers)
+            }
+            PeerState::Following | PeerState::Leading => {
+                let elected = self.on_settled(from, notification, ensemble);
+                Reaction { elected, ..Reaction::default() }
+            }
+            PeerState::Observing => Reaction::default(),
+        }
+    }
+
+    fn on_looking(
+        &mut self,
+        from: ServerId,
+        notification: &Notification,
+        ensemble: &Ensemble,
+        settings: &Settings,
+        now_ms: u64,
+        timers: &mut Timers,
+    ) -> Reaction {
+        // A database that has nothing and must not begin anew has no say.
+        if notification.zxid == Zxid(-1) || self.initial.zxid == Zxid(-1) {
+            return Reaction::default();
+        }
+        let vote = Vote::of(notification);
+        let mut broadcast = false;
+        // Whoever cannot lead itself proposes nobody, which nobody listens to: it goes along with any
+        // round, or two rounds would never meet.
+        let has_none = !ensemble.may_lead(self.proposal.leader);
+        if vote.round > self.proposal.round || (has_none && ensemble.may_lead(vote.leader)) {
+            self.received.clear();
+            let initial = Vote { round: vote.round, ..self.initial };
+            self.proposal = if beats(&vote, &initial, ensemble, settings) { vote } else { initial };
+            broadcast = true;
+        } else if vote.round < self.proposal.round {
+            return Reaction { reply: true, ..Reaction::default() };
+        } else if beats(&vote, &self.proposal, ensemble, settings) {
+            self.proposal = vote;
+            broadcast = true;
+        }
+        if broadcast {
+            timers.clear(Timer::Finalize);
+            self.record_own(ensemble);
+        }
+        // Whoever was settled and looks again has nothing to join any more.
+        self.settled.remove(&from);
+        self.received.insert(from, vote);
+        let elected = self.judge(ensemble, settings, now_ms, timers);
+        Reaction { broadcast, reply: false, elected }
+    }
+
+    /// Looks whether a quorum agrees. If everybody does, there is nobody left to wait for.
+    fn judge(
+        &self,
+        ensemble: &Ensemble,
+        settings: &Settings,
+        now_ms: u64,
+        timers: &mut Timers,
+    ) -> Option<Vote> {
+        let agrees = |id: ServerId| self.received.get(&id) == Some(&self.proposal);
+        if !ensemble.may_lead(self.proposal.leader) || !ensemble.joint().holds(agrees) {
+            timers.clear(Timer::Finalize);
+            return None;
+        }
+        if ensemble.all_voters().all(agrees) {
+            return Some(self.proposal);
+        }
+        if !timers.is_set(Timer::Finalize) {
+            timers.set(Timer::Finalize, now_ms + settings.finalize_wait_ms);
+        }
+        None
+    }
+
+    /// Somebody has a leader already.
+    fn on_settled(
+        &mut self,
+        from: ServerId,
+        notification: &Notification,
+        ensemble: &Ensemble,
+    ) -> Option<Vote> {
+        let (vote, format) = (Vote::of(notification), notification.format);
+        let settled = Settled { vote, state: notification.state, format };
+        self.settled.insert(from, settled);
+        let same = |other: &Settled| {
+            let comparable = (other.format == 0) == (format == 0);
+            other.vote.leader == vote.leader
+                && (!comparable || other.vote.peer_epoch == vote.peer_epoch)
+        };
+        // In the same round those who are still looking count as well, if they want exactly this.
+        let in_round = |id: ServerId| match self.settled.get(&id) {
+            Some(other) => other.vote.round == self.proposal.round && same(other),
+            None => self.received.get(&id) == Some(&vote),
+        };
+        let outside = |id: ServerId| self.settled.get(&id).is_some_and(same);
+        // Those in force are enough: a change that we have heard of and they have not may never have been,
+        // and to follow somebody is not yet to be counted for it.
+        let by_round = vote.round == self.proposal.round && ensemble.quorum().holds(in_round);
+        if !by_round && !ensemble.quorum().holds(outside) {
+            return None;
+        }
+        let leader_agrees = if vote.leader == self.me {
+            // A leader that has restarted is still named by those who have not noticed. It may take up
+            // the office only in the round in which it was given.
+            vote.round == self.proposal.round
+        } else {
+            let leader = self.settled.get(&vote.leader);
+            leader.is_some_and(|leader| leader.state == PeerState::Leading && same(leader))
+        };
+        leader_agrees.then_some(vote)
+    }
+
+    fn record_own(&mut self, ensemble: &Ensemble) {
+        if ensemble.may_vote(self.me) {
+            self.received.insert(self.me, self.proposal);
+        }
+    }
+}
+
+/// Whether a vote is better than another one.
+fn beats(new: &Vote, current: &Vote, ensemble: &Ensemble, settings: &Settings) -> bool {
+    if !ensemble.may_lead(new.leader) {
+        return false;
+    }
+    if !ensemble.may_lead(current.leader) {
+        return true;
+    }
+    if settings.has(Bug::VoteOrder) {
+        return (new.leader, new.peer_epoch, new.zxid)
+            > (current.leader, current.peer_epoch, current.zxid);
+    }
+    (new.peer_epoch, new.zxid, new.leader) > (current.peer_epoch, current.zxid, current.leader)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ironkeeper_proto::Membership;
+
+    struct Table {
+        election: Election,
+        ensemble: Ensemble,
+        settings: Settings,
+        timers: Timers,
+    }
+
+    fn ensemble(text: &str) -> Ensemble {
+        Ensemble::new(Membership::parse(text).unwrap(), None)
+    }
+
+    const THREE: &str = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2";
+
+    /// Server 2 begins round 5 with zxid 1:7 of epoch 1.
+    fn table(text: &str) -> Table {
+        let (ensemble, settings, mut timers) =
+            (ensemble(text), Settings::default(), Timers::default());
+        let initial = vote(2, 7, 5, 1);
+        let (election, elected) =
+            Election::start(ServerId(2), initial, &ensemble, &settings, 0, &mut timers);
+        assert_eq!(elected, None);
+        Table { election, ensemble, settings, timers }
+    }
+
+    fn vote(leader: i64, counter: u32, round: i64, epoch: i64) -> Vote {
+        let zxid = Zxid::new(Epoch(1), counter);
+        Vote { leader: ServerId(leader), zxid, round, peer_epoch: Epoch(epoch) }
+    }
+
+    impl Table {
+        fn hears(&mut self, from: i64, state: PeerState, vote: Vote) -> Reaction {
+            let Vote { leader, zxid, round, peer_epoch } = vote;
+            let config = bytes::Bytes::new();
+            let notification =
+                Notification { state, leader, zxid, round, peer_epoch, format: 2, config };
+            self.election.on_notification(
+                ServerId(from),
+                &notification,
+                &self.ensemble,
+                &self.settings,
+                0,
+                &mut self.timers,
+            )
+        }
+
+        fn looking(&mut self, from: i64, vote: Vote) -> Reaction {
+            self.hears(from, PeerState::Looking, vote)
+        }
+    }
+
+    #[test]
+    fn epoch_counts_more_than_log_and_log_more_than_id() {
+        for (better, worse) in [
+            (vote(1, 1, 5, 2), vote(3, 9, 5, 1)),
+            (vote(1, 9, 5, 1), vote(3, 8, 5, 1)),
+            (vote(3, 9, 5, 1), vote(1, 9, 5, 1)),
+        ] {
+            let ensemble = ensemble(THREE);
+            assert!(beats(&better, &worse, &ensemble, &Settings::default()));
+            assert!(!beats(&worse, &better, &ensemble, &Settings::default()));
+        }
+        let weighted =
+            ensemble("server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\ngroup.1=1:2:3\nweight.3=0");
+        assert!(!beats(&vote(3, 9, 5, 9), &vote(1, 1, 5, 1), &weighted, &Settings::default()));
+    }
+
+    #[test]
+    fn a_better_vote_is_taken_over_and_a_quorum_waits_for_better_ones() {
+        let mut table = table(THREE);
+        let better = vote(3, 8, 5, 1);
+        assert!(table.looking(3, better).broadcast);
+        assert_eq!(table.election.proposal(), better);
+        assert!(table.timers.is_set(Timer::Finalize), "two of three agree");
+        let best = vote(1, 9, 5, 1);
+        assert!(table.looking(1, best).broadcast);
+        assert_eq!(table.election.on_finalize(), best);
+        assert_eq!(table.looking(3, best).elected, Some(best), "all agree: nobody to wait for");
+    }
+
+    #[test]
+    fn later_rounds_start_over_and_earlier_ones_are_told() {
+        let mut table = table(THREE);
+        assert!(table.looking(1, vote(1, 9, 4, 1)).reply);
+        assert_eq!(table.election.proposal(), vote(2, 7, 5, 1));
+        let reaction = table.looking(1, vote(1, 3, 8, 1));
+        assert!(reaction.broadcast);
+        assert_eq!(table.election.proposal(), vote(2, 7, 8, 1), "our own is better, in that round");
+    }
+
+    #[test]
+    fn an_established_leader_is_joined_once_it_speaks_itself() {
+        let mut table = table(THREE);
+        let established = vote(3, 0, 2, 4);
+        let from_follower = table.hears(1, PeerState::Following, established);
+        assert_eq!(from_follower.elected, None);
+        let from_leader = table.hears(3, PeerState::Leading, established);
+        assert_eq!(from_leader.elected, Some(established));
+    }
+
+    #[test]
+    fn followers_alone_do_not_make_a_leader() {
+        let mut table = table(
+            "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\nserver.4=d:1:2\n\
+            server.5=e:1:2",
+        );
+        let dead = vote(3, 0, 2, 4);
+        for follower in [1, 4, 5] {
+            assert_eq!(table.hears(follower, PeerState::Following, dead).elected, None);
+        }
+    }
+
+    #[test]
+    fn a_restarted_leader_does_not_take_up_an_office_of_another_round() {
+        let mut table = table(THREE);
+        let mine = vote(2, 7, 3, 1);
+        assert_eq!(table.hears(1, PeerState::Following, mine).elected, None);
+        assert_eq!(table.hears(3, PeerState::Following, mine).elected, None);
+    }
+
+    #[test]
+    fn votes_of_and_for_outsiders_are_ignored() {
+        let mut table = table("server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2:observer");
+        assert_eq!(table.looking(3, vote(3, 9, 9, 9)), Reaction::default());
+        assert_eq!(table.looking(1, vote(3, 9, 9, 9)), Reaction::default());
+        assert_eq!(table.looking(7, vote(1, 9, 9, 9)), Reaction::default());
+        assert_eq!(table.election.proposal(), vote(2, 7, 5, 1));
+    }
+}

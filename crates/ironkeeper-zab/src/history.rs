@@ -1,0 +1,118 @@
+//! The transactions delivered last, kept for learners that are only a little behind.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use ironkeeper_proto::Zxid;
+
+/// A contiguous end of what was delivered: everything after `base`, up to the last.
+#[derive(Clone, Debug)]
+pub struct History {
+    base: Zxid,
+    entries: VecDeque<(Zxid, Bytes)>,
+    bytes: usize,
+    count_max: usize,
+    bytes_max: usize,
+}
+
+impl History {
+    /// Nothing yet, after `base`. Keeps at most so many transactions of so many bytes together.
+    pub fn new(base: Zxid, count_max: usize, bytes_max: usize) -> History {
+        History { base, entries: VecDeque::new(), bytes: 0, count_max, bytes_max }
+    }
+
+    /// What comes before the first transaction that is kept.
+    pub fn base(&self) -> Zxid {
+        self.base
+    }
+
+    pub fn last(&self) -> Zxid {
+        self.entries.back().map_or(self.base, |(zxid, _)| *zxid)
+    }
+
+    pub fn push(&mut self, zxid: Zxid, txn: Bytes) {
+        debug_assert!(follows(self.last(), zxid), "{zxid} does not follow {}", self.last());
+        self.bytes += txn.len();
+        self.entries.push_back((zxid, txn));
+        while self.entries.len() > self.count_max || self.bytes > self.bytes_max {
+            let Some((zxid, txn)) = self.entries.pop_front() else { break };
+            self.bytes -= txn.len();
+            self.base = zxid;
+        }
+    }
+
+    /// Whether it ends or has ever been at this point.
+    pub fn contains(&self, zxid: Zxid) -> bool {
+        zxid == self.base || self.entries.binary_search_by_key(&zxid, |(zxid, _)| *zxid).is_ok()
+    }
+
+    /// The last point before `zxid` and the first one after it.
+    pub fn around(&self, zxid: Zxid) -> (Zxid, Option<Zxid>) {
+        let after = self.entries.partition_point(|(entry, _)| *entry <= zxid);
+        let before = self.entries.partition_point(|(entry, _)| *entry < zxid);
+        let before = if before == 0 { self.base } else { self.entries[before - 1].0 };
+        (before, self.entries.get(after).map(|(zxid, _)| *zxid))
+    }
+
+    pub fn after(&self, zxid: Zxid) -> impl Iterator<Item = (Zxid, &Bytes)> {
+        let from = self.entries.partition_point(|(entry, _)| *entry <= zxid);
+        self.entries.range(from..).map(|(zxid, txn)| (*zxid, txn))
+    }
+
+    /// Forgets what comes after `zxid`.
+    pub fn truncate(&mut self, zxid: Zxid) {
+        while let Some((last, txn)) = self.entries.back() {
+            if *last <= zxid {
+                return;
+            }
+            self.bytes -= txn.len();
+            self.entries.pop_back();
+        }
+        self.base = self.base.min(zxid);
+    }
+
+    /// Starts anew after `base`.
+    pub fn restart(&mut self, base: Zxid) {
+        self.entries.clear();
+        self.bytes = 0;
+        self.base = base;
+    }
+}
+
+/// Whether `next` can come directly behind `last`: the next of its epoch, or the first of a later one.
+pub fn follows(last: Zxid, next: Zxid) -> bool {
+    last.next() == Some(next) || (next.epoch() > last.epoch() && next.counter() == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ironkeeper_proto::Epoch;
+
+    #[test]
+    fn keeps_the_end_and_knows_what_came_before_it() {
+        let mut history = History::new(Zxid(0), 3, 1000);
+        for counter in 1..=5 {
+            history.push(Zxid(counter), Bytes::from_static(b"x"));
+        }
+        assert_eq!((history.base(), history.last()), (Zxid(2), Zxid(5)));
+        assert!(history.contains(Zxid(2)) && !history.contains(Zxid(1)));
+        assert_eq!(history.after(Zxid(3)).map(|(zxid, _)| zxid.0).collect::<Vec<_>>(), [4, 5]);
+        history.push(Zxid::new(Epoch(2), 1), Bytes::new());
+        assert_eq!(history.around(Zxid(7)), (Zxid(5), Some(Zxid::new(Epoch(2), 1))));
+        history.truncate(Zxid(4));
+        assert_eq!(history.last(), Zxid(4));
+        history.truncate(Zxid(1));
+        assert_eq!((history.base(), history.last()), (Zxid(1), Zxid(1)));
+    }
+
+    #[test]
+    fn is_bounded_by_bytes_too() {
+        let mut history = History::new(Zxid(0), 100, 10);
+        history.push(Zxid(1), Bytes::from(vec![0; 8]));
+        history.push(Zxid(2), Bytes::from(vec![0; 8]));
+        assert_eq!((history.base(), history.last()), (Zxid(1), Zxid(2)));
+        history.push(Zxid(3), Bytes::from(vec![0; 11]));
+        assert_eq!((history.base(), history.last()), (Zxid(3), Zxid(3)));
+    }
+}

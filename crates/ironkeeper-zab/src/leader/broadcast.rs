@@ -1,0 +1,162 @@
+//! Proposals, acknowledgements, commits.
+
+use bytes::Bytes;
+use ironkeeper_proto::{Packet, ServerId, Zxid};
+
+use super::{Leader, Phase};
+use crate::io::{LinkId, Output, Reason};
+use crate::learner::Kind;
+use crate::ledger::Ledger;
+use crate::member::{Context, Next};
+use crate::reconfig::{designated, members_in};
+use crate::settings::Bug;
+
+impl Leader {
+    pub(crate) fn propose(&mut self, cx: &mut Context<'_>, zxid: Zxid, txn: Bytes) {
+        assert!(
+            self.phase == Phase::Established,
+            "nothing is proposed before the history is agreed on"
+        );
+        assert!(
+            zxid.epoch() == self.epoch && zxid.counter() <= cx.shared.settings.counter_max
+                || cx.shared.settings.has(Bug::CounterOverflow),
+            "ids are those of the epoch"
+        );
+        if cx.shared.settings.reconfig_enabled
+            && let Some(next) = members_in(zxid, &txn)
+            && cx.shared.ensemble.propose(next.clone())
+        {
+            cx.out.push(Output::ConfigProposed(Box::new(next)));
+        }
+        for (link, peer) in &mut self.peers {
+            if peer.hears() && peer.kind == Kind::Follower {
+                let txn = txn.clone();
+                cx.out.push(Output::Send { link: *link, packet: Packet::Proposal { zxid, txn } });
+                peer.unacked.get_or_insert((zxid, cx.shared.now_ms));
+            }
+        }
+        cx.ledger.append(zxid, txn, cx.out);
+    }
+
+    pub(super) fn on_proposal_ack(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: LinkId,
+        zxid: Zxid,
+    ) -> Next {
+        let Some(peer) = self.peers.get_mut(&link) else { return Next::Stay };
+        // Acknowledgements of what is committed, and of what was never proposed, say nothing.
+        if zxid <= cx.ledger.delivered && peer.unacked.is_none() || zxid > cx.ledger.appended {
+            return Next::Stay;
+        }
+        peer.acked = peer.acked.max(zxid);
+        if peer.unacked.is_some_and(|(oldest, _)| oldest <= zxid) {
+            let more = zxid < cx.ledger.appended;
+            peer.unacked = more.then_some((cx.ledger.appended, cx.shared.now_ms));
+        }
+        if self.phase == Phase::Established { self.advance(cx) } else { Next::Stay }
+    }
+
+    /// Commits what enough servers have made durable, in order.
+    pub(super) fn advance(&mut self, cx: &mut Context<'_>) -> Next {
+        if cx.ledger.pending.is_empty() {
+            return self.counter_used_up(cx);
+        }
+        self.acks.clear();
+        self.acks.push((cx.shared.me, cx.ledger.flushed));
+        for peer in self.peers.values() {
+            if peer.kind == Kind::Follower && peer.hears() {
+                self.acks.push((peer.id, peer.acked));
+            }
+        }
+        let joint = cx.shared.ensemble.joint();
+        let old = if cx.shared.settings.has(Bug::MinorityCommit) {
+            self.acks.iter().map(|(_, zxid)| *zxid).max()
+        } else {
+            joint.committed.reached(&self.acks)
+        };
+        let Some(old) = old else { return Next::Stay };
+        // What was proposed before the change needs the old members only, the rest both.
+        let change = cx.shared.ensemble.proposed().map(|next| Zxid(next.version));
+        let reached = match change {
+            None => old,
+            Some(change) => match joint.reached(&self.acks) {
+                Some(both) if both >= change => both,
+                _ => old.min(Zxid(change.0 - 1)),
+            },
+        };
+        while let Some((zxid, _)) = cx.ledger.pending.front() {
+            let zxid = *zxid;
+            if zxid > reached {
+                break;
+            }
+            let next = if change == Some(zxid) { self.commit_change(cx, zxid) } else { None };
+            let Some((zxid, txn)) = cx.ledger.commit_first(cx.out) else { break };
+            for (link, peer) in &self.peers {
+                if peer.hears() {
+                    let txn = || txn.clone();
+                    let packet = match (peer.kind, next) {
+                        (Kind::Follower, None) => Packet::Commit { zxid },
+                        (Kind::Observer, None) => Packet::Inform { zxid, txn: txn() },
+                        (Kind::Follower, Some(leader)) => {
+                            Packet::CommitAndActivate { zxid, leader }
+                        }
+                        (Kind::Observer, Some(leader)) => {
+                            Packet::InformAndActivate { zxid, leader, txn: txn() }
+                        }
+                    };
+                    cx.out.push(Output::Send { link: *link, packet });
+                }
+            }
+            while let Some((_, link)) = self.syncs.pop_front_if(|(after, _)| *after <= zxid) {
+                self.answer_sync(link, cx.out);
+            }
+            if let Some(leader) = next {
+                if leader != cx.shared.me {
+                    return Next::Look(Reason::Reconfigured);
+                }
+                // What follows is for the new members to acknowledge.
+                return self.advance(cx);
+            }
+        }
+        self.counter_used_up(cx)
+    }
+
+    /// The new members are in force; says who leads them.
+    fn commit_change(&self, cx: &mut Context<'_>, zxid: Zxid) -> Option<ServerId> {
+        let next = cx.shared.ensemble.proposed()?.clone();
+        debug_assert_eq!(next.version, zxid.0);
+        let now = cx.shared.ensemble.committed();
+        let leader = designated(cx.shared.me, now, &next, &self.acks);
+        cx.shared.ensemble.commit(next.clone());
+        cx.out.push(Output::ConfigCommitted(Box::new(next)));
+        Some(leader)
+    }
+
+    /// When the last id of the epoch is committed, somebody has to begin the next one.
+    fn counter_used_up(&self, cx: &Context<'_>) -> Next {
+        let used_up = cx.ledger.last_proposed.counter() >= cx.shared.settings.counter_max;
+        if used_up && cx.ledger.pending.is_empty() && !cx.shared.settings.has(Bug::CounterOverflow)
+        {
+            return Next::Look(Reason::CounterUsedUp);
+        }
+        Next::Stay
+    }
+
+    pub(crate) fn sync(&mut self, ledger: &Ledger, link: Option<LinkId>, out: &mut Vec<Output>) {
+        match ledger.pending.back() {
+            Some((last, _)) => self.syncs.push_back((*last, link)),
+            None => self.answer_sync(link, out),
+        }
+    }
+
+    fn answer_sync(&self, link: Option<LinkId>, out: &mut Vec<Output>) {
+        match link {
+            None => out.push(Output::SyncDone),
+            Some(link) if self.has(link) => {
+                out.push(Output::Send { link, packet: Packet::Sync });
+            }
+            Some(_) => {}
+        }
+    }
+}

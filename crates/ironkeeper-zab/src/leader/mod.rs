@@ -1,0 +1,313 @@
+//! A leader: it agrees on an epoch, hands over its history, and then broadcasts.
+//!
+//! ```text
+//! Discovering ─► WritingAccepted ─► Promising ─► WritingCurrent ─► Synchronizing ─► Established
+//! FOLLOWERINFO   (acceptedEpoch)    LEADERINFO,  (currentEpoch)    DIFF.. NEWLEADER  UPTODATE,
+//! of a quorum                       ACKEPOCH                       ACK of a quorum   proposals
+//!                                   of a quorum
+//! ```
+//! Learners that come later go through the same steps on their own. The three parts are in files of
+//! their own: [`discovery`], [`sync`], [`broadcast`].
+
+mod broadcast;
+mod discovery;
+mod sync;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use ironkeeper_proto::{Epoch, Membership, Packet, ServerId, Zxid};
+
+use crate::io::{Hangup, LinkId, Output, Reason, Status};
+use crate::learner::Kind;
+use crate::ledger::Ledger;
+use crate::member::{Context, Next, Shared};
+use crate::plan::LogRead;
+use crate::quorum::Quorum;
+use crate::reconfig::ReconfigRefused;
+use crate::timers::Timer;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Discovering,
+    WritingAccepted,
+    Promising,
+    WritingCurrent,
+    Synchronizing,
+    Established,
+}
+
+/// How far a learner has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// It has not said who it is.
+    Accepted,
+    /// It waits for the epoch.
+    Greeted,
+    /// It has been told the epoch.
+    Told,
+    /// It has promised; its history ends there.
+    Promised(Zxid),
+    /// The log on disk is read for it.
+    ReadingLog(Zxid),
+    /// History and NEWLEADER are on their way. From here on it gets everything that is proposed.
+    Synced,
+    /// It has the history and waits until a quorum has it.
+    Acked,
+    Live,
+}
+
+#[derive(Debug)]
+struct Peer {
+    id: ServerId,
+    kind: Kind,
+    stage: Stage,
+    heard_ms: u64,
+    /// The last transaction it has made durable.
+    acked: Zxid,
+    /// A proposal it has not acknowledged, and since when.
+    unacked: Option<(Zxid, u64)>,
+}
+
+impl Peer {
+    /// Whether it gets what is proposed.
+    fn hears(&self) -> bool {
+        self.stage >= Stage::Synced
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Leader {
+    phase: Phase,
+    epoch: Epoch,
+    /// Epoch and end of the history we lead with.
+    own: (Epoch, Zxid),
+    /// Bounded by the driver's limit on connections.
+    peers: BTreeMap<LinkId, Peer>,
+    /// The largest epoch any learner has promised before.
+    accepted_max: Epoch,
+    /// Voters that have presented themselves, have promised, have taken over the history.
+    greeted: BTreeSet<ServerId>,
+    promised: BTreeSet<ServerId>,
+    taken_over: BTreeSet<ServerId>,
+    half_ticks: u64,
+    /// What learners without an id are called.
+    next_stranger: i64,
+    /// `sync`s that wait for what was proposed before them. Bounded by the limit on outstanding requests.
+    syncs: VecDeque<(Zxid, Option<LinkId>)>,
+    /// Where acknowledgements are put together; kept to be filled again.
+    acks: Vec<(ServerId, Zxid)>,
+}
+
+impl Leader {
+    pub(crate) fn begin(cx: &mut Context<'_>) -> (Leader, Next) {
+        let mut leader = Leader {
+            phase: Phase::Discovering,
+            epoch: Epoch(0),
+            own: (cx.shared.epochs.current, cx.ledger.appended),
+            peers: BTreeMap::new(),
+            accepted_max: cx.shared.epochs.accepted.max(cx.shared.accepted_seen),
+            greeted: BTreeSet::from([cx.shared.me]),
+            promised: BTreeSet::from([cx.shared.me]),
+            taken_over: BTreeSet::new(),
+            half_ticks: 0,
+            next_stranger: -1,
+            syncs: VecDeque::new(),
+            acks: Vec::new(),
+        };
+        cx.set_timer(Timer::Patience, cx.shared.settings.init_ms());
+        cx.set_timer(Timer::HalfTick, cx.shared.settings.tick_ms / 2);
+        let next = leader.try_epoch(cx);
+        (leader, next)
+    }
+
+    pub(crate) fn end(self, cx: &mut Context<'_>) {
+        for link in self.peers.into_keys() {
+            cx.hang_up(link, Hangup::RoleEnded);
+        }
+    }
+
+    pub(crate) fn may_reconfigure(
+        &self,
+        shared: &Shared,
+        ledger: &Ledger,
+        next: &Membership,
+    ) -> Result<(), ReconfigRefused> {
+        if !shared.settings.reconfig_enabled {
+            return Err(ReconfigRefused::Disabled);
+        }
+        if !self.accepts_proposals(shared, ledger) {
+            return Err(ReconfigRefused::NotLeading);
+        }
+        if shared.ensemble.proposed().is_some() {
+            return Err(ReconfigRefused::InProgress);
+        }
+        if next.voters().next().is_none() {
+            return Err(ReconfigRefused::NoVoters);
+        }
+        // New voters come as followers first; whoever observes now has to come again before it counts.
+        let here = |id: ServerId| {
+            let observes = shared.ensemble.is_observer(id);
+            id == shared.me
+                || !observes
+                    && self.peers.values().any(|peer| {
+                        peer.id == id && peer.kind == Kind::Follower && peer.stage == Stage::Live
+                    })
+        };
+        if Quorum::of(next).holds(here) { Ok(()) } else { Err(ReconfigRefused::NoQuorum) }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        match self.phase {
+            Phase::Established => Status::Leading { epoch: self.epoch },
+            _ => Status::Looking,
+        }
+    }
+
+    pub(crate) fn accepts_proposals(&self, shared: &Shared, ledger: &Ledger) -> bool {
+        self.phase == Phase::Established
+            && ledger.last_proposed.counter() < shared.settings.counter_max
+    }
+
+    pub(crate) fn has(&self, link: LinkId) -> bool {
+        self.peers.contains_key(&link)
+    }
+
+    pub(crate) fn on_accepted(&mut self, shared: &Shared, link: LinkId) {
+        self.peers.insert(
+            link,
+            Peer {
+                id: ServerId::NOBODY,
+                kind: Kind::Observer,
+                stage: Stage::Accepted,
+                heard_ms: shared.now_ms,
+                acked: Zxid(i64::MIN),
+                unacked: None,
+            },
+        );
+    }
+
+    pub(crate) fn on_closed(&mut self, link: LinkId) -> Next {
+        self.peers.remove(&link);
+        Next::Stay
+    }
+
+    fn drop_peer(&mut self, cx: &mut Context<'_>, link: LinkId, reason: Hangup) -> Next {
+        if self.peers.remove(&link).is_some() {
+            cx.hang_up(link, reason);
+        }
+        Next::Stay
+    }
+
+    pub(crate) fn on_packet(&mut self, cx: &mut Context<'_>, link: LinkId, packet: Packet) -> Next {
+        let Some(peer) = self.peers.get_mut(&link) else { return Next::Stay };
+        peer.heard_ms = cx.shared.now_ms;
+        let (from, stage) = (peer.id, peer.stage);
+        match packet {
+            Packet::FollowerInfo { accepted, info } => {
+                self.on_info(cx, link, Kind::Follower, accepted, info)
+            }
+            Packet::ObserverInfo { accepted, info } => {
+                self.on_info(cx, link, Kind::Observer, accepted, info)
+            }
+            _ if stage == Stage::Accepted => {
+                self.drop_peer(cx, link, Hangup::Protocol("it did not say who it is"))
+            }
+            Packet::AckEpoch { last, current } => self.on_ack_epoch(cx, link, last, current),
+            Packet::Ack { zxid } => self.on_ack(cx, link, zxid),
+            Packet::Pong { touches, .. } => {
+                if !touches.is_empty() && self.phase == Phase::Established {
+                    cx.out.push(Output::Touched { from, touches });
+                }
+                Next::Stay
+            }
+            Packet::Request(_) | Packet::Revalidate { .. } if stage != Stage::Live => {
+                self.drop_peer(cx, link, Hangup::Protocol("it is not up to date"))
+            }
+            Packet::Request(request) => {
+                cx.out.push(Output::Request { link, from, request });
+                Next::Stay
+            }
+            Packet::Revalidate { session, timeout_ms } => {
+                cx.out.push(Output::Revalidate { link, from, session, timeout_ms });
+                Next::Stay
+            }
+            _ => self.drop_peer(cx, link, Hangup::Protocol("only a leader sends that")),
+        }
+    }
+
+    pub(crate) fn on_log_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: LinkId,
+        read: &LogRead,
+    ) -> Next {
+        if let Some(Peer { stage: Stage::ReadingLog(last), .. }) = self.peers.get(&link) {
+            let last = *last;
+            self.sync_with_log(cx, link, last, read);
+        }
+        Next::Stay
+    }
+
+    pub(crate) fn on_durable(&mut self, cx: &mut Context<'_>) -> Next {
+        match self.phase {
+            Phase::WritingAccepted if cx.shared.epochs.accepted == self.epoch => {
+                self.on_epoch_accepted(cx)
+            }
+            Phase::WritingCurrent if cx.shared.epochs.current == self.epoch => {
+                self.on_epoch_current(cx)
+            }
+            Phase::Established => self.advance(cx),
+            _ => Next::Stay,
+        }
+    }
+
+    pub(crate) fn on_timers(&mut self, cx: &mut Context<'_>) -> Next {
+        let now_ms = cx.shared.now_ms;
+        if cx.shared.timers.take(Timer::Patience, now_ms) && self.phase != Phase::Established {
+            return Next::Look(match self.phase {
+                Phase::Synchronizing => Reason::NoSyncQuorum,
+                _ => Reason::NoEpochQuorum,
+            });
+        }
+        if cx.shared.timers.take(Timer::HalfTick, now_ms) {
+            cx.set_timer(Timer::HalfTick, cx.shared.settings.tick_ms / 2);
+            return self.on_half_tick(cx);
+        }
+        Next::Stay
+    }
+
+    /// Pings, and every second time a look at who is still there.
+    fn on_half_tick(&mut self, cx: &mut Context<'_>) -> Next {
+        let (now_ms, init_ms, sync_ms) =
+            (cx.shared.now_ms, cx.shared.settings.init_ms(), cx.shared.settings.sync_ms());
+        let silent = |peer: &Peer| {
+            let patience = if peer.stage >= Stage::Acked { sync_ms } else { init_ms + sync_ms };
+            // A peer that answers pings but acknowledges nothing holds everybody up.
+            now_ms.saturating_sub(peer.heard_ms) > patience
+                || peer.unacked.is_some_and(|(_, since)| now_ms.saturating_sub(since) > sync_ms)
+        };
+        let gone: Vec<LinkId> =
+            self.peers.iter().filter(|(_, peer)| silent(peer)).map(|(link, _)| *link).collect();
+        for link in gone {
+            self.drop_peer(cx, link, Hangup::Silent);
+        }
+        let zxid = cx.ledger.last_proposed;
+        for (link, peer) in &self.peers {
+            if peer.hears() {
+                cx.out.push(Output::Send { link: *link, packet: Packet::Ping { zxid } });
+            }
+        }
+        self.half_ticks += 1;
+        if self.phase == Phase::Established && self.half_ticks.is_multiple_of(2) {
+            let me = cx.shared.me;
+            let here = |id: ServerId| {
+                id == me
+                    || self.peers.values().any(|peer| peer.id == id && peer.kind == Kind::Follower)
+            };
+            if !cx.shared.ensemble.joint().holds(here) {
+                return Next::Look(Reason::QuorumLost);
+            }
+        }
+        Next::Stay
+    }
+}

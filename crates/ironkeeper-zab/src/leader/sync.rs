@@ -1,0 +1,178 @@
+//! Handing over the history.
+//!
+//! The moment a learner's queue is put together is the moment it begins to hear proposals and commits:
+//! both happen in one step of the machine, so nothing can fall in between and nothing is sent twice.
+
+use bytes::Bytes;
+use ironkeeper_proto::{Membership, Packet, Zxid};
+
+use super::{Leader, Phase, Stage};
+use crate::io::{Hangup, LinkId, Output, Reason, Status};
+use crate::learner::Kind;
+use crate::member::{Context, Next};
+use crate::plan::{LogRead, SyncPlan, plan_sync, plan_with_log};
+use crate::settings::Bug;
+use crate::timers::Timer;
+
+impl Leader {
+    pub(super) fn on_epoch_current(&mut self, cx: &mut Context<'_>) -> Next {
+        self.phase = Phase::Synchronizing;
+        cx.set_timer(Timer::Patience, cx.shared.settings.init_ms());
+        self.taken_over.insert(cx.shared.me);
+        if cx.shared.settings.reconfig_enabled && cx.shared.ensemble.committed().version == 0 {
+            // The members an administrator wrote down get a version everybody can compare with.
+            let first = Membership {
+                version: Zxid::new(self.epoch, 0).0,
+                ..cx.shared.ensemble.committed().clone()
+            };
+            cx.out.push(Output::ConfigProposed(Box::new(first.clone())));
+            cx.shared.ensemble.propose(first);
+        }
+        let waiting: Vec<(LinkId, Zxid)> = self
+            .peers
+            .iter()
+            .filter_map(|(link, peer)| match peer.stage {
+                Stage::Promised(last) => Some((*link, last)),
+                _ => None,
+            })
+            .collect();
+        for (link, last) in waiting {
+            self.begin_sync(cx, link, last);
+        }
+        self.try_establish(cx)
+    }
+
+    pub(super) fn begin_sync(&mut self, cx: &mut Context<'_>, link: LinkId, last: Zxid) {
+        let history = cx.ledger.history();
+        match plan_sync(history, cx.ledger.log_from, last) {
+            SyncPlan::ReadLog { after } => {
+                if let Some(peer) = self.peers.get_mut(&link) {
+                    peer.stage = Stage::ReadingLog(after);
+                    cx.out.push(Output::ReadLog { link, after });
+                }
+            }
+            plan => self.send_history(cx, link, plan, &[]),
+        }
+    }
+
+    pub(super) fn sync_with_log(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: LinkId,
+        last: Zxid,
+        read: &LogRead,
+    ) {
+        let plan = plan_with_log(cx.ledger.history(), read, last);
+        self.send_history(cx, link, plan, &read.txns);
+    }
+
+    fn send_history(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: LinkId,
+        plan: SyncPlan,
+        from_log: &[(Zxid, Bytes)],
+    ) {
+        let Some(peer) = self.peers.get_mut(&link) else { return };
+        peer.stage = Stage::Synced;
+        let send = |out: &mut Vec<Output>, packet| out.push(Output::Send { link, packet });
+        let (history, out) = (cx.ledger.history(), &mut *cx.out);
+        let after = match plan {
+            SyncPlan::Trunc { to } if !cx.shared.settings.has(Bug::SkipTrunc) => {
+                send(out, Packet::Trunc { zxid: to });
+                Some(to)
+            }
+            SyncPlan::Diff { after: to } | SyncPlan::Trunc { to } => {
+                send(out, Packet::Diff { zxid: history.last() });
+                Some(to)
+            }
+            SyncPlan::Snap | SyncPlan::ReadLog { .. } => {
+                let zxid = history.last();
+                send(out, Packet::Snap { zxid });
+                out.push(Output::SendSnapshot { link, zxid });
+                None
+            }
+        };
+        if let Some(after) = after {
+            let reached = from_log.last().map_or(after, |(zxid, _)| *zxid);
+            let logged = from_log.iter().map(|(zxid, txn)| (*zxid, txn));
+            for (zxid, txn) in logged.chain(history.after(reached)) {
+                send(out, Packet::Proposal { zxid, txn: txn.clone() });
+                send(out, Packet::Commit { zxid });
+            }
+        }
+        if peer.kind == Kind::Follower {
+            for (zxid, txn) in &cx.ledger.pending {
+                send(out, Packet::Proposal { zxid: *zxid, txn: txn.clone() });
+            }
+            if let Some((first, _)) = cx.ledger.pending.front() {
+                peer.unacked = Some((*first, cx.shared.now_ms));
+            }
+        }
+        let config = Bytes::from(cx.shared.ensemble.last_seen().to_string());
+        send(out, Packet::NewLeader { epoch: self.epoch, config: Some(config) });
+    }
+
+    pub(super) fn on_ack(&mut self, cx: &mut Context<'_>, link: LinkId, zxid: Zxid) -> Next {
+        let Some(peer) = self.peers.get_mut(&link) else { return Next::Stay };
+        if !peer.hears() {
+            return self.drop_peer(cx, link, Hangup::Protocol("it acknowledged out of turn"));
+        }
+        if zxid != Zxid::new(self.epoch, 0) {
+            // Learners of some releases acknowledge proposals before NEWLEADER.
+            return self.on_proposal_ack(cx, link, zxid);
+        }
+        if peer.stage != Stage::Synced {
+            return Next::Stay;
+        }
+        peer.stage = Stage::Acked;
+        if peer.kind == Kind::Follower && cx.shared.ensemble.may_vote(peer.id) {
+            self.taken_over.insert(peer.id);
+        }
+        if self.phase == Phase::Established {
+            self.up_to_date(cx, link);
+            return Next::Stay;
+        }
+        self.try_establish(cx)
+    }
+
+    fn up_to_date(&mut self, cx: &mut Context<'_>, link: LinkId) {
+        if let Some(peer) = self.peers.get_mut(&link) {
+            peer.stage = Stage::Live;
+            cx.send(link, Packet::UpToDate);
+        }
+    }
+
+    /// With a quorum that has the whole history and its epoch, everything in it is committed.
+    fn try_establish(&mut self, cx: &mut Context<'_>) -> Next {
+        let enough = cx.shared.ensemble.joint().holds(|id| self.taken_over.contains(&id));
+        if self.phase != Phase::Synchronizing || !enough {
+            return Next::Stay;
+        }
+        self.phase = Phase::Established;
+        cx.shared.timers.clear(Timer::Patience);
+        cx.ledger.last_proposed = Zxid::new(self.epoch, 0);
+        cx.shared.vote.peer_epoch = self.epoch;
+        // With the history its last change of the members is committed, too.
+        if let Some(next) = cx.shared.ensemble.proposed().cloned()
+            && cx.shared.ensemble.commit(next.clone())
+        {
+            cx.out.push(Output::ConfigCommitted(Box::new(next)));
+        }
+        let status = Status::Leading { epoch: self.epoch };
+        cx.out.push(Output::Became { status, reason: None });
+        let waiting: Vec<LinkId> = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| peer.stage == Stage::Acked)
+            .map(|(link, _)| *link)
+            .collect();
+        for link in waiting {
+            self.up_to_date(cx, link);
+        }
+        if !cx.shared.ensemble.committed().is_voter(cx.shared.me) {
+            return Next::Look(Reason::Reconfigured);
+        }
+        Next::Stay
+    }
+}

@@ -1,0 +1,634 @@
+//! A member of an ensemble: the role it has at the moment, and how it comes to another one.
+//!
+//! ```text
+//!            ┌──────────── any reason ────────────┐
+//!            ▼                                    │
+//!        Settling ──► Looking ──► Leading / Following / Observing
+//! ```
+//! *Settling* is the rule that nobody votes before all its writes have ended and its tree is where its
+//! log is: a write of an old role that ends during the next one would make the vote a lie.
+
+use bytes::Bytes;
+use ironkeeper_proto::election::{Opening, PeerState};
+use ironkeeper_proto::quorum_packet::ForwardedRequest;
+use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, SessionId, Zxid};
+
+use crate::election::{Election, Reaction, Vote};
+use crate::ensemble::Ensemble;
+use crate::io::{Durable, Hangup, Input, LinkId, Output, Port, Reason, Status};
+use crate::leader::Leader;
+use crate::learner::{Kind, Learner};
+use crate::ledger::Ledger;
+use crate::mesh::Mesh;
+use crate::reconfig::ReconfigRefused;
+use crate::settings::{Bug, Settings};
+use crate::timers::{Timer, Timers};
+
+/// The promises of a voter, as they are on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Epochs {
+    /// The latest epoch a leader was promised to be followed in.
+    pub accepted: Epoch,
+    /// The latest epoch whose leader's history was taken over.
+    pub current: Epoch,
+}
+
+/// What a member starts from. The tree has been rebuilt from the whole log, and the log has been synced
+/// once, so that what was read from a cache is really there.
+#[derive(Clone, Debug, Default)]
+pub struct Recovered {
+    pub epochs: Epochs,
+    /// The last transaction in the log, or of the snapshot if the log has none behind it.
+    pub last: Zxid,
+    /// The point from which the log has no hole: a snapshot that came from a leader, or the beginning.
+    pub log_from: Zxid,
+    /// The last transactions, up to `last`, without a hole ...
+    pub history: Vec<(Zxid, Bytes)>,
+    /// ... and what comes before the first of them.
+    pub history_base: Zxid,
+}
+
+/// What all roles share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) me: ServerId,
+    pub(crate) settings: Settings,
+    pub(crate) ensemble: Ensemble,
+    pub(crate) epochs: Epochs,
+    pub(crate) timers: Timers,
+    pub(crate) now_ms: u64,
+    /// The latest epoch anybody has told us to have promised.
+    pub(crate) accepted_seen: Epoch,
+    /// Durable steps other than appends that have not been reported yet.
+    pub(crate) steps_open: usize,
+    /// Whom we chose last; what the others are told when they ask.
+    pub(crate) vote: Vote,
+    /// Our history has turned out to be one that cannot be mended by DIFF or TRUNC.
+    pub(crate) needs_snapshot: bool,
+    random: u64,
+}
+
+/// What a role has at hand.
+pub(crate) struct Context<'a> {
+    pub(crate) shared: &'a mut Shared,
+    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) out: &'a mut Vec<Output>,
+}
+
+impl Context<'_> {
+    pub(crate) fn send(&mut self, link: LinkId, packet: Packet) {
+        self.out.push(Output::Send { link, packet });
+    }
+
+    pub(crate) fn hang_up(&mut self, link: LinkId, reason: Hangup) {
+        self.out.push(Output::Hangup { link, reason });
+    }
+
+    pub(crate) fn write_accepted(&mut self, epoch: Epoch) {
+        self.shared.steps_open += 1;
+        self.out.push(Output::WriteAcceptedEpoch(epoch));
+    }
+
+    pub(crate) fn write_current(&mut self, epoch: Epoch) {
+        self.shared.steps_open += 1;
+        self.out.push(Output::WriteCurrentEpoch(epoch));
+    }
+
+    pub(crate) fn set_timer(&mut self, timer: Timer, in_ms: u64) {
+        let at_ms = self.shared.now_ms + in_ms;
+        self.shared.timers.set(timer, at_ms);
+    }
+}
+
+/// Whether a role goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Stay,
+    Look(Reason),
+}
+
+#[derive(Debug)]
+enum Role {
+    /// Before the first input.
+    New,
+    Settling,
+    Looking(Election),
+    Learning(Box<Learner>),
+    Leading(Box<Leader>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Member {
+    shared: Shared,
+    mesh: Mesh,
+    /// The number of the election round, which only grows.
+    round: i64,
+    role: Role,
+}
+
+impl Member {
+    pub(crate) fn new(
+        me: ServerId,
+        settings: Settings,
+        ensemble: Ensemble,
+        epochs: Epochs,
+        seed: u64,
+    ) -> Member {
+        let nobody = Vote {
+            leader: ServerId::NOBODY,
+            zxid: Zxid::ZERO,
+            round: 0,
+            peer_epoch: epochs.current,
+        };
+        let shared = Shared {
+            me,
+            settings,
+            ensemble,
+            epochs,
+            accepted_seen: epochs.accepted,
+            timers: Timers::default(),
+            now_ms: 0,
+            steps_open: 0,
+            vote: nobody,
+            needs_snapshot: false,
+            random: seed | 1,
+        };
+        Member { shared, mesh: Mesh::new(me), round: 0, role: Role::New }
+    }
+
+    pub(crate) fn deadline_ms(&self) -> u64 {
+        match self.role {
+            Role::New => 0,
+            _ => self.shared.timers.deadline_ms(),
+        }
+    }
+
+    pub(crate) fn ensemble(&self) -> &Ensemble {
+        &self.shared.ensemble
+    }
+
+    pub(crate) fn epochs(&self) -> Epochs {
+        self.shared.epochs
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        match &self.role {
+            Role::New | Role::Settling | Role::Looking(_) => Status::Looking,
+            Role::Learning(learner) => learner.status(),
+            Role::Leading(leader) => leader.status(),
+        }
+    }
+
+    pub(crate) fn accepts_proposals(&self, ledger: &Ledger) -> bool {
+        match &self.role {
+            Role::Leading(leader) => leader.accepts_proposals(&self.shared, ledger),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn step(
+        &mut self,
+        ledger: &mut Ledger,
+        now_ms: u64,
+        input: Input,
+        out: &mut Vec<Output>,
+    ) {
+        // A clock that goes back would only make deadlines later; it is not followed.
+        self.shared.now_ms = self.shared.now_ms.max(now_ms);
+        if matches!(self.role, Role::New) {
+            self.become_settling(ledger, Reason::Started, out);
+        }
+        match input {
+            Input::Timer => {}
+            Input::Dialed { peer, port: Port::Election, link } => {
+                self.mesh.on_dialed(peer, link, out);
+            }
+            Input::Dialed { peer, port: Port::Quorum, link } => {
+                self.on_dialed(ledger, peer, link, out);
+            }
+            Input::Opened { link, opening } => self.on_opened(link, &opening, out),
+            Input::Notification { link, notification } => {
+                self.on_notification(ledger, link, &notification, out);
+            }
+            Input::Accepted { link } => match &mut self.role {
+                Role::Leading(leader) => leader.on_accepted(&self.shared, link),
+                _ => out.push(Output::Hangup { link, reason: Hangup::NotLeading }),
+            },
+            Input::Packet { link, packet } => self.in_role(ledger, out, |role, cx| match role {
+                Role::Learning(learner) => learner.on_packet(cx, link, packet),
+                Role::Leading(leader) => leader.on_packet(cx, link, packet),
+                _ => Next::Stay,
+            }),
+            Input::SnapshotReceived { link } => self.in_role(ledger, out, |role, cx| match role {
+                Role::Learning(learner) => learner.on_snapshot_received(cx, link),
+                _ => Next::Stay,
+            }),
+            Input::LogRead { link, read } => self.in_role(ledger, out, |role, cx| match role {
+                Role::Leading(leader) => leader.on_log_read(cx, link, &read),
+                _ => Next::Stay,
+            }),
+            Input::Closed { link } => {
+                if !self.mesh.on_closed(link) {
+                    self.in_role(ledger, out, |role, cx| match role {
+                        Role::Learning(learner) => learner.on_closed(cx, link),
+                        Role::Leading(leader) => leader.on_closed(link),
+                        _ => Next::Stay,
+                    });
+                }
+            }
+            Input::Done(Durable::Flushed(zxid)) => self.on_flushed(ledger, zxid, out),
+            Input::Done(done) => self.on_done(ledger, done, out),
+        }
+        self.on_timers(ledger, out);
+    }
+
+    /// Lets the role do something and changes it if it says so.
+    fn in_role(
+        &mut self,
+        ledger: &mut Ledger,
+        out: &mut Vec<Output>,
+        act: impl FnOnce(&mut Role, &mut Context<'_>) -> Next,
+    ) {
+        let mut cx = Context { shared: &mut self.shared, ledger, out };
+        if let Next::Look(reason) = act(&mut self.role, &mut cx) {
+            self.become_settling(ledger, reason, out);
+        }
+    }
+
+    fn on_timers(&mut self, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        let now_ms = self.shared.now_ms;
+        if self.shared.timers.deadline_ms() > now_ms {
+            return;
+        }
+        if self.shared.timers.take(Timer::Delay, now_ms) {
+            self.try_look(ledger, out);
+        }
+        if let Role::Looking(election) = &mut self.role {
+            let timers = &mut self.shared.timers;
+            if timers.take(Timer::Finalize, now_ms) {
+                let vote = election.on_finalize();
+                return self.become_elected(ledger, vote, out);
+            }
+            if timers.take(Timer::Poll, now_ms) {
+                election.on_poll(&self.shared.settings, now_ms, timers);
+                let vote = election.proposal();
+                self.broadcast(vote, out);
+            }
+        }
+        self.in_role(ledger, out, |role, cx| match role {
+            Role::Learning(learner) => learner.on_timers(cx),
+            Role::Leading(leader) => leader.on_timers(cx),
+            _ => Next::Stay,
+        });
+    }
+
+    // Durable steps.
+
+    pub(crate) fn on_flushed(&mut self, ledger: &mut Ledger, zxid: Zxid, out: &mut Vec<Output>) {
+        // A report can be late: the log may have gone back since.
+        ledger.flushed = ledger.flushed.max(zxid.min(ledger.appended));
+        self.in_role(ledger, out, |role, cx| match role {
+            Role::Learning(learner) => learner.on_durable(cx),
+            Role::Leading(leader) => leader.on_durable(cx),
+            _ => Next::Stay,
+        });
+        self.try_look(ledger, out);
+    }
+
+    fn on_done(&mut self, ledger: &mut Ledger, done: Durable, out: &mut Vec<Output>) {
+        self.shared.steps_open = self.shared.steps_open.saturating_sub(1);
+        match done {
+            Durable::Flushed(_) => unreachable!("handled on its own"),
+            Durable::Truncated(zxid) => {
+                ledger.truncated(zxid);
+                self.withdraw_config(zxid, out);
+            }
+            Durable::CannotTruncate(_) => self.shared.needs_snapshot = true,
+            Durable::Installed(zxid) => {
+                ledger.installed(zxid);
+                self.shared.needs_snapshot = false;
+                self.withdraw_config(zxid, out);
+            }
+            Durable::AcceptedEpoch(epoch) => self.shared.epochs.accepted = epoch,
+            Durable::CurrentEpoch(epoch) => self.shared.epochs.current = epoch,
+        }
+        self.in_role(ledger, out, |role, cx| match role {
+            Role::Learning(learner) => learner.on_durable(cx),
+            Role::Leading(leader) => leader.on_durable(cx),
+            _ => Next::Stay,
+        });
+        self.try_look(ledger, out);
+    }
+
+    fn withdraw_config(&mut self, last: Zxid, out: &mut Vec<Output>) {
+        // The leader's own, told with NEWLEADER, may be of its epoch's beginning: that stays.
+        if let Role::Learning(learner) = &self.role
+            && learner.told_config() == self.shared.ensemble.proposed().map(|next| next.version)
+        {
+            return;
+        }
+        if self.shared.ensemble.withdraw_after(last) {
+            out.push(Output::ConfigWithdrawn);
+        }
+    }
+
+    pub(crate) fn may_reconfigure(
+        &self,
+        ledger: &Ledger,
+        next: &Membership,
+    ) -> Result<(), ReconfigRefused> {
+        match &self.role {
+            Role::Leading(leader) => leader.may_reconfigure(&self.shared, ledger, next),
+            _ => Err(ReconfigRefused::NotLeading),
+        }
+    }
+
+    // Changes of role.
+
+    fn become_settling(&mut self, ledger: &mut Ledger, reason: Reason, out: &mut Vec<Output>) {
+        let served = self.status() != Status::Looking;
+        let role = std::mem::replace(&mut self.role, Role::Settling);
+        let is_new = matches!(role, Role::New);
+        let mut cx = Context { shared: &mut self.shared, ledger, out };
+        match role {
+            Role::Learning(learner) => learner.end(&mut cx),
+            Role::Leading(leader) => leader.end(&mut cx),
+            Role::New | Role::Settling | Role::Looking(_) => {}
+        }
+        self.shared.timers.clear_all();
+        if served || is_new {
+            out.push(Output::Became { status: Status::Looking, reason: Some(reason) });
+        }
+        let delay_max = self.shared.settings.observer_delay_ms_max;
+        if !is_new && delay_max > 0 && self.shared.ensemble.is_observer(self.shared.me) {
+            let delay = self.random() % (delay_max + 1);
+            self.shared.timers.set(Timer::Delay, self.shared.now_ms + delay);
+        }
+        self.try_look(ledger, out);
+    }
+
+    /// Begins an election once all writes have ended.
+    fn try_look(&mut self, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        let settled = ledger.is_flushed() && self.shared.steps_open == 0;
+        let delayed = self.shared.timers.is_set(Timer::Delay);
+        if matches!(self.role, Role::Settling) && settled && !delayed {
+            if self.shared.settings.has(Bug::SkipFastForward) {
+                ledger.pending.clear();
+            }
+            ledger.fast_forward(out);
+            ledger.last_proposed = ledger.appended;
+            self.become_looking(ledger, out);
+        }
+    }
+
+    fn become_looking(&mut self, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        self.round += 1;
+        let Shared { me, epochs, ensemble, settings, timers, now_ms, .. } = &mut self.shared;
+        let (me, now_ms) = (*me, *now_ms);
+        let nothing = ensemble.is_observer(me);
+        let initial = Vote {
+            leader: if ensemble.may_lead(me) { me } else { ServerId::NOBODY },
+            zxid: if nothing { Zxid(i64::MIN) } else { ledger.appended },
+            round: self.round,
+            peer_epoch: if nothing { Epoch(i64::MIN) } else { epochs.current },
+        };
+        let (election, elected) = Election::start(me, initial, ensemble, settings, now_ms, timers);
+        self.role = Role::Looking(election);
+        self.broadcast(initial, out);
+        if let Some(vote) = elected {
+            self.become_elected(ledger, vote, out);
+        }
+    }
+
+    fn become_elected(&mut self, ledger: &mut Ledger, vote: Vote, out: &mut Vec<Output>) {
+        self.round = vote.round;
+        self.shared.vote = vote;
+        self.shared.timers.clear_all();
+        let mut cx = Context { shared: &mut self.shared, ledger, out };
+        let next = if vote.leader == cx.shared.me {
+            let (leader, next) = Leader::begin(&mut cx);
+            self.role = Role::Leading(Box::new(leader));
+            next
+        } else {
+            let observes = cx.shared.ensemble.is_observer(cx.shared.me);
+            let kind = if observes { Kind::Observer } else { Kind::Follower };
+            self.role = Role::Learning(Box::new(Learner::begin(&mut cx, kind, vote.leader)));
+            Next::Stay
+        };
+        if let Next::Look(reason) = next {
+            self.become_settling(ledger, reason, out);
+        }
+    }
+
+    // The election port.
+
+    fn on_opened(&mut self, link: LinkId, opening: &Opening, out: &mut Vec<Output>) {
+        let is_member = self.shared.ensemble.is_member(opening.from);
+        self.mesh.on_opened(link, opening, is_member, out);
+    }
+
+    fn on_notification(
+        &mut self,
+        ledger: &mut Ledger,
+        link: LinkId,
+        notification: &Notification,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(from) = self.mesh.peer_of(link) else { return };
+        if matches!(self.role, Role::Looking(_)) && self.adopt_config(notification, out) {
+            return self.become_looking(ledger, out);
+        }
+        if !self.shared.ensemble.may_vote(from) {
+            // It cannot vote, but it wants to know.
+            let vote = Vote { round: self.round, ..self.current_vote() };
+            return self.tell(from, vote, out);
+        }
+        match &mut self.role {
+            Role::New | Role::Settling => {}
+            Role::Looking(election) => {
+                let Shared { ensemble, settings, timers, now_ms, .. } = &mut self.shared;
+                let reaction = election.on_notification(
+                    from,
+                    notification,
+                    ensemble,
+                    settings,
+                    *now_ms,
+                    timers,
+                );
+                let (vote, round) = (election.proposal(), election.round());
+                self.round = round;
+                self.react(ledger, from, vote, reaction, out);
+            }
+            Role::Learning(_) | Role::Leading(_) => {
+                if notification.state == PeerState::Looking {
+                    self.tell(from, self.shared.vote, out);
+                }
+            }
+        }
+    }
+
+    fn react(
+        &mut self,
+        ledger: &mut Ledger,
+        from: ServerId,
+        proposal: Vote,
+        reaction: Reaction,
+        out: &mut Vec<Output>,
+    ) {
+        if reaction.broadcast {
+            self.broadcast(proposal, out);
+        } else if reaction.reply {
+            self.tell(from, proposal, out);
+        }
+        if let Some(vote) = reaction.elected {
+            self.become_elected(ledger, vote, out);
+        }
+    }
+
+    /// A newer configuration than ours, told by somebody who has it in force, is ours as well.
+    fn adopt_config(&mut self, notification: &Notification, out: &mut Vec<Output>) -> bool {
+        if !self.shared.settings.reconfig_enabled || notification.config.is_empty() {
+            return false;
+        }
+        // Whoever sends what is no configuration still has a vote.
+        let text = String::from_utf8_lossy(&notification.config);
+        let Ok(membership) = Membership::parse(&text) else { return false };
+        let same = membership.same_members(self.shared.ensemble.committed());
+        if !self.shared.ensemble.commit(membership) {
+            return false;
+        }
+        let committed = self.shared.ensemble.committed().clone();
+        out.push(Output::ConfigCommitted(Box::new(committed)));
+        if same {
+            return false;
+        }
+        self.mesh.restart(out);
+        self.round = 0;
+        self.shared.timers.clear_all();
+        true
+    }
+
+    fn current_vote(&self) -> Vote {
+        match &self.role {
+            Role::Looking(election) => election.proposal(),
+            _ => self.shared.vote,
+        }
+    }
+
+    fn notification(&self, vote: Vote) -> Notification {
+        let observes = self.shared.ensemble.is_observer(self.shared.me);
+        let state = match self.role {
+            Role::New | Role::Settling | Role::Looking(_) => PeerState::Looking,
+            Role::Leading(_) => PeerState::Leading,
+            Role::Learning(_) if observes => PeerState::Observing,
+            Role::Learning(_) => PeerState::Following,
+        };
+        Notification {
+            state,
+            leader: vote.leader,
+            zxid: vote.zxid,
+            round: vote.round,
+            peer_epoch: vote.peer_epoch,
+            format: Notification::FORMAT,
+            config: self.shared.ensemble.text(),
+        }
+    }
+
+    fn tell(&mut self, to: ServerId, vote: Vote, out: &mut Vec<Output>) {
+        let notification = self.notification(vote);
+        self.mesh.send(to, notification, out);
+    }
+
+    fn broadcast(&mut self, vote: Vote, out: &mut Vec<Output>) {
+        let notification = self.notification(vote);
+        for to in self.shared.ensemble.all_voters() {
+            if to != self.shared.me {
+                self.mesh.send(to, notification.clone(), out);
+            }
+        }
+    }
+
+    // The quorum port.
+
+    fn on_dialed(
+        &mut self,
+        ledger: &mut Ledger,
+        peer: ServerId,
+        link: Option<LinkId>,
+        out: &mut Vec<Output>,
+    ) {
+        self.in_role(ledger, out, |role, cx| match role {
+            Role::Learning(learner) => learner.on_dialed(cx, peer, link),
+            _ => {
+                if let Some(link) = link {
+                    cx.hang_up(link, Hangup::RoleEnded);
+                }
+                Next::Stay
+            }
+        });
+    }
+
+    // What the engine asks for.
+
+    pub(crate) fn propose(
+        &mut self,
+        ledger: &mut Ledger,
+        zxid: Zxid,
+        txn: Bytes,
+        out: &mut Vec<Output>,
+    ) {
+        let Role::Leading(leader) = &mut self.role else {
+            panic!("only a leader proposes");
+        };
+        leader.propose(&mut Context { shared: &mut self.shared, ledger, out }, zxid, txn);
+    }
+
+    pub(crate) fn forward(&mut self, request: ForwardedRequest, out: &mut Vec<Output>) -> bool {
+        self.send_leader(Packet::Request(Box::new(request)), out)
+    }
+
+    pub(crate) fn revalidate(
+        &mut self,
+        session: SessionId,
+        timeout_ms: i32,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        self.send_leader(Packet::Revalidate { session, timeout_ms }, out)
+    }
+
+    fn send_leader(&self, packet: Packet, out: &mut Vec<Output>) -> bool {
+        let Role::Learning(learner) = &self.role else { return false };
+        let Some(link) = learner.live_link() else { return false };
+        out.push(Output::Send { link, packet });
+        true
+    }
+
+    pub(crate) fn revalidated(
+        &mut self,
+        link: LinkId,
+        session: SessionId,
+        valid: bool,
+        out: &mut Vec<Output>,
+    ) {
+        if let Role::Leading(leader) = &self.role
+            && leader.has(link)
+        {
+            out.push(Output::Send { link, packet: Packet::Revalidated { session, valid } });
+        }
+    }
+
+    pub(crate) fn sync(&mut self, ledger: &Ledger, link: Option<LinkId>, out: &mut Vec<Output>) {
+        if let Role::Leading(leader) = &mut self.role {
+            leader.sync(ledger, link, out);
+        }
+    }
+
+    /// A small generator: nothing depends on its quality.
+    fn random(&mut self) -> u64 {
+        let random = &mut self.shared.random;
+        *random ^= *random << 13;
+        *random ^= *random >> 7;
+        *random ^= *random << 17;
+        *random
+    }
+}

@@ -1,0 +1,241 @@
+//! Who dials whom on the election port, and which of two connections survives.
+//!
+//! Any two servers need one connection. Both may dial; the one opened by the server with the larger id
+//! stays. A server with a smaller id that wants to speak opens one, says who it is and hangs up, which
+//! makes the other dial back.
+
+use std::collections::BTreeMap;
+
+use ironkeeper_proto::election::Opening;
+use ironkeeper_proto::{Notification, ServerId};
+
+use crate::{Hangup, LinkId, Output, Port};
+
+#[derive(Debug)]
+pub(crate) struct Mesh {
+    me: ServerId,
+    /// Bounded by the members and, for servers that are none yet, by [`STRANGERS_MAX`].
+    peers: BTreeMap<ServerId, Peer>,
+}
+
+/// How many servers outside the configuration are remembered.
+const STRANGERS_MAX: usize = 64;
+
+#[derive(Debug, Default)]
+struct Peer {
+    link: Option<LinkId>,
+    dialing: bool,
+    /// Where the peer says it can be dialled.
+    address: Option<String>,
+    /// Waits for a connection. A newer one replaces it: only the latest vote counts.
+    unsent: Option<Notification>,
+    /// Said again on a new connection, because nobody knows whether it arrived on the old one.
+    last_sent: Option<Notification>,
+}
+
+impl Mesh {
+    pub(crate) fn new(me: ServerId) -> Mesh {
+        Mesh { me, peers: BTreeMap::new() }
+    }
+
+    /// Whose connection this is.
+    pub(crate) fn peer_of(&self, link: LinkId) -> Option<ServerId> {
+        self.peers.iter().find(|(_, peer)| peer.link == Some(link)).map(|(id, _)| *id)
+    }
+
+    pub(crate) fn send(&mut self, to: ServerId, vote: Notification, out: &mut Vec<Output>) {
+        debug_assert_ne!(to, self.me);
+        let peer = self.peers.entry(to).or_default();
+        match peer.link {
+            Some(link) => {
+                peer.last_sent = Some(vote.clone());
+                out.push(Output::Notify { link, notification: Box::new(vote) });
+            }
+            None => {
+                peer.unsent = Some(vote);
+                peer.dial(to, out);
+            }
+        }
+    }
+
+    /// A dial has ended. On success our opening has been sent.
+    pub(crate) fn on_dialed(
+        &mut self,
+        to: ServerId,
+        link: Option<LinkId>,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        let peer = self.peers.entry(to).or_default();
+        peer.dialing = false;
+        let Some(link) = link else { return false };
+        if to > self.me {
+            // Now it knows that we want to speak, and dials us.
+            out.push(Output::Hangup { link, reason: Hangup::LargerIdDials });
+            return false;
+        }
+        self.adopt(to, link, out);
+        true
+    }
+
+    /// Somebody has dialled us and said who it is. Whether the connection is kept.
+    pub(crate) fn on_opened(
+        &mut self,
+        link: LinkId,
+        opening: &Opening,
+        is_member: bool,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        let from = opening.from;
+        if from == self.me {
+            out.push(Output::Hangup { link, reason: Hangup::OwnId });
+            return false;
+        }
+        if !is_member && !self.peers.contains_key(&from) {
+            // Members always have their place; strangers make room for each other.
+            let strangers: Vec<ServerId> = self.peers.keys().copied().collect();
+            if strangers.len() >= STRANGERS_MAX
+                && let Some(idle) = strangers.into_iter().find(|id| self.peers[id].link.is_none())
+            {
+                self.peers.remove(&idle);
+            }
+            if self.peers.len() >= 2 * STRANGERS_MAX {
+                out.push(Output::Hangup { link, reason: Hangup::TooManyStrangers });
+                return false;
+            }
+        }
+        let peer = self.peers.entry(from).or_default();
+        peer.address = opening.dialable().next().map(str::to_owned);
+        if from < self.me {
+            if let Some(old) = peer.link.take() {
+                out.push(Output::Hangup { link: old, reason: Hangup::Replaced });
+            }
+            out.push(Output::Hangup { link, reason: Hangup::LargerIdDials });
+            peer.dial(from, out);
+            return false;
+        }
+        self.adopt(from, link, out);
+        true
+    }
+
+    /// Whether the connection was one of ours.
+    pub(crate) fn on_closed(&mut self, link: LinkId) -> bool {
+        let peer = self.peers.values_mut().find(|peer| peer.link == Some(link));
+        peer.is_some_and(|peer| peer.link.take().is_some())
+    }
+
+    /// Hangs up on everybody, as a change of the members asks for.
+    pub(crate) fn restart(&mut self, out: &mut Vec<Output>) {
+        for peer in std::mem::take(&mut self.peers).into_values() {
+            if let Some(link) = peer.link {
+                out.push(Output::Hangup { link, reason: Hangup::Replaced });
+            }
+        }
+    }
+
+    fn adopt(&mut self, id: ServerId, link: LinkId, out: &mut Vec<Output>) {
+        let peer = self.peers.entry(id).or_default();
+        if let Some(old) = peer.link.replace(link)
+            && old != link
+        {
+            out.push(Output::Hangup { link: old, reason: Hangup::Replaced });
+        }
+        if let Some(vote) = peer.unsent.take().or_else(|| peer.last_sent.clone()) {
+            peer.last_sent = Some(vote.clone());
+            out.push(Output::Notify { link, notification: Box::new(vote) });
+        }
+    }
+}
+
+impl Peer {
+    /// At most one dial is under way.
+    fn dial(&mut self, id: ServerId, out: &mut Vec<Output>) {
+        if !self.dialing {
+            self.dialing = true;
+            let hint = self.address.clone().map(Box::new);
+            out.push(Output::Dial { peer: id, port: Port::Election, hint });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ironkeeper_proto::election::PeerState;
+    use ironkeeper_proto::{Epoch, Zxid};
+
+    fn vote(round: i64) -> Notification {
+        Notification {
+            state: PeerState::Looking,
+            leader: ServerId(1),
+            zxid: Zxid(0),
+            round,
+            peer_epoch: Epoch(0),
+            format: 2,
+            config: bytes::Bytes::new(),
+        }
+    }
+
+    fn opening(from: i64) -> Opening {
+        Opening { from: ServerId(from), addresses: vec!["h:1".to_owned()] }
+    }
+
+    /// What the mesh did, in few words.
+    fn said(out: &mut Vec<Output>) -> String {
+        let word = |output: Output| match output {
+            Output::Dial { peer, .. } => format!("dial {peer}"),
+            Output::Hangup { link, .. } => format!("hangup {}", link.0),
+            Output::Notify { link, notification } => {
+                format!("vote {} on {}", notification.round, link.0)
+            }
+            other => panic!("{other:?}"),
+        };
+        out.drain(..).map(word).collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn the_connection_of_the_larger_id_survives() {
+        let mut mesh = Mesh::new(ServerId(2));
+        let mut out = Vec::new();
+        // Towards a larger one: dial, present ourselves, hang up, be dialled.
+        mesh.send(ServerId(3), vote(1), &mut out);
+        mesh.send(ServerId(3), vote(2), &mut out);
+        assert_eq!(said(&mut out), "dial 3", "one dial at a time");
+        mesh.on_dialed(ServerId(3), Some(LinkId(10)), &mut out);
+        assert_eq!(said(&mut out), "hangup 10");
+        mesh.on_opened(LinkId(11), &opening(3), true, &mut out);
+        assert_eq!(said(&mut out), "vote 2 on 11", "the newest vote alone");
+        // From a smaller one: dial back.
+        mesh.on_opened(LinkId(12), &opening(1), true, &mut out);
+        assert_eq!(said(&mut out), "hangup 12, dial 1");
+        mesh.on_dialed(ServerId(1), Some(LinkId(13)), &mut out);
+        assert_eq!(said(&mut out), "", "nothing was to be said yet");
+        mesh.send(ServerId(1), vote(3), &mut out);
+        assert_eq!(said(&mut out), "vote 3 on 13");
+    }
+
+    #[test]
+    fn a_new_connection_replaces_the_old_one_and_hears_the_last_vote_again() {
+        let mut mesh = Mesh::new(ServerId(2));
+        let mut out = Vec::new();
+        mesh.on_opened(LinkId(1), &opening(3), true, &mut out);
+        mesh.send(ServerId(3), vote(4), &mut out);
+        out.clear();
+        mesh.on_opened(LinkId(2), &opening(3), true, &mut out);
+        assert_eq!(said(&mut out), "hangup 1, vote 4 on 2");
+        assert!(!mesh.on_closed(LinkId(1)), "the old one is not ours any more");
+        assert!(mesh.on_closed(LinkId(2)));
+        mesh.send(ServerId(3), vote(5), &mut out);
+        assert_eq!(said(&mut out), "dial 3");
+        mesh.on_dialed(ServerId(3), None, &mut out);
+        mesh.send(ServerId(3), vote(5), &mut out);
+        assert_eq!(said(&mut out), "dial 3", "a failed dial is not for ever");
+    }
+
+    #[test]
+    fn another_server_with_our_id_is_sent_away() {
+        let mut mesh = Mesh::new(ServerId(2));
+        let mut out = Vec::new();
+        assert!(!mesh.on_opened(LinkId(1), &opening(2), true, &mut out));
+        assert_eq!(said(&mut out), "hangup 1");
+    }
+}

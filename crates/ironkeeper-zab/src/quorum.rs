@@ -1,0 +1,142 @@
+//! When a set of servers is enough.
+//!
+//! By majority, or by weight in groups. While a change of the configuration is under way, a set has to
+//! be enough for the old configuration and for the new one: [`Joint`].
+
+use std::collections::BTreeMap;
+
+use ironkeeper_proto::{Membership, ServerId};
+
+/// Sums above this cannot occur: weights are at most 2^32 and members far fewer than 2^30.
+type Weight = i64;
+
+/// The rule of one configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Quorum {
+    Majority {
+        voters: Vec<ServerId>,
+    },
+    /// The voters of each group with their weights; groups that weigh nothing are left out.
+    Hierarchical {
+        groups: BTreeMap<i64, Vec<(ServerId, Weight)>>,
+    },
+}
+
+impl Quorum {
+    pub fn of(membership: &Membership) -> Quorum {
+        if membership.groups.is_empty() {
+            return Quorum::Majority { voters: membership.voters().collect() };
+        }
+        let mut groups: BTreeMap<i64, Vec<(ServerId, Weight)>> = BTreeMap::new();
+        for id in membership.voters() {
+            if let Some(group) = membership.groups.get(&id) {
+                groups.entry(*group).or_default().push((id, membership.weight(id)));
+            }
+        }
+        groups.retain(|_, members| members.iter().any(|(_, weight)| *weight > 0));
+        Quorum::Hierarchical { groups }
+    }
+
+    /// Whether those for whom `has` holds are enough.
+    pub fn holds(&self, has: impl Fn(ServerId) -> bool) -> bool {
+        match self {
+            Quorum::Majority { voters } => {
+                voters.iter().filter(|id| has(**id)).count() > voters.len() / 2
+            }
+            Quorum::Hierarchical { groups } => {
+                let won = groups.values().filter(|members| {
+                    let total: Weight = members.iter().map(|(_, weight)| weight).sum();
+                    let has: Weight =
+                        members.iter().filter(|(id, _)| has(*id)).map(|(_, weight)| weight).sum();
+                    has > total / 2
+                });
+                won.count() > groups.len() / 2
+            }
+        }
+    }
+
+    /// The largest value that enough servers have reached. `None` if enough servers are not even known.
+    pub fn reached<T: Copy + Ord>(&self, values: &[(ServerId, T)]) -> Option<T> {
+        let value = |id| values.iter().find(|(of, _)| *of == id).map(|(_, value)| *value);
+        values
+            .iter()
+            .map(|(_, candidate)| *candidate)
+            .filter(|candidate| self.holds(|id| value(id).is_some_and(|value| value >= *candidate)))
+            .max()
+    }
+}
+
+/// The configuration in force and, while one is, the one under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joint {
+    pub committed: Quorum,
+    pub next: Option<Quorum>,
+}
+
+impl Joint {
+    pub fn holds(&self, has: impl Fn(ServerId) -> bool) -> bool {
+        self.committed.holds(&has) && self.next.as_ref().is_none_or(|next| next.holds(&has))
+    }
+
+    pub fn reached<T: Copy + Ord>(&self, values: &[(ServerId, T)]) -> Option<T> {
+        let committed = self.committed.reached(values)?;
+        match &self.next {
+            None => Some(committed),
+            Some(next) => Some(committed.min(next.reached(values)?)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn membership(text: &str) -> Membership {
+        Membership::parse(text).unwrap()
+    }
+
+    #[track_caller]
+    fn check(quorum: &Quorum, has: &[i64], expected: bool) {
+        assert_eq!(quorum.holds(|id| has.contains(&id.0)), expected, "{has:?}");
+    }
+
+    #[test]
+    fn a_majority_is_more_than_half_and_observers_do_not_count() {
+        let four = Quorum::of(&membership(
+            "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\nserver.4=d:1:2\nserver.5=e:1:2:observer",
+        ));
+        check(&four, &[1, 2], false);
+        check(&four, &[1, 2, 3], true);
+        check(&four, &[1, 2, 5], false);
+        check(&four, &[1, 2, 9], false);
+    }
+
+    #[test]
+    fn groups_need_a_majority_of_groups_with_a_majority_of_weight_each() {
+        let nine = Quorum::of(&membership(
+            "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\nserver.4=d:1:2\nserver.5=e:1:2\n\
+             server.6=f:1:2\nserver.7=g:1:2\ngroup.1=1:2:3\ngroup.2=4:5:6\ngroup.3=7\n\
+             weight.7=0\nweight.4=3",
+        ));
+        // The third group weighs nothing, so both others are needed.
+        check(&nine, &[1, 2], false);
+        check(&nine, &[1, 2, 4], true);
+        check(&nine, &[1, 2, 5, 6], false);
+        check(&nine, &[1, 4, 5, 6, 7], false);
+    }
+
+    #[test]
+    fn what_enough_servers_have_reached() {
+        let three = Quorum::Majority { voters: [1, 2, 3].map(ServerId).to_vec() };
+        let id = ServerId;
+        assert_eq!(three.reached(&[(id(1), 7), (id(2), 5), (id(3), 1)]), Some(5));
+        assert_eq!(three.reached(&[(id(1), 7), (id(9), 9)]), None);
+        let joint = Joint {
+            committed: three,
+            next: Some(Quorum::Majority { voters: [3, 4, 5].map(ServerId).to_vec() }),
+        };
+        let values = [(id(1), 7), (id(2), 7), (id(3), 1), (id(4), 3), (id(5), 2)];
+        assert_eq!(joint.reached(&values), Some(2));
+        assert!(!joint.holds(|id| id.0 < 4));
+    }
+}

@@ -1,0 +1,81 @@
+//! Deadlines, in a table.
+
+/// What can become due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timer {
+    /// Say the vote again.
+    Poll,
+    /// Nobody had a better vote for long enough.
+    Finalize,
+    /// Dial the leader again.
+    Dial,
+    /// Too long without a word from the leader, or without getting on in establishing one.
+    Patience,
+    /// The leader's half tick: pings, and every second time the count of its followers.
+    HalfTick,
+    /// An observer waits a little before it looks again, so that not all of them do at once.
+    Delay,
+}
+
+const COUNT: usize = 6;
+
+/// Milliseconds of the machine's clock; `u64::MAX` is never.
+#[derive(Clone, Debug)]
+pub struct Timers {
+    at_ms: [u64; COUNT],
+}
+
+impl Default for Timers {
+    fn default() -> Timers {
+        Timers { at_ms: [u64::MAX; COUNT] }
+    }
+}
+
+impl Timers {
+    pub fn set(&mut self, timer: Timer, at_ms: u64) {
+        self.at_ms[timer as usize] = at_ms;
+    }
+
+    pub fn clear(&mut self, timer: Timer) {
+        self.set(timer, u64::MAX);
+    }
+
+    pub fn is_set(&self, timer: Timer) -> bool {
+        self.at_ms[timer as usize] != u64::MAX
+    }
+
+    pub fn clear_all(&mut self) {
+        *self = Timers::default();
+    }
+
+    /// When the first one is due.
+    pub fn deadline_ms(&self) -> u64 {
+        self.at_ms.into_iter().min().unwrap_or(u64::MAX)
+    }
+
+    /// Whether it is due; if so it is cleared.
+    pub fn take(&mut self, timer: Timer, now_ms: u64) -> bool {
+        let due = self.at_ms[timer as usize] <= now_ms;
+        if due {
+            self.clear(timer);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earliest_is_the_deadline_and_taking_clears() {
+        let mut timers = Timers::default();
+        timers.set(Timer::Poll, 20);
+        timers.set(Timer::Dial, 10);
+        assert_eq!(timers.deadline_ms(), 10);
+        assert!(!timers.take(Timer::Poll, 19));
+        assert!(timers.take(Timer::Dial, 19));
+        assert_eq!(timers.deadline_ms(), 20);
+        assert!(!timers.is_set(Timer::Dial));
+    }
+}
