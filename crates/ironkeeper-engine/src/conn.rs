@@ -1,0 +1,891 @@
+//! One client connection's protocol: framing, order, reads served at once, writes handed on.
+//!
+//! [`Conn::receive`] is called by the connection's I/O task with the bytes it has; replies and
+//! events appear in the outbox, which the task fetches with [`Conn::take_output`]. Nothing here
+//! touches a socket. A connection is shared between its task and the engine; what both need is under
+//! one small lock, taken after the gate.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use ironkeeper_proto::connect::{ConnectRequest, PASSWORD_LEN};
+use ironkeeper_proto::four_letter::FourLetterWord;
+use ironkeeper_proto::reply;
+use ironkeeper_proto::request::RequestHeader;
+use ironkeeper_proto::{ErrorCode, OpCode, Put, Reader, Request, SessionId, Xid, Zxid};
+use thiserror::Error;
+
+use crate::auth::{self, Identity};
+use crate::database::{Database, Hasher};
+use crate::expiry::SessionClock;
+use crate::lane::Lane;
+use crate::large_requests::{LargePermit, TooManyBytes};
+use crate::outbox::Outbox;
+use crate::reads::Reads;
+use crate::request_throttle::{RequestThrottle, Turn, TurnState};
+use crate::stats::{ConnStats, FRAME_HEAD_BYTES};
+use crate::sync::{Mutex, MutexGuard};
+use crate::time::Now;
+use crate::watch::Modes;
+
+/// Requests served, and bytes of replies made, while the gate is held once.
+const SERVE_REQUESTS_MAX: usize = 32;
+const SERVE_BYTES_MAX: usize = 64 << 10;
+/// Above this many unsent bytes the server stops reading requests from the connection.
+pub const OUTBOX_BYTES_SOFT: usize = 1 << 20;
+/// Above this many unsent bytes a watch event closes the connection: the client does not read. No
+/// single reply to a multiRead, and no run of replies made at once, may take more memory either.
+pub const OUTBOX_BYTES_HARD: usize = 64 << 20;
+
+/// Why a connection ends. For the log; the client sees a closed socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CloseReason {
+    #[error("the client closed its session")]
+    SessionClosed,
+    #[error("the session expired")]
+    SessionExpired,
+    #[error("the session was refused: unknown, expired or wrong password")]
+    SessionRefused,
+    #[error("the session moved to another connection")]
+    SessionMoved,
+    #[error("frame length {0} is outside of 0..={1}; raise jute.maxbuffer if that is wanted")]
+    FrameLength(i64, usize),
+    #[error("the connect request is malformed")]
+    BadConnect,
+    #[error("the client has seen zxid {0}, this server only {1}; it must try another server")]
+    ClientAhead(Zxid, Zxid),
+    #[error("the frame is too short for a request header")]
+    NoHeader,
+    #[error("the auth request is malformed")]
+    BadAuth,
+    #[error("unknown or internal operation {0}")]
+    BadOperation(i32),
+    #[error("authentication failed")]
+    AuthFailed,
+    #[error("authentication is enforced and the client has not authenticated")]
+    NotAdmitted,
+    #[error("too many bytes of large requests are in work; see largeRequestMaxBytes")]
+    LargeRequests,
+    #[error("sessions are opened faster than connection_throttle_tokens allows")]
+    ConnectionThrottled,
+    #[error(
+        "a request waited for longer than its session lives; see request_throttle_max_requests"
+    )]
+    StaleRequest,
+    #[error("the client does not read: {0} bytes are waiting")]
+    SlowReader(usize),
+    #[error("the reply to a multiRead would be longer than {0} bytes")]
+    ReplyLength(usize),
+    #[error("it was asked for")]
+    Asked,
+    #[error("the server shuts down")]
+    Shutdown,
+}
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing has come yet: a connect request or a four-letter word.
+    Greeting,
+    /// The engine is opening or checking the session; nothing is read meanwhile.
+    Opening,
+    Open,
+    /// A last reply is on its way; what comes after it is not looked at.
+    Closing(CloseReason),
+    Gone,
+}
+
+/// A request on its way to the engine.
+#[derive(Debug)]
+pub struct Submit {
+    pub conn: Arc<Conn>,
+    pub received_ms: u64,
+    pub kind: SubmitKind,
+}
+
+#[derive(Debug)]
+pub enum SubmitKind {
+    OpenSession {
+        timeout_ms: i32,
+    },
+    AttachSession {
+        session: SessionId,
+        password: [u8; PASSWORD_LEN],
+        timeout_ms: i32,
+    },
+    /// A write or a sync: everything that takes its turn in the order of transactions.
+    Write {
+        session: SessionId,
+        xid: Xid,
+        op: OpCode,
+        body: Bytes,
+        identity: Arc<Identity>,
+        permit: Option<LargePermit>,
+    },
+    /// A request that is refused unread, in its turn.
+    Refuse {
+        session: SessionId,
+        xid: Xid,
+        op: OpCode,
+        error: ErrorCode,
+    },
+    /// The socket is gone; the session lives on.
+    Disconnected {
+        session: SessionId,
+        /// It had been granted a slot of the request throttle and did not use it.
+        has_slot: bool,
+    },
+}
+
+/// What became of the bytes given to [`Conn::receive`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// How many of them are done with.
+    pub consumed: usize,
+    pub next: Next,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Give more bytes when there are some.
+    Read,
+    /// Give the rest again after the connection was woken: it has too much in work.
+    Wait,
+    /// A four-letter word: answer it and close.
+    FourLetter { word: FourLetterWord, argument: i64 },
+}
+
+/// The connections to wake after a batch, each once.
+#[derive(Debug, Default)]
+pub struct Wakes {
+    conns: Vec<Arc<Conn>>,
+}
+
+impl Wakes {
+    pub(crate) fn add(&mut self, conn: &Arc<Conn>, inner: &mut Inner) {
+        // While a client takes nothing, its task does not fetch what it was woken for, so the wake-up
+        // stays pending. That the connection is to end must reach the task nevertheless, and so
+        // must the leave to go on, which the task may just have looked for in vain.
+        let insist =
+            matches!(inner.phase, Phase::Closing(_)) || inner.turn.state == TurnState::Granted;
+        if !inner.wake_pending || insist {
+            inner.wake_pending = true;
+            self.conns.push(Arc::clone(conn));
+        }
+    }
+
+    pub fn drain(&mut self) -> impl Iterator<Item = Arc<Conn>> {
+        self.conns.drain(..)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.conns.is_empty()
+    }
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct Conn {
+    pub id: u64,
+    /// Whatever the driver needs to find the connection's task.
+    pub tag: u64,
+    pub peer: SocketAddr,
+    inner: Mutex<Inner>,
+}
+
+/// What the connection's task and the engine share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    phase: Phase,
+    pub lane: Lane,
+    pub outbox: Outbox,
+    pub identity: Arc<Identity>,
+    pub session: SessionId,
+    pub timeout_ms: i32,
+    /// Whether the connect request had its read-only byte: then the response has one, too.
+    pub sent_read_only: bool,
+    clock: Option<Arc<SessionClock>>,
+    pub watches: HashMap<Arc<str>, Modes, Hasher>,
+    pub stats: ConnStats,
+    pub turn: Turn,
+    wake_pending: bool,
+}
+
+impl Inner {
+    /// False if the client will not see the event.
+    pub(crate) fn push_event(&mut self, frame: &[u8]) -> bool {
+        if matches!(self.phase, Phase::Gone | Phase::Closing(CloseReason::SlowReader(_))) {
+            return false;
+        }
+        if self.outbox.copied_len() > OUTBOX_BYTES_HARD {
+            self.cut_off();
+            return false;
+        }
+        self.stats.packets_sent += 1;
+        self.outbox.tail().put_raw(frame);
+        true
+    }
+
+    /// Whether nothing more is read for now: the lane is full, or too many requests are in work
+    /// altogether and one of them is ours, so that its answer will let us go on.
+    fn must_pause(&self, db: &Database) -> bool {
+        self.lane.is_full()
+            || (self.lane.writes() > 0 && db.outstanding.load(Relaxed) > db.config.outstanding_max)
+    }
+
+    /// Ends the connection of a client that does not read, without what it has not read.
+    pub(crate) fn cut_off(&mut self) {
+        if !self.is_gone() {
+            self.phase = Phase::Closing(CloseReason::SlowReader(self.outbox.len()));
+            self.outbox = Outbox::default();
+        }
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self.phase, Phase::Gone)
+    }
+
+    /// Whether requests are served: not before the session is there, nor after a last reply.
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// Lets what is in the outbox go out and then ends the connection. The first reason counts.
+    pub(crate) fn close_after_flush(&mut self, reason: CloseReason) {
+        if !matches!(self.phase, Phase::Closing(_) | Phase::Gone) {
+            self.phase = Phase::Closing(reason);
+        }
+    }
+
+    /// The session is there: from now on requests are read.
+    pub(crate) fn open(&mut self, session: SessionId, timeout_ms: i32, clock: Arc<SessionClock>) {
+        if self.phase == Phase::Opening {
+            self.phase = Phase::Open;
+            self.session = session;
+            self.timeout_ms = timeout_ms;
+            self.clock = Some(clock);
+        }
+    }
+}
+
+/// What the task has to send.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// Goes first.
+    pub pieces: VecDeque<Bytes>,
+    /// After this output the connection ends.
+    pub close: Option<CloseReason>,
+    /// Reads wait in the lane and may be served now.
+    pub reads_ready: bool,
+}
+
+impl Conn {
+    pub fn new(id: u64, tag: u64, peer: SocketAddr, now: Now, hasher: Hasher) -> Arc<Conn> {
+        Arc::new(Conn {
+            id,
+            tag,
+            peer,
+            inner: Mutex::new(Inner {
+                phase: Phase::Greeting,
+                lane: Lane::default(),
+                outbox: Outbox::default(),
+                identity: Identity::of_address(peer.ip()),
+                session: SessionId::NONE,
+                timeout_ms: 0,
+                sent_read_only: false,
+                clock: None,
+                watches: HashMap::with_hasher(hasher),
+                stats: ConnStats::new(now.wall_ms),
+                turn: Turn::default(),
+                wake_pending: false,
+            }),
+        })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in bytes from the socket: serves reads, hands writes to `submits`.
+    ///
+    /// Pure but for the locks: the same code runs in the server and in the simulator.
+    pub fn receive(
+        self: &Arc<Conn>,
+        now: Now,
+        db: &Database,
+        input: &[u8],
+        submits: &mut Vec<Submit>,
+    ) -> Result<Received, CloseReason> {
+        let mut consumed = 0;
+        loop {
+            let rest = &input[consumed..];
+            let phase = self.lock().phase;
+            match phase {
+                Phase::Greeting => match self.greet(now, db, rest, submits)? {
+                    Some((used, Next::Read)) => consumed += used,
+                    Some((used, next)) => {
+                        return Ok(Received { consumed: consumed + used, next });
+                    }
+                    None => return Ok(Received { consumed, next: Next::Read }),
+                },
+                Phase::Opening => return Ok(Received { consumed, next: Next::Wait }),
+                Phase::Open => {
+                    let (used, next) = self.serve_run(now, db, rest, submits)?;
+                    consumed += used;
+                    match next {
+                        Run::More => {}
+                        Run::Incomplete => return Ok(Received { consumed, next: Next::Read }),
+                        Run::Full => return Ok(Received { consumed, next: Next::Wait }),
+                    }
+                }
+                // What follows a last request is dropped unread.
+                Phase::Closing(_) | Phase::Gone => {
+                    return Ok(Received { consumed: input.len(), next: Next::Read });
+                }
+            }
+        }
+    }
+
+    /// The first frame, or a four-letter word in its place.
+    fn greet(
+        self: &Arc<Conn>,
+        now: Now,
+        db: &Database,
+        input: &[u8],
+        submits: &mut Vec<Submit>,
+    ) -> Result<Option<(usize, Next)>, CloseReason> {
+        let Some(word) = input.first_chunk::<4>() else { return Ok(None) };
+        if let Some(word) = FourLetterWord::from_bytes(word) {
+            let argument = match word {
+                FourLetterWord::Stmk => match input.get(4..12) {
+                    None => return Ok(None),
+                    Some(bytes) => Reader::new(bytes).i64().expect("eight bytes are there"),
+                },
+                _ => 0,
+            };
+            return Ok(Some((input.len(), Next::FourLetter { word, argument })));
+        }
+        let Some(frame) = next_frame(input, db.config.frame_bytes_max)? else { return Ok(None) };
+        let request = ConnectRequest::decode(frame).map_err(|_| CloseReason::BadConnect)?;
+        let is_new = request.session == SessionId::NONE;
+        // Who waits for the request throttle has passed this one.
+        let waits = self.lock().turn.state != TurnState::None;
+        if !waits && !db.admits_session(now, !is_new) {
+            db.stats.connections_rejected.fetch_add(1, Relaxed);
+            return Err(CloseReason::ConnectionThrottled);
+        }
+        let applied = db.read().applied();
+        if request.last_zxid_seen > applied {
+            return Err(CloseReason::ClientAhead(request.last_zxid_seen, applied));
+        }
+        let timeout_ms = request
+            .timeout_ms
+            .clamp(db.config.session_timeout_min_ms, db.config.session_timeout_max_ms);
+        let mut inner = self.lock();
+        inner.timeout_ms = timeout_ms;
+        if is_new && let Some(throttle) = &db.request_throttle {
+            let op = OpCode::CreateSession;
+            if self.take_turn(now, db, throttle, &mut inner, op, input)? == TurnTaken::Wait {
+                return Ok(Some((0, Next::Wait)));
+            }
+        }
+        let kind = if is_new {
+            SubmitKind::OpenSession { timeout_ms }
+        } else {
+            // A password of another length matches no session; zeros match none either.
+            let password = request.password.try_into().unwrap_or_default();
+            SubmitKind::AttachSession { session: request.session, password, timeout_ms }
+        };
+        inner.phase = Phase::Opening;
+        inner.sent_read_only = request.read_only.is_some();
+        inner.stats.packets_received += 1;
+        inner.lane.push_write(Xid(0));
+        drop(inner);
+        db.stats.packets_received.fetch_add(1, Relaxed);
+        db.stats.bytes_received.fetch_add((FRAME_HEAD_BYTES + frame.len()) as u64, Relaxed);
+        db.stats.connect_requests.fetch_add(1, Relaxed);
+        db.outstanding.fetch_add(1, Relaxed);
+        submits.push(Submit { conn: Arc::clone(self), received_ms: now.mono_ms, kind });
+        Ok(Some((4 + frame.len(), Next::Read)))
+    }
+
+    /// Works through frames as long as they are of one class: reads under the gate, or others
+    /// without it.
+    fn serve_run(
+        self: &Arc<Conn>,
+        now: Now,
+        db: &Database,
+        input: &[u8],
+        submits: &mut Vec<Submit>,
+    ) -> Result<(usize, Run), CloseReason> {
+        let Some(frame) = next_frame(input, db.config.frame_bytes_max)? else {
+            if let Some(large) = &db.large_requests
+                && let Some(head) = input.first_chunk::<4>()
+                && large.would_refuse(i32::from_be_bytes(*head) as usize)
+            {
+                return Err(refuse_large(db));
+            }
+            return Ok((0, Run::Incomplete));
+        };
+        let first = classify(frame)?;
+        // Gate before connection, and only if a read is really to be served.
+        let state = (first.class == Class::Read).then(|| db.read());
+        let mut reads = state.as_deref().map(|state| Reads::new(db, state, now));
+        let mut inner = self.lock();
+        if inner.must_pause(db) || inner.outbox.len() > OUTBOX_BYTES_SOFT {
+            return Ok((0, Run::Full));
+        }
+        let outbox_before = inner.outbox.len();
+        let mut consumed = 0;
+        let mut frames = 0;
+        let mut outcome = Run::More;
+        loop {
+            let Some(frame) = next_frame(&input[consumed..], db.config.frame_bytes_max)? else {
+                outcome = Run::Incomplete;
+                break;
+            };
+            let request = classify(frame)?;
+            if !request.class.is_like(first.class) {
+                break;
+            }
+            if frames == SERVE_REQUESTS_MAX
+                || inner.outbox.len() - outbox_before > SERVE_BYTES_MAX
+                || inner.must_pause(db)
+            {
+                break;
+            }
+            let permit = match &db.large_requests {
+                None => None,
+                Some(large) => match inner.turn.permit.take() {
+                    None => large.admit(frame.len()).map_err(|TooManyBytes| refuse_large(db))?,
+                    kept => kept,
+                },
+            };
+            let mut turn = TurnTaken::Now;
+            if let Some(throttle) = &db.request_throttle
+                && let Some(op) = request.throttled_op()
+            {
+                let rest = &input[consumed..];
+                turn = self.take_turn(now, db, throttle, &mut inner, op, rest)?;
+            }
+            if turn == TurnTaken::Wait {
+                inner.turn.permit = permit;
+                outcome = Run::Full;
+                break;
+            }
+            consumed += 4 + frame.len();
+            frames += 1;
+            if let (TurnTaken::TooLate, Some(op)) = (turn, request.throttled_op()) {
+                self.submit_refusal(now, db, &mut inner, request.xid, op, submits);
+                continue;
+            }
+            self.dispatch(now, db, reads.as_mut(), &mut inner, frame, &request, permit, submits)?;
+            if inner.phase != Phase::Open {
+                break;
+            }
+        }
+        if first.class != Class::Auth
+            && let Some(clock) = &inner.clock
+        {
+            clock.hear(now.mono_ms);
+        }
+        inner.stats.packets_received += frames as u64;
+        db.stats.packets_received.fetch_add(frames as u64, Relaxed);
+        db.stats.bytes_received.fetch_add(consumed as u64, Relaxed);
+        Ok((consumed, outcome))
+    }
+
+    /// Lets the next request pass, be it that it needs no slot of the throttle, finds one or was
+    /// granted one; otherwise the connection waits in line. `rest` are the bytes from the request
+    /// on.
+    fn take_turn(
+        self: &Arc<Conn>,
+        now: Now,
+        db: &Database,
+        throttle: &RequestThrottle<Arc<Conn>>,
+        inner: &mut Inner,
+        op: OpCode,
+        rest: &[u8],
+    ) -> Result<TurnTaken, CloseReason> {
+        let stats = &db.stats.throttle;
+        let waited_ms = inner.turn.waited_ms(now.mono_ms);
+        let late = throttle.config.stale_when_late
+            && op != OpCode::CloseSession
+            && waited_ms > u64::try_from(inner.timeout_ms).unwrap_or(0);
+        if late && throttle.config.drop_stale {
+            stats.stale_requests_dropped.fetch_add(1, Relaxed);
+            return Err(CloseReason::StaleRequest);
+        }
+        let exempt = matches!(op, OpCode::Ping | OpCode::CloseSession | OpCode::CreateSession);
+        let too_late =
+            !exempt && throttle.config.refuse_after_ms.is_some_and(|limit| waited_ms > limit);
+        let needs_slot = op == OpCode::CreateSession || is_write(op);
+        match inner.turn.state {
+            TurnState::InLine => return Ok(TurnTaken::Wait),
+            TurnState::Granted => {}
+            // A refusal only has to keep its place.
+            TurnState::None if too_late => throttle.enter_anyway(),
+            TurnState::None if !needs_slot || throttle.enter(self) => {}
+            TurnState::None => {
+                inner.turn.wait(now.mono_ms, rest.len());
+                stats.requests_waited.fetch_add(1, Relaxed);
+                return Ok(TurnTaken::Wait);
+            }
+        }
+        let frame_len = next_frame(rest, db.config.frame_bytes_max)?.map_or(0, <[u8]>::len);
+        inner.turn.pass(4 + frame_len);
+        stats.queue_time.add(waited_ms);
+        if late {
+            stats.stale_requests.fetch_add(1, Relaxed);
+        }
+        if too_late {
+            stats.requests_refused.fetch_add(1, Relaxed);
+            return Ok(TurnTaken::TooLate);
+        }
+        Ok(TurnTaken::Now)
+    }
+
+    /// Has a request answered with an error behind everything that was asked before it.
+    fn submit_refusal(
+        self: &Arc<Conn>,
+        now: Now,
+        db: &Database,
+        inner: &mut Inner,
+        xid: Xid,
+        op: OpCode,
+        submits: &mut Vec<Submit>,
+    ) {
+        inner.lane.push_write(xid);
+        db.outstanding.fetch_add(1, Relaxed);
+        let error = ErrorCode::ThrottledOp;
+        let kind = SubmitKind::Refuse { session: inner.session, xid, op, error };
+        submits.push(Submit { conn: Arc::clone(self), received_ms: now.mono_ms, kind });
+    }
+
+    /// How long the server may take for the session the client has asked for, while it does.
+    pub fn opening_timeout_ms(&self) -> Option<u64> {
+        let inner = self.lock();
+        let asked = inner.phase == Phase::Opening || inner.turn.state != TurnState::None;
+        let opening = asked && inner.session == SessionId::NONE;
+        opening.then(|| u64::try_from(inner.timeout_ms).unwrap_or(0))
+    }
+
+    /// Whether the connection waits for the request throttle, or has waited and is next.
+    pub fn is_in_line(&self) -> bool {
+        self.lock().turn.state != TurnState::None
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one step of `serve_run`")]
+    fn dispatch(
+        self: &Arc<Conn>,
+        now: Now,
+        db: &Database,
+        reads: Option<&mut Reads<'_>>,
+        inner: &mut Inner,
+        frame: &[u8],
+        request: &Classified,
+        permit: Option<LargePermit>,
+        submits: &mut Vec<Submit>,
+    ) -> Result<(), CloseReason> {
+        let body = &frame[RequestHeader::ENCODED_LEN..];
+        if request.class != Class::Auth && !auth::is_admitted(&db.config.auth, &inner.identity) {
+            let error = Some(ErrorCode::SessionClosedRequireSaslAuth);
+            reply::header_frame(inner.outbox.tail(), request.xid, Zxid::ZERO, error);
+            inner.close_after_flush(CloseReason::NotAdmitted);
+            return Ok(());
+        }
+        match request.class {
+            Class::Read if inner.lane.is_empty() => {
+                let reads = reads.expect("a run of reads holds the gate");
+                reads.serve(self, inner, frame, now.mono_ms);
+            }
+            Class::Read => {
+                inner.lane.push_read(Bytes::copy_from_slice(frame), now.mono_ms, permit);
+            }
+            Class::Write(op) => {
+                inner.lane.push_write(request.xid);
+                db.outstanding.fetch_add(1, Relaxed);
+                submits.push(Submit {
+                    conn: Arc::clone(self),
+                    received_ms: now.mono_ms,
+                    kind: SubmitKind::Write {
+                        session: inner.session,
+                        xid: request.xid,
+                        op,
+                        body: Bytes::copy_from_slice(body),
+                        identity: Arc::clone(&inner.identity),
+                        permit,
+                    },
+                });
+            }
+            Class::Auth => authenticate(db, inner, request, body)?,
+        }
+        Ok(())
+    }
+
+    /// Serves reads that waited behind writes which are answered by now. True if the bound was
+    /// reached and more can be served at once.
+    pub fn serve_lane(self: &Arc<Conn>, now: Now, db: &Database) -> bool {
+        let state = db.read();
+        let mut reads = Reads::new(db, &state, now);
+        let mut inner = self.lock();
+        let before = inner.outbox.len();
+        for _ in 0..SERVE_REQUESTS_MAX {
+            if inner.phase != Phase::Open || inner.outbox.len() - before > SERVE_BYTES_MAX {
+                break;
+            }
+            let Some((frame, received_ms)) = inner.lane.pop_read() else { return false };
+            reads.serve(self, &mut inner, &frame, received_ms);
+        }
+        inner.phase == Phase::Open && inner.lane.has_read_in_front()
+    }
+
+    /// Fetches what is to be sent. `tail` must be empty; it comes back with the bytes that go after
+    /// the pieces.
+    pub fn take_output(&self, tail: &mut Vec<u8>) -> Outgoing {
+        debug_assert!(tail.is_empty());
+        let mut inner = self.lock();
+        inner.wake_pending = false;
+        let pieces = inner.outbox.take(tail);
+        let close = match inner.phase {
+            Phase::Closing(reason) => Some(reason),
+            _ => None,
+        };
+        let reads_ready = inner.phase == Phase::Open && inner.lane.has_read_in_front();
+        Outgoing { pieces, close, reads_ready }
+    }
+
+    /// Has the connection end after what it was told so far. Its task must be woken to notice.
+    pub fn end(&self, reason: CloseReason) {
+        self.lock().close_after_flush(reason);
+    }
+
+    /// Why the connection is to end, if it is.
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        match self.lock().phase {
+            Phase::Closing(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// The socket is gone: watches go, the session stays. Tells the engine through `submits`.
+    pub fn disconnect(self: &Arc<Conn>, now: Now, db: &Database, submits: &mut Vec<Submit>) {
+        let state = db.read();
+        let mut inner = self.lock();
+        if inner.is_gone() {
+            return;
+        }
+        inner.phase = Phase::Gone;
+        state.watches.remove_all(self, &mut inner);
+        inner.outbox = Outbox::default();
+        inner.lane = Lane::default();
+        let turn = std::mem::take(&mut inner.turn);
+        if let Some(throttle) = &db.request_throttle
+            && turn.state == TurnState::InLine
+        {
+            throttle.give_up(|waiting| Arc::ptr_eq(waiting, self));
+        }
+        let has_slot = turn.state == TurnState::Granted;
+        if inner.session != SessionId::NONE || has_slot {
+            let kind = SubmitKind::Disconnected { session: inner.session, has_slot };
+            submits.push(Submit { conn: Arc::clone(self), received_ms: now.mono_ms, kind });
+        }
+    }
+
+    /// What the administrator is shown.
+    pub fn view(&self) -> ConnView {
+        let inner = self.lock();
+        ConnView {
+            peer: self.peer,
+            session: inner.session,
+            timeout_ms: inner.timeout_ms,
+            queued: inner.lane.len(),
+            is_read: match inner.phase {
+                // The packet was a four-letter word: nothing more is read.
+                Phase::Greeting => inner.stats.packets_received == 0,
+                Phase::Opening | Phase::Open => !inner.lane.is_full(),
+                Phase::Closing(_) | Phase::Gone => false,
+            },
+            unsent: !inner.outbox.is_empty(),
+            stats: inner.stats.clone(),
+        }
+    }
+
+    /// The paths this connection watches, as far as administrators are shown them, in no order.
+    pub fn listed_watches(&self) -> Vec<Arc<str>> {
+        let inner = self.lock();
+        let listed = inner.watches.iter().filter(|(_, modes)| modes.is_in_data_table());
+        listed.map(|(path, _)| Arc::clone(path)).collect()
+    }
+
+    /// Counts the four-letter word that was received instead of a frame.
+    pub fn note_word(&self, db: &Database) {
+        self.lock().stats.packets_received += 1;
+        db.stats.packets_received.fetch_add(1, Relaxed);
+        db.stats.bytes_received.fetch_add(FRAME_HEAD_BYTES as u64, Relaxed);
+    }
+
+    pub fn reset_stats(&self) {
+        self.lock().stats.reset();
+    }
+
+    pub fn session(&self) -> SessionId {
+        self.lock().session
+    }
+
+    /// Whether the client has introduced itself and was accepted.
+    pub fn has_session(&self) -> bool {
+        self.session() != SessionId::NONE
+    }
+}
+
+/// A connection as `cons` shows it.
+#[derive(Clone, Debug)]
+pub struct ConnView {
+    pub peer: SocketAddr,
+    pub session: SessionId,
+    pub timeout_ms: i32,
+    pub queued: usize,
+    /// Whether the server takes in more from it.
+    pub is_read: bool,
+    pub unsent: bool,
+    pub stats: ConnStats,
+}
+
+/// What the request throttle said to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TurnTaken {
+    Now,
+    /// It goes on, but only to be told that it waited too long.
+    TooLate,
+    Wait,
+}
+
+enum Run {
+    More,
+    Incomplete,
+    Full,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// Served from memory, in order; unknown operations are answered here as well.
+    Read,
+    Write(OpCode),
+    /// Answered at once, whatever else waits.
+    Auth,
+}
+
+impl Class {
+    /// Whether a request of this class can be worked through together with one of the other.
+    fn is_like(self, other: Class) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+}
+
+struct Classified {
+    class: Class,
+    xid: Xid,
+    op: i32,
+}
+
+impl Classified {
+    /// The operation, if it goes through the request throttle. Authentication does not, and what
+    /// no client may send is not worth a wait.
+    fn throttled_op(&self) -> Option<OpCode> {
+        match (self.class, OpCode::from_code(self.op)?) {
+            (Class::Auth, _) => None,
+            (
+                Class::Read,
+                OpCode::CreateSession | OpCode::DeleteContainer | OpCode::Check | OpCode::Error,
+            ) => None,
+            (_, op) => Some(op),
+        }
+    }
+}
+
+/// The body of the next frame, if it is complete.
+fn next_frame(input: &[u8], max: usize) -> Result<Option<&[u8]>, CloseReason> {
+    let Some(head) = input.first_chunk::<4>() else { return Ok(None) };
+    let len = i32::from_be_bytes(*head);
+    match usize::try_from(len) {
+        Ok(len) if len <= max => Ok(input[4..].get(..len)),
+        _ => Err(CloseReason::FrameLength(i64::from(len), max)),
+    }
+}
+
+fn classify(frame: &[u8]) -> Result<Classified, CloseReason> {
+    let header =
+        RequestHeader::decode(&mut Reader::new(frame)).map_err(|_| CloseReason::NoHeader)?;
+    let class = match OpCode::from_code(header.op) {
+        Some(op) if is_write(op) => Class::Write(op),
+        Some(OpCode::Auth | OpCode::Sasl) => Class::Auth,
+        _ => Class::Read,
+    };
+    Ok(Classified { class, xid: header.xid, op: header.op })
+}
+
+/// Whether the operation takes its turn in the order of transactions.
+fn is_write(op: OpCode) -> bool {
+    matches!(
+        op,
+        OpCode::Create
+            | OpCode::Create2
+            | OpCode::CreateContainer
+            | OpCode::CreateTtl
+            | OpCode::Delete
+            | OpCode::SetData
+            | OpCode::SetAcl
+            | OpCode::Multi
+            | OpCode::Reconfig
+            | OpCode::Sync
+            | OpCode::CloseSession
+    )
+}
+
+fn refuse_large(db: &Database) -> CloseReason {
+    db.stats.large_requests_rejected.fetch_add(1, Relaxed);
+    CloseReason::LargeRequests
+}
+
+fn authenticate(
+    db: &Database,
+    inner: &mut Inner,
+    request: &Classified,
+    body: &[u8],
+) -> Result<(), CloseReason> {
+    let op = OpCode::from_code(request.op).expect("classified as auth or sasl");
+    let before = inner.outbox.len();
+    let reader = Reader::with_limit(body, db.config.field_bytes_max);
+    match Request::decode(op, reader).map_err(|_| CloseReason::BadAuth)? {
+        // Without SASL configured every token is answered with a null one, as Apache does.
+        Request::Sasl { token: Some(_) } => {
+            let out = inner.outbox.tail();
+            let start = reply::start_frame(out, request.xid, Zxid::ZERO);
+            out.put_buf(None);
+            reply::finish_frame(out, start);
+        }
+        Request::Auth { scheme, auth, .. } => {
+            let scheme = scheme.as_deref().unwrap_or_default();
+            match auth::authenticate(&db.config.auth, &inner.identity, scheme, auth) {
+                Ok(identity) => {
+                    inner.identity = identity;
+                    reply::header_frame(inner.outbox.tail(), request.xid, Zxid::ZERO, None);
+                }
+                Err(error) => {
+                    db.stats.auth_failures.fetch_add(1, Relaxed);
+                    reply::header_frame(inner.outbox.tail(), request.xid, Zxid::ZERO, Some(error));
+                    inner.close_after_flush(CloseReason::AuthFailed);
+                }
+            }
+        }
+        _ => return Err(CloseReason::BadAuth),
+    }
+    inner.stats.packets_sent += 1;
+    db.stats.note_other_reply(inner.outbox.len() - before);
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! What readers and the writer share, and the rule under which they do.
+//!
+//! > Whoever looks at [`State`] to produce a reply or an event still holds the gate when the bytes
+//! > go into the outbox. Lock order: gate, then connection.
+//!
+//! From this follow, without further machinery: a watch is set atomically with its read; an event
+//! comes before any newer data; no event overtakes the reply that registers its watch; the zxid in a
+//! reply's header is never older than the data; a multi is atomic to readers.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+
+use ironkeeper_proto::Zxid;
+use ironkeeper_tree::Tree;
+
+use crate::config::EngineConfig;
+use crate::conn::Conn;
+use crate::gate::{CoreToken, Exclusive, Gate, Shared};
+use crate::large_requests::LargeRequests;
+use crate::request_throttle::RequestThrottle;
+use crate::session_table::SessionTable;
+use crate::stats::ServerStats;
+use crate::sync::Mutex;
+use crate::sync::atomic::AtomicUsize;
+use crate::throttle::ConnectionThrottle;
+use crate::time::Now;
+use crate::watch::WatchTable;
+
+/// Seeded, so that the simulator sees the same order every time and a client cannot aim at buckets.
+pub type Hasher = foldhash::fast::FixedState;
+
+/// How many digests `hash` shows, and every how many transactions one is kept.
+const DIGESTS_KEPT: usize = 1024;
+const DIGEST_INTERVAL: i64 = 128;
+
+/// Everything that transactions change.
+#[derive(Debug)]
+pub struct State {
+    pub tree: Tree,
+    pub sessions: SessionTable,
+    /// Readers add to it under the shared side, which is why it has locks of its own.
+    pub watches: WatchTable,
+    pub digests: Digests,
+}
+
+impl State {
+    /// The last transaction that readers can see.
+    pub fn applied(&self) -> Zxid {
+        self.tree.last_zxid()
+    }
+}
+
+/// Digests of the tree at round transaction ids, newest last. Bounded.
+#[derive(Debug, Default)]
+pub struct Digests {
+    kept: VecDeque<(Zxid, u64)>,
+}
+
+impl Digests {
+    /// To be called after every transaction.
+    pub(crate) fn keep(&mut self, tree: &Tree) {
+        let zxid = tree.last_zxid();
+        if zxid.0 % DIGEST_INTERVAL == 0 {
+            if self.kept.len() == DIGESTS_KEPT {
+                self.kept.pop_front();
+            }
+            self.kept.push_back((zxid, tree.digest()));
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Zxid, u64)> {
+        self.kept.iter().copied()
+    }
+}
+
+/// The state behind its gate, with what is counted beside it.
+#[derive(Debug)]
+pub struct Database {
+    gate: Gate<State>,
+    pub config: EngineConfig,
+    pub stats: ServerStats,
+    /// Requests that wait for the engine, over all connections.
+    pub outstanding: AtomicUsize,
+    /// Bytes of large requests in work; `None` is no limit.
+    pub large_requests: Option<Arc<LargeRequests>>,
+    connection_throttle: Option<Mutex<ConnectionThrottle>>,
+    /// Who may hand a request to the engine, and who waits for it; `None` is no limit.
+    pub request_throttle: Option<RequestThrottle<Arc<Conn>>>,
+}
+
+impl Database {
+    pub fn new(
+        config: EngineConfig,
+        tree: Tree,
+        sessions: SessionTable,
+        digests: Digests,
+        seed: u64,
+        now: Now,
+    ) -> (Database, CoreToken) {
+        let hasher = Hasher::with_seed(config.tree.hash_seed);
+        let state = State { tree, sessions, watches: WatchTable::new(hasher), digests };
+        let (gate, token) = Gate::new(state);
+        let large_requests = config
+            .large_request_bytes_min
+            .map(|min| LargeRequests::new(min, config.large_request_bytes_max));
+        let connection_throttle = config
+            .connection_throttle
+            .map(|config| Mutex::new(ConnectionThrottle::new(config, seed, now.mono_ms)));
+        let database = Database {
+            gate,
+            stats: ServerStats::default(),
+            outstanding: AtomicUsize::new(0),
+            large_requests,
+            connection_throttle,
+            request_throttle: config.request_throttle.map(RequestThrottle::new),
+            config,
+        };
+        (database, token)
+    }
+
+    /// The shared side: for reads on I/O threads and slices of a snapshot.
+    pub fn read(&self) -> Shared<'_, State> {
+        self.gate.read()
+    }
+
+    /// Whether a client may have the session it asks for, or asks to have back.
+    pub(crate) fn admits_session(&self, now: Now, renewal: bool) -> bool {
+        let mut deficit = 0;
+        if let Some(throttle) = &self.connection_throttle {
+            let mut throttle = throttle.lock().unwrap_or_else(PoisonError::into_inner);
+            if !throttle.admits(now.mono_ms, renewal) {
+                return false;
+            }
+            deficit = throttle.deficit();
+        }
+        self.stats.throttle.token_deficit.add(u64::from(deficit));
+        true
+    }
+
+    /// How probable it is that the next client is turned away at random.
+    pub fn connection_drop_probability(&self) -> f64 {
+        self.connection_throttle.as_ref().map_or(0.0, |throttle| {
+            throttle.lock().unwrap_or_else(PoisonError::into_inner).drop_probability()
+        })
+    }
+
+    /// The exclusive side: for the engine alone.
+    pub fn write(&self, token: &mut CoreToken) -> Exclusive<'_, State> {
+        self.gate.write(token)
+    }
+}

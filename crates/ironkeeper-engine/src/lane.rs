@@ -1,0 +1,152 @@
+//! A connection's requests that may not run yet, in order.
+//!
+//! A read is served at once if the lane is empty; otherwise it waits here behind its own session's
+//! writes, and for nobody else's. Before a write of this connection is applied, all reads ahead of
+//! it are served. So `W1 R1 W2 R2` is exact (R1 sees W1 and not W2) although W1 and W2 are both in
+//! flight.
+//!
+//! The connection's I/O task pushes; the engine pops writes; both may serve the reads at the front,
+//! under the connection's lock.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use ironkeeper_proto::Xid;
+
+use crate::large_requests::LargePermit;
+
+/// The most requests one connection may have waiting; above it the server stops reading its socket.
+pub const LANE_ITEMS_MAX: usize = 2048;
+/// The same in bytes of waiting reads.
+pub const LANE_BYTES_MAX: usize = 1 << 20;
+
+#[derive(Debug)]
+pub enum LaneItem {
+    /// In the hands of the engine; it is removed when its reply is in the outbox.
+    Write { xid: Xid },
+    /// A whole request with its header, as it was received.
+    Read { frame: Bytes, received_ms: u64, _permit: Option<LargePermit> },
+}
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub struct Lane {
+    items: VecDeque<LaneItem>,
+    read_bytes: usize,
+    writes: usize,
+}
+
+impl Lane {
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether the server should stop reading this connection for a while.
+    pub fn is_full(&self) -> bool {
+        self.items.len() >= LANE_ITEMS_MAX || self.read_bytes >= LANE_BYTES_MAX
+    }
+
+    /// How many writes are in the engine's hands.
+    pub fn writes(&self) -> usize {
+        self.writes
+    }
+
+    pub fn push_write(&mut self, xid: Xid) {
+        self.writes += 1;
+        self.items.push_back(LaneItem::Write { xid });
+    }
+
+    pub fn push_read(&mut self, frame: Bytes, received_ms: u64, permit: Option<LargePermit>) {
+        self.read_bytes += frame.len();
+        self.items.push_back(LaneItem::Read { frame, received_ms, _permit: permit });
+    }
+
+    /// Takes the read at the front, if a read is there.
+    pub fn pop_read(&mut self) -> Option<(Bytes, u64)> {
+        if !matches!(self.items.front(), Some(LaneItem::Read { .. })) {
+            return None;
+        }
+        match self.items.pop_front() {
+            Some(LaneItem::Read { frame, received_ms, .. }) => {
+                self.read_bytes -= frame.len();
+                Some((frame, received_ms))
+            }
+            _ => unreachable!("the front was a read"),
+        }
+    }
+
+    pub fn has_read_in_front(&self) -> bool {
+        matches!(self.items.front(), Some(LaneItem::Read { .. }))
+    }
+
+    /// Takes the write at the front. The engine answers a connection's writes in the order they
+    /// came, so this must be the one with `xid`.
+    pub fn pop_write(&mut self, xid: Xid) {
+        match self.items.pop_front() {
+            Some(LaneItem::Write { xid: front }) if front == xid => self.writes -= 1,
+            other => {
+                unreachable!("the write {xid:?} is answered but the lane begins with {other:?}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(text: &'static str) -> Bytes {
+        Bytes::from_static(text.as_bytes())
+    }
+
+    #[test]
+    fn reads_come_out_in_order_and_only_in_front_of_the_next_write() {
+        let mut lane = Lane::default();
+        lane.push_write(Xid(1));
+        lane.push_read(frame("r2"), 0, None);
+        lane.push_read(frame("r3"), 0, None);
+        lane.push_write(Xid(4));
+        lane.push_read(frame("r5"), 0, None);
+        assert!(lane.pop_read().is_none() && !lane.has_read_in_front());
+        lane.pop_write(Xid(1));
+        assert!(lane.has_read_in_front());
+        assert_eq!(lane.pop_read().expect("a read").0, frame("r2"));
+        assert_eq!(lane.pop_read().expect("a read").0, frame("r3"));
+        assert!(lane.pop_read().is_none());
+        assert_eq!((lane.len(), lane.writes()), (2, 1));
+        lane.pop_write(Xid(4));
+        assert_eq!(lane.pop_read().expect("a read").0, frame("r5"));
+        assert!(lane.is_empty() && lane.writes() == 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "the lane begins with")]
+    fn a_write_answered_out_of_turn_is_a_bug() {
+        let mut lane = Lane::default();
+        lane.push_write(Xid(1));
+        lane.push_write(Xid(2));
+        lane.pop_write(Xid(2));
+    }
+
+    #[test]
+    fn a_lane_is_full_by_requests_or_by_bytes_and_has_room_again() {
+        let mut lane = Lane::default();
+        for xid in 0..LANE_ITEMS_MAX {
+            assert!(!lane.is_full());
+            lane.push_write(Xid(xid as i32));
+        }
+        assert!(lane.is_full());
+        lane.pop_write(Xid(0));
+        assert!(!lane.is_full());
+
+        let mut lane = Lane::default();
+        lane.push_read(Bytes::from(vec![0; LANE_BYTES_MAX]), 0, None);
+        assert!(lane.is_full());
+        lane.pop_read();
+        assert!(!lane.is_full());
+    }
+}

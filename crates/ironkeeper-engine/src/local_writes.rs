@@ -1,0 +1,77 @@
+//! Which of the writes in flight are ours to answer.
+//!
+//! Transactions come back in the order in which requests went out, so the front entry with the same
+//! session and cxid is the one to answer; a transaction that does not match was not asked for here.
+//! Answers that need no transaction (a sync, a request that could not be read) stand in the same
+//! line, so that a connection hears its answers in the order of its questions.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ironkeeper_proto::{ErrorCode, OpCode, SessionId, Xid, Zxid};
+
+use crate::conn::Conn;
+use crate::large_requests::LargePermit;
+
+/// Somebody waits for an answer.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub conn: Arc<Conn>,
+    pub session: SessionId,
+    pub xid: Xid,
+    pub op: OpCode,
+    pub received_ms: u64,
+    pub answer: Answer,
+    /// Held until the answer is given.
+    pub _permit: Option<LargePermit>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// Comes with the transaction.
+    Txn,
+    /// Comes when everything proposed before it is applied.
+    Sync {
+        after: Zxid,
+        path: Option<String>,
+    },
+    Error {
+        after: Zxid,
+        error: ErrorCode,
+    },
+}
+
+/// See the head of this file. Bounded by the lanes of all connections.
+#[derive(Debug, Default)]
+pub(crate) struct LocalWrites {
+    queue: VecDeque<Waiting>,
+}
+
+impl LocalWrites {
+    pub fn push(&mut self, waiting: Waiting) {
+        self.queue.push_back(waiting);
+    }
+
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The one who waits for this transaction, if it is here.
+    pub fn take_txn(&mut self, session: SessionId, cxid: i32) -> Option<Waiting> {
+        let front = self.queue.front()?;
+        let matches = matches!(front.answer, Answer::Txn)
+            && front.session == session
+            && front.xid == Xid(cxid);
+        if matches { self.queue.pop_front() } else { None }
+    }
+
+    /// The next answer that needs no transaction and is due once `applied` is visible.
+    pub fn take_due(&mut self, applied: Zxid) -> Option<Waiting> {
+        match self.queue.front()?.answer {
+            Answer::Sync { after, .. } | Answer::Error { after, .. } if after <= applied => {
+                self.queue.pop_front()
+            }
+            _ => None,
+        }
+    }
+}

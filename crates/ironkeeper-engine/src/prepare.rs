@@ -1,0 +1,388 @@
+//! Judging writes: a request goes in, a transaction with its outcome comes out.
+//!
+//! The order of the checks decides which error a client sees, so it follows Apache's exactly. A
+//! refused request is a transaction, too (an error), so that every write is answered in the order
+//! of transactions on every server.
+
+use std::sync::Arc;
+
+use ironkeeper_proto::request::Create;
+use ironkeeper_proto::stat::{CONTAINER_OWNER, OwnerKind, StatPersisted, TTL_MS_MAX, ttl_owner};
+use ironkeeper_proto::txn::{CreateKind, encode};
+use ironkeeper_proto::{
+    AclVec, CreateMode, ErrorCode, OpCode, Perms, Put, Reader, Request, SessionId, Zxid, acl, path,
+};
+use ironkeeper_tree::{AclList, Tree, digest};
+
+use crate::auth::{self, Identity};
+use crate::config::EngineConfig;
+use crate::overlay::{Facts, Overlay};
+use crate::quota_warnings::QuotaWarnings;
+use crate::stats::ServerStats;
+
+/// Paths that are never deleted.
+const FIXED_PATHS: [&str; 4] = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
+
+/// One request being judged.
+pub(crate) struct Prepare<'a> {
+    pub config: &'a EngineConfig,
+    pub stats: &'a ServerStats,
+    pub warnings: &'a mut QuotaWarnings,
+    pub tree: &'a Tree,
+    pub overlay: &'a mut Overlay,
+    pub open_acl: &'a Arc<AclList>,
+    pub session: SessionId,
+    pub identity: &'a Identity,
+    pub zxid: Zxid,
+    pub time: i64,
+}
+
+impl Prepare<'_> {
+    /// Judges a request and appends the record of its transaction. The result says of which type
+    /// the transaction is.
+    pub fn request(
+        &mut self,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<OpCode, ErrorCode> {
+        match request {
+            Request::Create(create) => self.create(create, false, out),
+            Request::Delete { path, version } => self.delete(path, *version, out),
+            Request::DeleteContainer { path } => self.delete_container(path, out),
+            Request::SetData { path, data, version } => self.set_data(path, *data, *version, out),
+            Request::SetAcl { path, acl, version } => self.set_acl(path, *acl, *version, out),
+            Request::Check { path, version } => self.check(path, *version, out),
+            Request::Multi(requests) => Ok(self.multi(requests, out)),
+            Request::Reconfig(_) if !self.config.reconfig_enabled => {
+                Err(ErrorCode::ReconfigDisabled)
+            }
+            // Membership changes need an ensemble.
+            Request::Reconfig(_) => Err(ErrorCode::Unimplemented),
+            _ => Err(ErrorCode::Unimplemented),
+        }
+    }
+
+    fn create(
+        &mut self,
+        create: &Create<'_>,
+        in_multi: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<OpCode, ErrorCode> {
+        let mode = CreateMode::from_flags(create.flags).ok_or(ErrorCode::BadArguments)?;
+        let (op, kind) = self.create_kind(create, mode, in_multi)?;
+        let path = &*create.path;
+        let slash = path.rfind('/').ok_or(ErrorCode::BadArguments)?;
+        if path.contains('\0') {
+            return Err(ErrorCode::BadArguments);
+        }
+        let parent_path = if slash == 0 { "/" } else { &path[..slash] };
+        let acl = self.normalized(create.acl)?;
+        let parent = self.overlay.find(self.tree, parent_path).ok_or(ErrorCode::NoNode)?;
+        self.require(&parent, Perms::CREATE)?;
+        let full_path;
+        let path = if mode.is_sequential() {
+            full_path = format!("{path}{:010}", parent.stat.cversion);
+            &*full_path
+        } else {
+            path
+        };
+        path::validate(path).map_err(|_| ErrorCode::BadArguments)?;
+        if path == "/" || self.overlay.find(self.tree, path).is_some() {
+            return Err(ErrorCode::NodeExists);
+        }
+        if self.owner_kind(&parent) == OwnerKind::Ephemeral {
+            return Err(ErrorCode::NoChildrenForEphemerals);
+        }
+        let data_len = create.data.map_or(0, <[u8]>::len);
+        self.check_quota(path, 1, data_len as i64)?;
+
+        // The counter sticks at its largest value: the wrapped one is not larger.
+        let parent_cversion = parent.stat.cversion.wrapping_add(1);
+        encode::create(op, path, create.data, acl.as_vec(), kind, parent_cversion, out);
+        let mut parent_after = parent.clone();
+        parent_after.children += 1;
+        if parent_cversion > parent.stat.cversion {
+            parent_after.stat.cversion = parent_cversion;
+            parent_after.stat.pzxid = self.zxid;
+        }
+        self.overlay.put(parent_path, self.zxid, Some(&parent), Some(parent_after));
+        let stat = StatPersisted {
+            czxid: self.zxid,
+            mzxid: self.zxid,
+            ctime: self.time,
+            mtime: self.time,
+            version: 0,
+            cversion: 0,
+            aversion: 0,
+            ephemeral_owner: match kind {
+                CreateKind::Persistent => 0,
+                CreateKind::Ephemeral => self.session.0,
+                CreateKind::Container => CONTAINER_OWNER,
+                CreateKind::Ttl { ttl_ms } => ttl_owner(ttl_ms),
+            },
+            pzxid: self.zxid,
+        };
+        let prefix_crc = digest::prefix_crc(path, create.data);
+        let facts = Facts { stat, children: 0, acl, prefix_crc, data_len };
+        self.overlay.put(path, self.zxid, None, Some(facts));
+        Ok(op)
+    }
+
+    /// Which kind of node the operation code and the flags ask for together. Where Apache takes
+    /// whatever comes (and then computes a digest for another kind of node than it makes, or stops
+    /// at a TTL that is none), we insist that the two agree. Inside a multi the flags decide.
+    fn create_kind(
+        &self,
+        create: &Create<'_>,
+        mode: CreateMode,
+        in_multi: bool,
+    ) -> Result<(OpCode, CreateKind), ErrorCode> {
+        if mode.is_ttl() && !self.config.tree.ttl_enabled {
+            return Err(ErrorCode::Unimplemented);
+        }
+        let kind = match mode {
+            CreateMode::Persistent | CreateMode::PersistentSequential => CreateKind::Persistent,
+            CreateMode::Ephemeral | CreateMode::EphemeralSequential => CreateKind::Ephemeral,
+            CreateMode::Container => CreateKind::Container,
+            CreateMode::PersistentWithTtl | CreateMode::PersistentSequentialWithTtl => match create
+                .ttl_ms
+            {
+                Some(ttl_ms) if (1..=TTL_MS_MAX).contains(&ttl_ms) => CreateKind::Ttl { ttl_ms },
+                _ => return Err(ErrorCode::BadArguments),
+            },
+        };
+        let op = match (create.op, kind) {
+            (OpCode::CreateContainer, CreateKind::Container)
+            | (OpCode::CreateTtl, CreateKind::Ttl { .. }) => create.op,
+            (OpCode::Create | OpCode::Create2, CreateKind::Persistent | CreateKind::Ephemeral) => {
+                create.op
+            }
+            (OpCode::Create | OpCode::Create2 | OpCode::CreateTtl, CreateKind::Container)
+                if in_multi =>
+            {
+                OpCode::CreateContainer
+            }
+            // A TTL without a flag that wants one means nothing in a multi.
+            (OpCode::CreateTtl, CreateKind::Persistent | CreateKind::Ephemeral) if in_multi => {
+                OpCode::Create
+            }
+            _ => return Err(ErrorCode::BadArguments),
+        };
+        Ok((op, kind))
+    }
+
+    fn delete(&mut self, path: &str, version: i32, out: &mut Vec<u8>) -> Result<OpCode, ErrorCode> {
+        let parent_path = deletable(path)?;
+        let parent = self.overlay.find(self.tree, parent_path).ok_or(ErrorCode::NoNode)?;
+        self.require(&parent, Perms::DELETE)?;
+        let node = self.overlay.find(self.tree, path).ok_or(ErrorCode::NoNode)?;
+        check_version(version, node.stat.version)?;
+        if node.children > 0 {
+            return Err(ErrorCode::NotEmpty);
+        }
+        encode::delete(path, out);
+        self.remove(path, &node, parent_path, &parent);
+        Ok(OpCode::Delete)
+    }
+
+    /// The reaper's delete: no ACL, but only of what may be reaped.
+    fn delete_container(&mut self, path: &str, out: &mut Vec<u8>) -> Result<OpCode, ErrorCode> {
+        let parent_path = deletable(path)?;
+        let parent = self.overlay.find(self.tree, parent_path).ok_or(ErrorCode::NoNode)?;
+        let node = self.overlay.find(self.tree, path).ok_or(ErrorCode::NoNode)?;
+        if node.children > 0 {
+            return Err(ErrorCode::NotEmpty);
+        }
+        if self.owner_kind(&node) == OwnerKind::Ephemeral {
+            return Err(ErrorCode::BadVersion);
+        }
+        encode::delete(path, out);
+        self.remove(path, &node, parent_path, &parent);
+        Ok(OpCode::DeleteContainer)
+    }
+
+    fn remove(&mut self, path: &str, node: &Facts, parent_path: &str, parent: &Facts) {
+        let mut parent_after = parent.clone();
+        parent_after.children = parent_after.children.saturating_sub(1);
+        parent_after.stat.pzxid = self.zxid;
+        self.overlay.put(parent_path, self.zxid, Some(parent), Some(parent_after));
+        self.overlay.put(path, self.zxid, Some(node), None);
+    }
+
+    fn set_data(
+        &mut self,
+        path: &str,
+        data: Option<&[u8]>,
+        version: i32,
+        out: &mut Vec<u8>,
+    ) -> Result<OpCode, ErrorCode> {
+        path::validate(path).map_err(|_| ErrorCode::BadArguments)?;
+        let node = self.overlay.find(self.tree, path).ok_or(ErrorCode::NoNode)?;
+        self.require(&node, Perms::WRITE)?;
+        let data_len = data.map_or(0, <[u8]>::len);
+        self.check_quota(path, 0, data_len as i64 - node.data_len as i64)?;
+        check_version(version, node.stat.version)?;
+        let new_version = node.stat.version.wrapping_add(1);
+        encode::set_data(path, data, new_version, out);
+        let mut after = node.clone();
+        after.stat.version = new_version;
+        after.stat.mzxid = self.zxid;
+        after.stat.mtime = self.time;
+        after.data_len = data_len;
+        after.prefix_crc = digest::prefix_crc(path, data);
+        self.overlay.put(path, self.zxid, Some(&node), Some(after));
+        Ok(OpCode::SetData)
+    }
+
+    fn set_acl(
+        &mut self,
+        path: &str,
+        acl: Option<AclVec<'_>>,
+        version: i32,
+        out: &mut Vec<u8>,
+    ) -> Result<OpCode, ErrorCode> {
+        path::validate(path).map_err(|_| ErrorCode::BadArguments)?;
+        let acl = self.normalized(acl)?;
+        let node = self.overlay.find(self.tree, path).ok_or(ErrorCode::NoNode)?;
+        self.require(&node, Perms::ADMIN)?;
+        check_version(version, node.stat.aversion)?;
+        let new_version = node.stat.aversion.wrapping_add(1);
+        encode::set_acl(path, acl.as_vec(), new_version, out);
+        let mut after = node.clone();
+        after.stat.aversion = new_version;
+        after.acl = acl;
+        self.overlay.put(path, self.zxid, Some(&node), Some(after));
+        Ok(OpCode::SetAcl)
+    }
+
+    fn check(&mut self, path: &str, version: i32, out: &mut Vec<u8>) -> Result<OpCode, ErrorCode> {
+        path::validate(path).map_err(|_| ErrorCode::BadArguments)?;
+        let node = self.overlay.find(self.tree, path).ok_or(ErrorCode::NoNode)?;
+        self.require(&node, Perms::READ)?;
+        check_version(version, node.stat.version)?;
+        encode::check(path, node.stat.version.wrapping_add(1), out);
+        Ok(OpCode::Check)
+    }
+
+    /// All or nothing. A failed multi is a multi whose parts are errors from the failing one on.
+    fn multi(&mut self, requests: &[Request<'_>], out: &mut Vec<u8>) -> OpCode {
+        self.overlay.begin();
+        out.put_len(requests.len());
+        let mut failed = None;
+        for request in requests {
+            let kind_at = out.len();
+            out.put_i32(0);
+            out.put_i32(0);
+            let body_at = out.len();
+            let result = match failed {
+                Some(()) => Err(ErrorCode::RuntimeInconsistency),
+                None => match request {
+                    Request::Create(create) => self.create(create, true, out),
+                    other => self.request(other, out),
+                },
+            };
+            let op = result.unwrap_or_else(|error| {
+                failed = Some(());
+                out.truncate(body_at);
+                encode::error(error.code(), out);
+                OpCode::Error
+            });
+            let body_len = i32::try_from(out.len() - body_at).expect("bounded by the frame");
+            out[kind_at..kind_at + 4].copy_from_slice(&op.code().to_be_bytes());
+            out[kind_at + 4..body_at].copy_from_slice(&body_len.to_be_bytes());
+        }
+        match failed {
+            Some(()) => self.overlay.take_back(),
+            None => self.overlay.keep(),
+        }
+        OpCode::Multi
+    }
+
+    /// The end of a session: all its ephemerals go in one transaction.
+    pub fn close_session(&mut self, out: &mut Vec<u8>) -> OpCode {
+        let paths = self.overlay.ephemerals(self.tree, self.session);
+        for path in &paths {
+            let Some(parent_path) = path::parent(path) else { continue };
+            let node = self.overlay.find(self.tree, path);
+            let parent = self.overlay.find(self.tree, parent_path);
+            if let (Some(node), Some(parent)) = (node, parent) {
+                self.remove(path, &node, parent_path, &parent);
+            }
+        }
+        if self.config.close_session_lists_paths {
+            encode::close_session(paths.len(), paths.iter().map(String::as_str), out);
+        }
+        OpCode::CloseSession
+    }
+
+    fn normalized(&self, list: Option<AclVec<'_>>) -> Result<Arc<AclList>, ErrorCode> {
+        if list.is_some_and(|list| list.raw() == acl::OPEN_ENCODED) {
+            return Ok(Arc::clone(self.open_acl));
+        }
+        let normal = auth::normalize(&self.config.auth, list, self.identity)?;
+        let mut encoded = Vec::new();
+        acl::encode_list(&normal, &mut encoded);
+        let list = AclVec::decode(&mut Reader::new(&encoded)).ok().flatten();
+        Ok(Arc::new(AclList::new(list.expect("just encoded"))))
+    }
+
+    fn require(&self, node: &Facts, wanted: Perms) -> Result<(), ErrorCode> {
+        match auth::allowed(&self.config.auth, &node.acl, wanted, self.identity) {
+            true => Ok(()),
+            false => Err(ErrorCode::NoAuth),
+        }
+    }
+
+    fn owner_kind(&self, node: &Facts) -> OwnerKind {
+        let config = &self.config.tree;
+        OwnerKind::of(node.stat.ephemeral_owner, config.ttl_enabled, config.emulate_353_ttl)
+    }
+
+    /// Against committed usage, as Apache: writes in flight may overshoot together.
+    fn check_quota(&mut self, path: &str, count: i64, bytes: i64) -> Result<(), ErrorCode> {
+        if !self.config.enforce_quota || (count == 0 && bytes == 0) {
+            return Ok(());
+        }
+        let Some(quota) = self.tree.quota_of(path) else { return Ok(()) };
+        let (limits, usage) = (quota.limits, quota.usage);
+        for (what, change, used, soft, hard) in [
+            ("nodes", count, usage.count, limits.count, limits.count_hard),
+            ("bytes", bytes, usage.bytes, limits.bytes, limits.bytes_hard),
+        ] {
+            let is_hard = hard > -1;
+            let limit = if is_hard { hard } else { soft };
+            let after = used.saturating_add(change);
+            // Less data that is still too much is refused as well.
+            if change == 0 || limit <= -1 || after <= limit {
+                continue;
+            }
+            self.warnings.note(self.time, &quota.path, || {
+                let kind = if is_hard { "hard" } else { "soft" };
+                format!(
+                    "the quota of {} is exceeded: {after} {what}, {kind} limit {limit}",
+                    quota.path
+                )
+            });
+            if is_hard {
+                self.stats.note_quota_refusal(&quota.path);
+                return Err(ErrorCode::QuotaExceeded);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The parent's path, if the node may be deleted at all.
+fn deletable(path: &str) -> Result<&str, ErrorCode> {
+    if path.contains('\0') || FIXED_PATHS.contains(&path) {
+        return Err(ErrorCode::BadArguments);
+    }
+    path::parent(path).ok_or(ErrorCode::BadArguments)
+}
+
+fn check_version(wanted: i32, current: i32) -> Result<(), ErrorCode> {
+    match wanted == -1 || wanted == current {
+        true => Ok(()),
+        false => Err(ErrorCode::BadVersion),
+    }
+}

@@ -1,0 +1,49 @@
+//! What the operator is told of exceeded quotas: of each not too often.
+//!
+//! A soft limit has no other effect than this, and whoever runs into a hard one does so again and
+//! again.
+
+use std::collections::BTreeMap;
+
+/// The least time between two warnings about the same quota.
+const PAUSE_MS: u64 = 15_000;
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub(crate) struct QuotaWarnings {
+    /// When each quota was last warned of. Bounded by the quotas there ever were.
+    told_ms: BTreeMap<String, i64>,
+    due: Vec<String>,
+}
+
+impl QuotaWarnings {
+    /// Adds a warning about the quota on `path`, unless there was one lately.
+    pub fn note(&mut self, wall_ms: i64, path: &str, warning: impl FnOnce() -> String) {
+        let told_ms = self.told_ms.get(path);
+        // However the clock was set meanwhile.
+        if told_ms.is_none_or(|told_ms| told_ms.abs_diff(wall_ms) >= PAUSE_MS) {
+            self.told_ms.insert(path.to_owned(), wall_ms);
+            self.due.push(warning());
+        }
+    }
+
+    pub fn drain(&mut self) -> impl Iterator<Item = String> {
+        self.due.drain(..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_quota_is_warned_of_not_too_often() {
+        let mut warnings = QuotaWarnings::default();
+        for (wall_ms, path) in [(0, "/a"), (1, "/a"), (2, "/b"), (14_999, "/a"), (15_000, "/a")] {
+            warnings.note(wall_ms, path, || format!("{path} at {wall_ms}"));
+        }
+        warnings.note(-500_000, "/b", || "the clock was set back".to_owned());
+        let told: Vec<String> = warnings.drain().collect();
+        assert_eq!(told, ["/a at 0", "/b at 2", "/a at 15000", "the clock was set back"]);
+    }
+}

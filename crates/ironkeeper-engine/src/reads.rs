@@ -1,0 +1,362 @@
+//! Requests that are answered from memory, straight into the outbox, under one hold of the gate.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ironkeeper_proto::reply::{self, MultiHeader};
+use ironkeeper_proto::request::{RequestHeader, SetWatches};
+use ironkeeper_proto::watch_event::{self, EventType};
+use ironkeeper_proto::{ErrorCode, OpCode, Perms, Put, Reader, Request, Stat, Xid, Zxid, acl};
+use ironkeeper_tree::Node;
+
+use crate::auth;
+use crate::conn::{CloseReason, Conn, Inner, OUTBOX_BYTES_HARD};
+use crate::database::{Database, State};
+use crate::outbox::SHARE_BYTES_MIN;
+use crate::stats::{LastOp, ReadTally};
+use crate::time::Now;
+use crate::watch::Modes;
+
+/// Serves reads during one hold of the gate; `state` proves that it is held.
+pub(crate) struct Reads<'a> {
+    db: &'a Database,
+    state: &'a State,
+    now: Now,
+    tally: ReadTally,
+}
+
+impl<'a> Reads<'a> {
+    pub fn new(db: &'a Database, state: &'a State, now: Now) -> Reads<'a> {
+        Reads { db, state, now, tally: ReadTally::default() }
+    }
+
+    /// Answers one request into the outbox of `inner`, whose lock the caller holds.
+    pub fn serve(&mut self, conn: &Arc<Conn>, inner: &mut Inner, frame: &[u8], received_ms: u64) {
+        let Reads { db, state, now, .. } = *self;
+        let mut reader = Reader::with_limit(frame, db.config.field_bytes_max);
+        let Ok(header) = RequestHeader::decode(&mut reader) else { return };
+        let op = match OpCode::from_code(header.op) {
+            // Internal operations, and `check` outside of a multi, are nothing a client may send.
+            None
+            | Some(
+                OpCode::CreateSession | OpCode::DeleteContainer | OpCode::Check | OpCode::Error,
+            ) => {
+                let error = Some(ErrorCode::Unimplemented);
+                reply::header_frame(inner.outbox.tail(), header.xid, Zxid(-1), error);
+                inner.close_after_flush(CloseReason::BadOperation(header.op));
+                return;
+            }
+            Some(op) => op,
+        };
+        let zxid = state.applied();
+        let xid = if op == OpCode::Ping { Xid::PING } else { header.xid };
+        let before = inner.outbox.len();
+        let mut service = Service { db, state, conn, inner, xid, zxid, told_bytes: 0 };
+        let answer = match Request::decode(op, reader) {
+            Ok(request) => service.answer(&request),
+            Err(_) => Err(ErrorCode::MarshallingError),
+        };
+        let told_bytes = service.told_bytes;
+        if let Err(error) = answer {
+            reply::header_frame(inner.outbox.tail(), xid, zxid, Some(error));
+        }
+        let latency_ms = now.mono_ms.saturating_sub(received_ms);
+        inner.stats.note_reply(LastOp::Op(op), xid, zxid, now.mono_ms, latency_ms);
+        let reply_bytes = inner.outbox.len() - before - told_bytes;
+        self.tally.note(&db.stats, reply_bytes, op != OpCode::Ping, latency_ms);
+    }
+
+    /// Serves the reads at the front of the connection's lane. They are as many as the client sent,
+    /// and their replies are as long as it likes, so a client cannot be let off with a pause here:
+    /// above the bound it is cut off.
+    pub fn serve_waiting(&mut self, conn: &Arc<Conn>, inner: &mut Inner) {
+        while let Some((frame, received_ms)) = inner.lane.pop_read() {
+            if inner.outbox.copied_len() > OUTBOX_BYTES_HARD {
+                inner.cut_off();
+            }
+            if inner.is_open() {
+                self.serve(conn, inner, &frame, received_ms);
+            }
+        }
+    }
+}
+
+impl Drop for Reads<'_> {
+    fn drop(&mut self) {
+        std::mem::take(&mut self.tally).settle(&self.db.stats);
+    }
+}
+
+struct Service<'a> {
+    db: &'a Database,
+    state: &'a State,
+    conn: &'a Arc<Conn>,
+    inner: &'a mut Inner,
+    xid: Xid,
+    zxid: Zxid,
+    /// Of the outbox: events that went ahead of the reply.
+    told_bytes: usize,
+}
+
+impl<'a> Service<'a> {
+    fn answer(&mut self, request: &Request<'_>) -> Result<(), ErrorCode> {
+        match request {
+            Request::Ping => self.done(),
+            Request::Exists { path, watch } => self.exists(path, *watch)?,
+            Request::GetData { path, watch } => self.get_data(path, *watch)?,
+            Request::GetAcl { path } => self.get_acl(path)?,
+            Request::GetChildren { path, watch } => self.get_children(path, *watch, false)?,
+            Request::GetChildren2 { path, watch } => self.get_children(path, *watch, true)?,
+            Request::GetAllChildrenNumber { path } => {
+                let node = self.readable(path)?;
+                // The empty path is the root seen from above: it counts the root as well.
+                let count = node.descendant_count() + usize::from(path.is_empty());
+                self.reply(|out| out.put_len(count));
+            }
+            Request::GetEphemerals { prefix } => self.get_ephemerals(prefix.as_deref()),
+            Request::WhoAmI => self.who_am_i(),
+            Request::MultiRead(requests) => self.multi_read(requests),
+            Request::CheckWatches { path, kind } => {
+                let modes = Modes::from_watcher_type(*kind).ok_or(ErrorCode::MarshallingError)?;
+                let path = path.as_deref().ok_or(ErrorCode::NoWatcher)?;
+                let own = self.inner.watches.get(path).copied().unwrap_or_default();
+                if !own.has_any(modes) {
+                    return Err(ErrorCode::NoWatcher);
+                }
+                self.done();
+            }
+            Request::RemoveWatches { path, kind } => {
+                let modes = Modes::from_watcher_type(*kind).ok_or(ErrorCode::MarshallingError)?;
+                let path = path.as_deref().ok_or(ErrorCode::NoWatcher)?;
+                if !self.state.watches.remove(self.conn, self.inner, path, modes) {
+                    return Err(ErrorCode::NoWatcher);
+                }
+                self.done();
+            }
+            Request::AddWatch { path, mode } => {
+                let modes = match mode {
+                    0 => Modes::PERSISTENT,
+                    1 => Modes::RECURSIVE,
+                    _ => return Err(ErrorCode::MarshallingError),
+                };
+                self.watch(path, modes);
+                self.reply(|out| out.put_i32(0));
+            }
+            Request::SetWatches(watches) | Request::SetWatches2(watches) => {
+                self.set_watches(watches);
+                self.done();
+            }
+            // Writes are submitted, never served; the rest was refused before decoding.
+            _ => return Err(ErrorCode::Unimplemented),
+        }
+        Ok(())
+    }
+
+    fn done(&mut self) {
+        reply::header_frame(self.inner.outbox.tail(), self.xid, self.zxid, None);
+    }
+
+    fn reply(&mut self, body: impl FnOnce(&mut Vec<u8>)) {
+        let out = self.inner.outbox.tail();
+        let start = reply::start_frame(out, self.xid, self.zxid);
+        body(out);
+        reply::finish_frame(out, start);
+    }
+
+    fn watch(&mut self, path: &str, modes: Modes) {
+        self.state.watches.add(self.conn, self.inner, path, modes);
+    }
+
+    fn allowed(&self, node: &Node<'_>, wanted: Perms) -> bool {
+        auth::allowed(&self.db.config.auth, node.acl(), wanted, &self.inner.identity)
+    }
+
+    fn readable(&self, path: &str) -> Result<Node<'a>, ErrorCode> {
+        let node = self.state.tree.find(path).ok_or(ErrorCode::NoNode)?;
+        if !self.allowed(&node, Perms::READ) {
+            return Err(ErrorCode::NoAuth);
+        }
+        Ok(node)
+    }
+
+    fn exists(&mut self, path: &str, watch: bool) -> Result<(), ErrorCode> {
+        if path.contains('\0') {
+            return Err(ErrorCode::BadArguments);
+        }
+        let found = self.readable(path);
+        if watch && !matches!(found, Err(ErrorCode::NoAuth)) {
+            self.watch(path, Modes::DATA);
+        }
+        let stat = found?.stat();
+        self.reply(|out| stat.encode(out));
+        Ok(())
+    }
+
+    fn get_data(&mut self, path: &str, watch: bool) -> Result<(), ErrorCode> {
+        let node = self.readable(path)?;
+        let stat = node.stat();
+        match node.shared_data() {
+            // Large data goes out from where it is: the gate is not held for a copy.
+            Some(data) if data.as_ref().len() >= SHARE_BYTES_MIN => {
+                let len = data.as_ref().len();
+                let out = self.inner.outbox.tail();
+                out.put_len(reply::ReplyHeader::ENCODED_LEN + 4 + len + Stat::ENCODED_LEN);
+                reply::ReplyHeader { xid: self.xid, zxid: self.zxid, err: 0 }.encode(out);
+                out.put_len(len);
+                self.inner.outbox.share(Bytes::from_owner(data));
+                stat.encode(self.inner.outbox.tail());
+            }
+            _ => {
+                let data = node.data();
+                self.reply(|out| {
+                    out.put_buf(data);
+                    stat.encode(out);
+                });
+            }
+        }
+        if watch {
+            self.watch(path, Modes::DATA);
+        }
+        Ok(())
+    }
+
+    fn get_acl(&mut self, path: &str) -> Result<(), ErrorCode> {
+        let node = self.state.tree.find(path).ok_or(ErrorCode::NoNode)?;
+        if !self.allowed(&node, Perms::READ.or(Perms::ADMIN)) {
+            return Err(ErrorCode::NoAuth);
+        }
+        let stat = node.stat();
+        if self.allowed(&node, Perms::ADMIN) {
+            self.reply(|out| {
+                acl::encode_reply(node.acl().entries(), out);
+                stat.encode(out);
+            });
+        } else {
+            let masked: Vec<_> = node.acl().entries().iter().map(auth::masked).collect();
+            self.reply(|out| {
+                acl::encode_reply(&masked, out);
+                stat.encode(out);
+            });
+        }
+        Ok(())
+    }
+
+    fn get_children(&mut self, path: &str, watch: bool, with_stat: bool) -> Result<(), ErrorCode> {
+        let node = self.readable(path)?;
+        self.reply(|out| {
+            put_children(&node, out);
+            if with_stat {
+                node.stat().encode(out);
+            }
+        });
+        if watch {
+            self.watch(path, Modes::CHILD);
+        }
+        Ok(())
+    }
+
+    fn get_ephemerals(&mut self, prefix: Option<&str>) {
+        // Blanks count when they are all there is, or around the root; otherwise they are part of it.
+        let everything = prefix.is_none_or(|prefix| matches!(prefix.trim(), "" | "/"));
+        let prefix = prefix.filter(|_| !everything).unwrap_or_default();
+        let paths: Vec<String> = self
+            .state
+            .tree
+            .ephemerals(self.inner.session)
+            .filter(|path| path.starts_with(prefix))
+            .collect();
+        self.reply(|out| {
+            out.put_len(paths.len());
+            paths.iter().for_each(|path| out.put_str(path));
+        });
+    }
+
+    fn who_am_i(&mut self) {
+        let identity = Arc::clone(&self.inner.identity);
+        self.reply(|out| {
+            out.put_len(identity.ids().len());
+            for (scheme, user) in identity.users() {
+                out.put_str(scheme);
+                out.put_str(user);
+            }
+        });
+    }
+
+    fn multi_read(&mut self, requests: &[Request<'_>]) {
+        let mut body = Vec::new();
+        for request in requests {
+            // One request could name one large node ten thousand times.
+            if body.len() > OUTBOX_BYTES_HARD {
+                self.inner.close_after_flush(CloseReason::ReplyLength(OUTBOX_BYTES_HARD));
+                return;
+            }
+            let result = match request {
+                Request::GetData { path, .. } => self.readable(path).map(|node| {
+                    MultiHeader { kind: OpCode::GetData.code(), done: false, err: 0 }
+                        .encode(&mut body);
+                    body.put_buf(node.data());
+                    node.stat().encode(&mut body);
+                }),
+                Request::GetChildren { path, .. } => self.readable(path).map(|node| {
+                    MultiHeader { kind: OpCode::GetChildren.code(), done: false, err: 0 }
+                        .encode(&mut body);
+                    put_children(&node, &mut body);
+                }),
+                _ => Err(ErrorCode::Unimplemented),
+            };
+            if let Err(error) = result {
+                MultiHeader { kind: OpCode::Error.code(), done: false, err: error.code() }
+                    .encode(&mut body);
+                body.put_i32(error.code());
+            }
+        }
+        MultiHeader::END.encode(&mut body);
+        self.reply(|out| out.put_raw(&body));
+    }
+
+    /// Restores watches after a reconnect; what was missed meanwhile is told at once.
+    fn set_watches(&mut self, wanted: &SetWatches<'_>) {
+        let since = wanted.relative_zxid;
+        for path in wanted.data.iter() {
+            match self.state.tree.find(&path).map(|node| node.persisted().mzxid > since) {
+                None => self.tell(EventType::NodeDeleted, &path),
+                Some(true) => self.tell(EventType::NodeDataChanged, &path),
+                Some(false) => self.watch(&path, Modes::DATA),
+            }
+        }
+        for path in wanted.exist.iter() {
+            match self.state.tree.find(&path) {
+                Some(_) => self.tell(EventType::NodeCreated, &path),
+                None => self.watch(&path, Modes::DATA),
+            }
+        }
+        for path in wanted.child.iter() {
+            match self.state.tree.find(&path).map(|node| node.persisted().pzxid > since) {
+                None => self.tell(EventType::NodeDeleted, &path),
+                Some(true) => self.tell(EventType::NodeChildrenChanged, &path),
+                Some(false) => self.watch(&path, Modes::CHILD),
+            }
+        }
+        for path in wanted.persistent.iter().flat_map(|paths| paths.iter()) {
+            self.watch(&path, Modes::PERSISTENT);
+        }
+        for path in wanted.persistent_recursive.iter().flat_map(|paths| paths.iter()) {
+            self.watch(&path, Modes::RECURSIVE);
+        }
+    }
+
+    fn tell(&mut self, kind: EventType, path: &str) {
+        let out = self.inner.outbox.tail();
+        let before = out.len();
+        watch_event::encode_frame(kind, path, Zxid(-1), out);
+        let bytes = out.len() - before;
+        self.told_bytes += bytes;
+        self.inner.stats.packets_sent += 1;
+        self.db.stats.note_events(1, bytes);
+    }
+}
+
+fn put_children(node: &Node<'_>, out: &mut Vec<u8>) {
+    out.put_len(node.child_count() as usize);
+    node.children().for_each(|name| out.put_str(name));
+}

@@ -1,0 +1,10 @@
+//! Time as an argument: the engine reads no clock.
+
+/// The two clocks at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Now {
+    /// Milliseconds of a clock that never jumps; deadlines are made of these.
+    pub mono_ms: u64,
+    /// Milliseconds since 1970, for what people see (`ctime`, `mtime`).
+    pub wall_ms: i64,
+}

@@ -1,0 +1,417 @@
+//! A server in one thread, with a disk that syncs when told and a clock that moves when told.
+//!
+//! Requests and answers are shown as short texts, so that a test is a conversation.
+
+#![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
+
+use std::sync::Arc;
+
+use ironkeeper_engine::auth;
+use ironkeeper_engine::conn::{Conn, Next, Submit};
+use ironkeeper_engine::database::Hasher;
+use ironkeeper_engine::recover::Recovery;
+use ironkeeper_engine::{Database, Engine, EngineConfig, Input, Now, Output};
+use ironkeeper_proto::connect::{ConnectRequest, ConnectResponse};
+use ironkeeper_proto::jute::{Put, Reader};
+use ironkeeper_proto::reply::{MultiHeader, ReplyHeader};
+use ironkeeper_proto::watch_event::WatcherEvent;
+use ironkeeper_proto::{Acl, OpCode, SessionId, Stat, Zxid, acl};
+
+pub use ironkeeper_proto::CreateMode::{self, *};
+
+pub struct World {
+    pub engine: Engine,
+    pub db: Arc<Database>,
+    pub now: Now,
+    /// Appended, not yet synced.
+    pub unsynced: Vec<Zxid>,
+    /// Every record that was ever appended.
+    pub log: Vec<(Zxid, bytes::Bytes)>,
+    /// What the operator was told.
+    pub warnings: Vec<String>,
+    outputs: Vec<Output>,
+    next_conn: u64,
+}
+
+impl World {
+    pub fn new() -> World {
+        World::with(EngineConfig::default())
+    }
+
+    pub fn with(config: EngineConfig) -> World {
+        let now = Now { mono_ms: 1_000_000, wall_ms: 1_700_000_000_000 };
+        let recovered = Recovery::new(config.tree).finish().unwrap();
+        let (engine, db) = Engine::new(config, recovered, 7, now);
+        World {
+            engine,
+            db,
+            now,
+            unsynced: Vec::new(),
+            log: Vec::new(),
+            warnings: Vec::new(),
+            outputs: Vec::new(),
+            next_conn: 1,
+        }
+    }
+
+    pub fn advance(&mut self, ms: u64) {
+        self.now.mono_ms += ms;
+        self.now.wall_ms += ms as i64;
+        self.engine.on_timer(self.now, &mut self.outputs);
+        self.settle();
+    }
+
+    pub fn submit(&mut self, submits: Vec<Submit>) {
+        let mut inputs: Vec<Input> = submits.into_iter().map(Input::Submit).collect();
+        self.engine.step(self.now, &mut inputs, &mut self.outputs);
+        self.settle();
+    }
+
+    /// Decides the end of a session, as if it had been silent for too long.
+    pub fn expire(&mut self, session: SessionId) {
+        let mut inputs = vec![Input::ExpireSession(session)];
+        self.engine.step(self.now, &mut inputs, &mut self.outputs);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        self.engine.settle(self.now, &mut self.outputs);
+        for output in self.outputs.drain(..) {
+            match output {
+                Output::Append { zxid, txn } => {
+                    self.unsynced.push(zxid);
+                    self.log.push((zxid, txn));
+                }
+                Output::Halt(reason) => panic!("halted: {reason}"),
+                Output::Warn(warning) => self.warnings.push(warning),
+                Output::Roll | Output::Snapshot(_) | Output::Wake(_) => {}
+            }
+        }
+    }
+
+    /// The disk has everything that was appended.
+    pub fn sync(&mut self) {
+        while let Some(last) = self.unsynced.last().copied() {
+            self.unsynced.clear();
+            let mut inputs = vec![Input::Flushed(last)];
+            self.engine.step(self.now, &mut inputs, &mut self.outputs);
+            self.settle();
+        }
+    }
+
+    /// The disk has one more transaction.
+    pub fn sync_one(&mut self) {
+        let zxid = self.unsynced.remove(0);
+        let mut inputs = vec![Input::Flushed(zxid)];
+        self.engine.step(self.now, &mut inputs, &mut self.outputs);
+        self.settle();
+    }
+
+    /// A socket, before any handshake.
+    pub fn dial(&mut self) -> Client {
+        let id = self.next_conn;
+        self.next_conn += 1;
+        let peer = "10.0.0.1:4000".parse().unwrap();
+        let conn = Conn::new(id, id, peer, self.now, Hasher::with_seed(7));
+        Client {
+            conn,
+            session: SessionId::NONE,
+            password: [0; 16],
+            timeout_ms: 0,
+            xid: 0,
+            unread: Vec::new(),
+        }
+    }
+
+    /// A client with a session.
+    pub fn connect(&mut self) -> Client {
+        self.connect_with(10_000)
+    }
+
+    pub fn connect_with(&mut self, timeout_ms: i32) -> Client {
+        let mut client = self.dial();
+        assert_eq!(client.handshake(self, SessionId::NONE, [0; 16], timeout_ms), "open");
+        client
+    }
+}
+
+pub struct Client {
+    pub conn: Arc<Conn>,
+    pub session: SessionId,
+    pub password: [u8; 16],
+    pub timeout_ms: i32,
+    xid: i32,
+    unread: Vec<u8>,
+}
+
+impl Client {
+    pub fn handshake(
+        &mut self,
+        world: &mut World,
+        session: SessionId,
+        password: [u8; 16],
+        timeout_ms: i32,
+    ) -> String {
+        let mut body = Vec::new();
+        ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: Zxid(0),
+            timeout_ms,
+            session,
+            password: &password,
+            read_only: Some(false),
+        }
+        .encode(&mut body);
+        self.raw(world, &framed(&body));
+        world.sync();
+        let bytes = self.output();
+        if bytes.is_empty() {
+            return "silence".to_owned();
+        }
+        let response = ConnectResponse::decode(&bytes[4..]).unwrap();
+        if response.timeout_ms == 0 {
+            return "refused".to_owned();
+        }
+        self.session = response.session;
+        self.password = response.password;
+        self.timeout_ms = response.timeout_ms;
+        "open".to_owned()
+    }
+
+    /// Bytes on the wire, whatever they are. Err is the reason why the connection was closed.
+    pub fn raw(&mut self, world: &mut World, bytes: &[u8]) -> String {
+        self.unread.extend_from_slice(bytes);
+        let mut submits = Vec::new();
+        let received = self.conn.receive(world.now, &world.db, &self.unread, &mut submits);
+        let shown = match received {
+            Ok(received) => {
+                self.unread.drain(..received.consumed);
+                match received.next {
+                    Next::Read => "read".to_owned(),
+                    Next::Wait => "wait".to_owned(),
+                    Next::FourLetter { word, argument } => format!("{} {argument}", word.name()),
+                }
+            }
+            Err(reason) => format!("closed: {reason}"),
+        };
+        world.submit(submits);
+        shown
+    }
+
+    pub fn disconnect(&mut self, world: &mut World) {
+        let mut submits = Vec::new();
+        self.conn.disconnect(world.now, &world.db, &mut submits);
+        world.submit(submits);
+    }
+
+    fn output(&mut self) -> Vec<u8> {
+        let mut tail = Vec::new();
+        let outgoing = self.conn.take_output(&mut tail);
+        let mut bytes: Vec<u8> = outgoing.pieces.iter().flatten().copied().collect();
+        bytes.append(&mut tail);
+        bytes
+    }
+
+    /// Sends one request and returns its xid.
+    pub fn send(&mut self, world: &mut World, op: OpCode, body: &[u8]) -> i32 {
+        self.xid += 1;
+        let xid = self.xid;
+        let mut frame = Vec::new();
+        frame.put_i32(xid);
+        frame.put_i32(op.code());
+        frame.extend_from_slice(body);
+        self.raw(world, &framed(&frame));
+        xid
+    }
+
+    /// Serves what waits in the lane and shows everything that was said since the last call: `xid
+    /// zxid error` of replies, `kind path @zxid` of events.
+    pub fn heard(&mut self, world: &World) -> Vec<String> {
+        while self.conn.serve_lane(world.now, &world.db) {}
+        let bytes = self.output();
+        let mut heard = Vec::new();
+        let mut reader = Reader::new(&bytes);
+        while !reader.is_empty() {
+            let len = reader.i32().unwrap();
+            let frame = reader.bytes(len as usize).unwrap();
+            let mut reader = Reader::new(frame);
+            let header = ReplyHeader::decode(&mut reader).unwrap();
+            if header.xid.0 == -1 {
+                let event = WatcherEvent::decode(&mut reader).unwrap();
+                let kind = ["?", "created", "deleted", "changed", "children"][event.kind as usize];
+                heard.push(format!("{kind} {} @{}", event.path, header.zxid.0));
+            } else {
+                let body = String::from_utf8_lossy(reader.rest()).replace('\0', "");
+                let body: String = body.chars().filter(|c| c.is_ascii_graphic()).collect();
+                heard.push(match header.err {
+                    0 => format!("#{} @{} {body}", header.xid.0, header.zxid.0),
+                    err => format!("#{} @{} error {err}", header.xid.0, header.zxid.0),
+                });
+            }
+        }
+        heard
+    }
+
+    /// Sends a request, syncs, and returns the error (0 if none) and the body of its reply.
+    pub fn call(&mut self, world: &mut World, op: OpCode, body: &[u8]) -> (i32, Vec<u8>) {
+        let xid = self.send(world, op, body);
+        world.sync();
+        while self.conn.serve_lane(world.now, &world.db) {}
+        let bytes = self.output();
+        let mut reader = Reader::new(&bytes);
+        while !reader.is_empty() {
+            let len = reader.i32().unwrap();
+            let mut frame = Reader::new(reader.bytes(len as usize).unwrap());
+            let header = ReplyHeader::decode(&mut frame).unwrap();
+            if header.xid.0 == xid || (op == OpCode::Ping && header.xid.0 == -2) {
+                return (header.err, frame.rest().to_vec());
+            }
+        }
+        panic!("no reply to {op:?}");
+    }
+
+    pub fn create(
+        &mut self,
+        world: &mut World,
+        path: &str,
+        mode: CreateMode,
+    ) -> Result<String, i32> {
+        let (err, body) = self.call(world, OpCode::Create, &create(path, b"", mode));
+        reply(err, || Reader::new(&body).str().unwrap().into_owned())
+    }
+
+    pub fn set(&mut self, world: &mut World, path: &str, data: &[u8]) -> Result<Stat, i32> {
+        let (err, body) = self.call(world, OpCode::SetData, &set_data(path, data, -1));
+        reply(err, || Stat::decode(&mut Reader::new(&body)).unwrap())
+    }
+
+    pub fn delete(&mut self, world: &mut World, path: &str) -> Result<(), i32> {
+        let (err, _) = self.call(world, OpCode::Delete, &delete(path, -1));
+        reply(err, || ())
+    }
+
+    pub fn stat(&mut self, world: &mut World, path: &str) -> Result<Stat, i32> {
+        let (err, body) = self.call(world, OpCode::Exists, &read(path, false));
+        reply(err, || Stat::decode(&mut Reader::new(&body)).unwrap())
+    }
+
+    pub fn children(&mut self, world: &mut World, path: &str) -> Result<Vec<String>, i32> {
+        let (err, body) = self.call(world, OpCode::GetChildren, &read(path, false));
+        reply(err, || {
+            let mut names: Vec<String> = Reader::new(&body)
+                .str_vec()
+                .unwrap()
+                .unwrap()
+                .iter()
+                .map(std::borrow::Cow::into_owned)
+                .collect();
+            names.sort();
+            names
+        })
+    }
+
+    pub fn auth(&mut self, world: &mut World, user_and_password: &str) -> i32 {
+        let mut body = Vec::new();
+        body.put_i32(0);
+        body.put_str("digest");
+        body.put_buf(Some(user_and_password.as_bytes()));
+        self.call(world, OpCode::Auth, &body).0
+    }
+}
+
+fn reply<T>(err: i32, body: impl FnOnce() -> T) -> Result<T, i32> {
+    if err == 0 { Ok(body()) } else { Err(err) }
+}
+
+pub fn framed(body: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    frame.put_len(body.len());
+    frame.extend_from_slice(body);
+    frame
+}
+
+pub fn create(path: &str, data: &[u8], mode: CreateMode) -> Vec<u8> {
+    create_acl(path, data, &acl::open(), mode)
+}
+
+pub fn create_acl(path: &str, data: &[u8], list: &[Acl], mode: CreateMode) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.put_str(path);
+    body.put_buf(Some(data));
+    acl::encode_list(list, &mut body);
+    body.put_i32(mode.flags());
+    body
+}
+
+pub fn create_ttl(path: &str, mode: CreateMode, ttl_ms: i64) -> Vec<u8> {
+    let mut body = create(path, b"", mode);
+    body.put_i64(ttl_ms);
+    body
+}
+
+pub fn set_data(path: &str, data: &[u8], version: i32) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.put_str(path);
+    body.put_buf(Some(data));
+    body.put_i32(version);
+    body
+}
+
+pub fn delete(path: &str, version: i32) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.put_str(path);
+    body.put_i32(version);
+    body
+}
+
+pub fn read(path: &str, watch: bool) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.put_str(path);
+    body.put_bool(watch);
+    body
+}
+
+pub fn path_and_number(path: &str, number: i32) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.put_str(path);
+    body.put_i32(number);
+    body
+}
+
+pub fn multi(parts: &[(OpCode, Vec<u8>)]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (op, part) in parts {
+        MultiHeader { kind: op.code(), done: false, err: -1 }.encode(&mut body);
+        body.extend_from_slice(part);
+    }
+    MultiHeader::END.encode(&mut body);
+    body
+}
+
+/// The type and error of each result of a multi.
+pub fn multi_results(body: &[u8]) -> Vec<(i32, i32)> {
+    let mut reader = Reader::new(body);
+    let mut results = Vec::new();
+    loop {
+        let header = MultiHeader::decode(&mut reader).unwrap();
+        if header.done {
+            assert!(reader.is_empty());
+            return results;
+        }
+        results.push((header.kind, header.err));
+        match header.kind {
+            1 => drop(reader.str().unwrap()),
+            15 => {
+                reader.str().unwrap();
+                Stat::decode(&mut reader).unwrap();
+            }
+            5 => drop(Stat::decode(&mut reader).unwrap()),
+            -1 => assert_eq!(reader.i32().unwrap(), header.err),
+            _ => {}
+        }
+    }
+}
+
+pub fn digest_acl(user_and_password: &str, perms: i32) -> Acl {
+    Acl::new(ironkeeper_proto::Perms(perms), "digest", &auth::digest_id(user_and_password))
+}
