@@ -1,0 +1,585 @@
+//! Everything a server can be told: `zoo.cfg`, Java flags of an existing set-up, or nothing at all.
+//!
+//! Start with [`Config::from_file`] for a `zoo.cfg` on disk, [`Config::from_sources`] for text at
+//! hand, or [`Config::standalone`] for a server without a file. All of them give a [`Loaded`]: the
+//! typed [`Config`] and the [`Notice`]s about settings that have no effect or not the written one.
+//! No setting is dropped silently; a setting that it would be unsafe to go on without is an error.
+//!
+//! [`known_keys`] is the one table behind it: it recognises keys, applies them, and is what
+//! documentation is made from ([`render_known_keys`]).
+//!
+//! This module reads no environment, logs nothing and opens no sockets; host names stay text.
+//!
+//! # How a setting finds its value
+//! Apache ZooKeeper reads some keys straight from `zoo.cfg` and turns every other key `K` of the
+//! file into the Java system property `zookeeper.K`. So a pass-through key in `zoo.cfg` wins over
+//! `-Dzookeeper.K`. A few properties have no `zookeeper.` prefix (`jute.maxbuffer`,
+//! `readonlymode.enabled`, `znode.container.*`) and can only be flags for Apache; Ironkeeper takes
+//! them from `zoo.cfg` too, but there the flag wins, because in a set-up that has both it is the
+//! flag that has been in force.
+//!
+//! ```
+//! use ironkeeper_server::config::{Config, Sources};
+//!
+//! let loaded = Config::from_sources(&Sources {
+//!     zoo_cfg: "tickTime=2000\ndataDir=/var/lib/zookeeper\nclientPort=2181\nadmin.serverPort=8080\n",
+//!     jvmflags: "-Xmx1g -Djute.maxbuffer=0x3fffff",
+//!     ..Sources::default()
+//! })?;
+//!
+//! assert_eq!(loaded.config.client_address.port, 2181);
+//! assert_eq!(loaded.config.max_session_timeout_ms, 40_000);
+//! assert_eq!(loaded.config.jute_max_buffer_bytes, 0x3fffff);
+//! for notice in loaded.notices.iter().filter(|notice| notice.deserves_attention()) {
+//!     // zoo.cfg line 4: admin.serverPort=8080: no effect: this version of Ironkeeper does not have ...
+//!     eprintln!("{notice}");
+//! }
+//! # assert_eq!(loaded.notices.len(), 2);
+//! # Ok::<(), ironkeeper_server::config::ConfigError>(())
+//! ```
+
+pub mod defaults;
+mod dynamic;
+mod four_letter_words;
+mod known_keys;
+mod notice;
+pub mod properties;
+mod setting;
+pub mod system_properties;
+mod zoo_cfg;
+
+use std::fmt;
+use std::path::PathBuf;
+
+pub use ironkeeper_engine::auth::DigestAlgorithm;
+
+pub use dynamic::{Member, PeerAddress, PeerRole};
+pub use four_letter_words::FourLetterWords;
+pub use known_keys::{KnownKey, Place, Standing, TableFormat, known_keys, render_known_keys};
+pub use notice::{ConfigError, Notice, NoticeKind, Origin, Part, Problem};
+pub use zoo_cfg::{Loaded, Sources};
+
+/// What a standalone server is told. Every value is resolved: nothing in here means "look
+/// elsewhere".
+///
+/// The fields are open so that command-line flags can override them one by one; call
+/// [`Config::validate`] afterwards.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Snapshots live in `version-2` below it.
+    pub data_dir: PathBuf,
+    /// Transaction logs live in `version-2` below it. The same as `data_dir` unless set.
+    pub data_log_dir: PathBuf,
+    /// Whether missing data directories are created.
+    pub datadir_autocreate: bool,
+    /// Whether an empty data directory may be taken for a new, empty database.
+    pub db_autocreate: bool,
+
+    /// Where clients connect.
+    pub client_address: ListenAddress,
+    /// Pending connections the system may hold, or its own default.
+    pub client_port_listen_backlog: Option<u32>,
+    /// TCP keep-alive on client connections.
+    pub client_tcp_keep_alive: bool,
+    /// Connections from one address; 0 is no limit.
+    pub max_client_cnxns: u32,
+    /// Connections in all; 0 is no limit.
+    pub max_cnxns: u32,
+    /// How long a connection may stay without asking for a session.
+    pub sessionless_timeout_ms: u32,
+
+    /// The unit of session expiry.
+    pub tick_time_ms: u32,
+    /// Shorter requested session timeouts are raised to this.
+    pub min_session_timeout_ms: u32,
+    /// Longer requested session timeouts are cut to this.
+    pub max_session_timeout_ms: u32,
+
+    /// Requests in progress before reading pauses on connections that have one of them.
+    pub global_outstanding_limit: u32,
+    /// Largest frame a client may send.
+    pub jute_max_buffer_bytes: u32,
+    /// How much a field inside a stored record may exceed the largest frame.
+    pub jute_extra_size_bytes: u32,
+    /// Requests longer than this count as large; none do if not set.
+    pub large_request_threshold_bytes: Option<u32>,
+    /// Bytes that large requests in progress may have together.
+    pub large_request_max_bytes: u32,
+    /// Limits on how fast sessions are opened.
+    pub connection_throttle: ConnectionThrottle,
+    /// Limits on requests in progress.
+    pub request_throttle: RequestThrottle,
+    /// A request that waited longer for the request throttle is refused as throttled.
+    pub throttled_op_wait_time_ms: Option<u32>,
+
+    /// Size by which a log file grows ahead of its use; 0 switches it off.
+    pub pre_alloc_size_kb: u64,
+    /// Transactions between snapshots, to be randomised between half and all of it.
+    pub snap_count: u32,
+    /// Log size between snapshots, to be randomised likewise.
+    pub snap_size_limit_kb: Option<u64>,
+    /// A log file that has grown past this is ended at the next commit.
+    pub txn_log_size_limit_kb: Option<u64>,
+    /// Whether an acknowledged write is on disk. Without it, a crash of the machine loses
+    /// acknowledged writes.
+    pub force_sync: bool,
+    /// A slower fsync is worth a line in the log.
+    pub fsync_warning_threshold_ms: u64,
+    /// The least time between two fsyncs, in which more writes are gathered.
+    pub flush_delay_ms: u64,
+    /// The gathering ends when no write came for this long.
+    pub flush_quiet_ms: u64,
+    /// The most writes for one fsync; the gathering ends when there are so many.
+    pub max_batch_size: Option<u32>,
+    /// How snapshots are written.
+    pub snapshot_compression: SnapshotCompression,
+    /// Whether logs without any snapshot may be replayed onto an empty tree.
+    pub snapshot_trust_empty: bool,
+    /// Whether a snapshot ends with the last zxid applied to it.
+    pub serialize_last_processed_zxid_enabled: bool,
+    /// Time between purges of old snapshots and logs; never if not set.
+    pub purge_interval_ms: Option<u64>,
+    /// Snapshots a purge keeps, at least 3.
+    pub snap_retain_count: u32,
+
+    /// Whether the digest of the tree is kept and logged.
+    pub digest_enabled: bool,
+    /// Whether the transaction that closes a session lists its ephemeral nodes.
+    pub close_session_txn_enabled: bool,
+    /// Whether TTL nodes may be created and are recognised.
+    pub extended_types_enabled: bool,
+    /// Whether TTL nodes in the form of version 3.5.3 are recognised; never without
+    /// `extended_types_enabled`.
+    pub emulate_353_ttl: bool,
+    /// Removal of empty containers and expired TTL nodes.
+    pub containers: ContainerSweep,
+    /// Whether hard quotas are enforced and soft ones reported.
+    pub enforce_quota: bool,
+
+    /// Whether access control lists are not checked at all.
+    pub skip_acl: bool,
+    /// The digest scheme and its super user.
+    pub digest_auth: DigestAuth,
+    /// Clients must hold an identity of one of these schemes; empty asks for nothing.
+    pub enforced_auth_schemes: Vec<AuthScheme>,
+
+    /// Which four-letter words are answered.
+    pub four_letter_words: FourLetterWords,
+    /// Whether the reconfig operation is refused as disabled or, being standalone, as not
+    /// implemented.
+    pub reconfig_enabled: bool,
+}
+
+impl Config {
+    /// The configuration of a server that is started without any: the defaults of Apache ZooKeeper,
+    /// save that it listens on 127.0.0.1:2181 only, has the tick of Apache's sample file, does not
+    /// limit connections by address and purges old files by itself. [`defaults`] gives the reason
+    /// for each.
+    ///
+    /// ```
+    /// use ironkeeper_server::config::Config;
+    ///
+    /// let mut config = Config::standalone_default("data".into());
+    /// config.client_address.port = 2281;
+    /// config.validate().unwrap();
+    /// assert_eq!(config.client_address.to_string(), "127.0.0.1:2281");
+    /// ```
+    pub fn standalone_default(data_dir: PathBuf) -> Config {
+        let mut config = Config {
+            client_address: ListenAddress {
+                host: Some(defaults::UNCONFIGURED_CLIENT_HOST.to_owned()),
+                port: defaults::UNCONFIGURED_CLIENT_PORT,
+            },
+            max_client_cnxns: defaults::UNCONFIGURED_MAX_CLIENT_CNXNS,
+            purge_interval_ms: Some(defaults::UNCONFIGURED_PURGE_INTERVAL_MS),
+            ..Config::apache_defaults(data_dir)
+        };
+        config.set_tick_time_ms(defaults::UNCONFIGURED_TICK_TIME_MS);
+        config
+    }
+
+    /// The defaults of Apache ZooKeeper. The client address has none there; here it is 2181 on all
+    /// interfaces.
+    fn apache_defaults(data_dir: PathBuf) -> Config {
+        let mut config = Config {
+            data_log_dir: data_dir.clone(),
+            data_dir,
+            datadir_autocreate: true,
+            db_autocreate: true,
+            client_address: ListenAddress { host: None, port: defaults::UNCONFIGURED_CLIENT_PORT },
+            client_port_listen_backlog: None,
+            client_tcp_keep_alive: false,
+            max_client_cnxns: defaults::MAX_CLIENT_CNXNS,
+            max_cnxns: defaults::MAX_CNXNS,
+            sessionless_timeout_ms: defaults::SESSIONLESS_TIMEOUT_MS,
+            tick_time_ms: 0,
+            min_session_timeout_ms: 0,
+            max_session_timeout_ms: 0,
+            global_outstanding_limit: defaults::GLOBAL_OUTSTANDING_LIMIT,
+            jute_max_buffer_bytes: defaults::JUTE_MAX_BUFFER_BYTES,
+            jute_extra_size_bytes: defaults::JUTE_MAX_BUFFER_BYTES,
+            large_request_threshold_bytes: None,
+            large_request_max_bytes: defaults::LARGE_REQUEST_MAX_BYTES,
+            connection_throttle: ConnectionThrottle::default(),
+            request_throttle: RequestThrottle::default(),
+            throttled_op_wait_time_ms: None,
+            pre_alloc_size_kb: defaults::PRE_ALLOC_SIZE_KB,
+            snap_count: defaults::SNAP_COUNT,
+            snap_size_limit_kb: Some(defaults::SNAP_SIZE_LIMIT_KB),
+            txn_log_size_limit_kb: None,
+            force_sync: true,
+            fsync_warning_threshold_ms: defaults::FSYNC_WARNING_THRESHOLD_MS,
+            flush_delay_ms: defaults::FLUSH_DELAY_MS,
+            flush_quiet_ms: defaults::FLUSH_DELAY_MS / defaults::FLUSH_QUIET_PART,
+            max_batch_size: Some(defaults::MAX_BATCH_SIZE),
+            snapshot_compression: SnapshotCompression::None,
+            snapshot_trust_empty: false,
+            serialize_last_processed_zxid_enabled: true,
+            purge_interval_ms: None,
+            snap_retain_count: defaults::SNAP_RETAIN_COUNT,
+            digest_enabled: true,
+            close_session_txn_enabled: true,
+            extended_types_enabled: false,
+            emulate_353_ttl: false,
+            containers: ContainerSweep::default(),
+            enforce_quota: false,
+            skip_acl: false,
+            digest_auth: DigestAuth::default(),
+            enforced_auth_schemes: Vec::new(),
+            four_letter_words: FourLetterWords::least(),
+            reconfig_enabled: false,
+        };
+        config.set_tick_time_ms(defaults::TICK_TIME_MS);
+        config
+    }
+
+    /// Sets the tick and, derived from it, the bounds of session timeouts.
+    pub fn set_tick_time_ms(&mut self, tick_time_ms: u32) {
+        self.tick_time_ms = tick_time_ms;
+        self.min_session_timeout_ms = ticks(tick_time_ms, defaults::MIN_SESSION_TIMEOUT_TICKS);
+        self.max_session_timeout_ms = ticks(tick_time_ms, defaults::MAX_SESSION_TIMEOUT_TICKS);
+    }
+
+    /// Checks what must hold between fields however they were set.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let mut problems = Vec::new();
+        let mut require = |holds: bool, message: String| {
+            if !holds {
+                problems.push(Problem { setting: None, message });
+            }
+        };
+        require(
+            !self.data_dir.as_os_str().is_empty(),
+            "dataDir is empty: name the directory for the server's data".to_owned(),
+        );
+        require(
+            !self.data_log_dir.as_os_str().is_empty(),
+            "dataLogDir is empty: name the directory for the transaction logs, or leave it out"
+                .to_owned(),
+        );
+        require(
+            self.tick_time_ms > 0,
+            "tickTime must be at least 1 millisecond; 2000 is usual".to_owned(),
+        );
+        require(
+            self.min_session_timeout_ms <= self.max_session_timeout_ms,
+            format!(
+                "minSessionTimeout ({} ms) must not be larger than maxSessionTimeout ({} ms)",
+                self.min_session_timeout_ms, self.max_session_timeout_ms
+            ),
+        );
+        require(
+            i32::try_from(self.max_session_timeout_ms).is_ok(),
+            format!("maxSessionTimeout must not be larger than {} ms", i32::MAX),
+        );
+        require(
+            self.jute_max_buffer_bytes > 0 && i32::try_from(self.jute_max_buffer_bytes).is_ok(),
+            format!("jute.maxbuffer must be between 1 and {} bytes", i32::MAX),
+        );
+        require(
+            self.snap_count >= defaults::SNAP_COUNT_MIN,
+            format!("snapCount must be at least {}", defaults::SNAP_COUNT_MIN),
+        );
+        require(
+            self.snap_retain_count >= defaults::SNAP_RETAIN_COUNT,
+            format!("autopurge.snapRetainCount must be at least {}", defaults::SNAP_RETAIN_COUNT),
+        );
+        if problems.is_empty() { Ok(()) } else { Err(ConfigError::Invalid(problems)) }
+    }
+}
+
+/// Session timeouts travel as signed 32-bit numbers.
+fn ticks(tick_time_ms: u32, count: u32) -> u32 {
+    tick_time_ms.saturating_mul(count).min(i32::MAX as u32)
+}
+
+/// Where to listen: a host as text, to be resolved when the socket is opened, and a port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ListenAddress {
+    /// A name or address without brackets; all interfaces if absent.
+    pub host: Option<String>,
+    /// 0 lets the system choose.
+    pub port: u16,
+}
+
+impl ListenAddress {
+    /// Whether it stands for every interface of the machine.
+    pub fn is_wildcard(&self) -> bool {
+        self.host.as_deref().is_none_or(|host| matches!(host, "0.0.0.0" | "::" | "0:0:0:0:0:0:0:0"))
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.as_deref() {
+            None => write!(f, "*:{}", self.port),
+            Some(host) if host.contains(':') => write!(f, "[{host}]:{}", self.port),
+            Some(host) => write!(f, "{host}:{}", self.port),
+        }
+    }
+}
+
+/// How snapshots are compressed on disk. All forms can be read whatever is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SnapshotCompression {
+    None,
+    Gzip,
+    Snappy,
+}
+
+/// An authentication scheme that can be demanded of clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AuthScheme {
+    Digest,
+    Ip,
+}
+
+impl AuthScheme {
+    /// The name in ACLs and on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            AuthScheme::Digest => "digest",
+            AuthScheme::Ip => "ip",
+        }
+    }
+}
+
+/// The digest authentication scheme.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DigestAuth {
+    /// Whether the scheme exists.
+    pub enabled: bool,
+    /// The id, `user:base64(hash)`, whose holder bypasses every ACL.
+    pub super_digest: Option<String>,
+    /// How passwords are hashed.
+    pub algorithm: DigestAlgorithm,
+}
+
+impl Default for DigestAuth {
+    fn default() -> Self {
+        DigestAuth { enabled: true, super_digest: None, algorithm: DigestAlgorithm::Sha1 }
+    }
+}
+
+/// Configurations end up in logs, and the super user's hash should not.
+impl fmt::Debug for DigestAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DigestAuth")
+            .field("enabled", &self.enabled)
+            .field("super_digest", &self.super_digest.as_ref().map(|_| "(hidden)"))
+            .field("algorithm", &self.algorithm)
+            .finish()
+    }
+}
+
+/// How empty containers and expired TTL nodes are removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContainerSweep {
+    pub check_interval_ms: u32,
+    pub max_per_minute: u32,
+    /// A container that never had a child is removed after this time; never if not set.
+    pub max_never_used_interval_ms: Option<u64>,
+}
+
+impl Default for ContainerSweep {
+    fn default() -> Self {
+        ContainerSweep {
+            check_interval_ms: defaults::CONTAINER_CHECK_INTERVAL_MS,
+            max_per_minute: defaults::CONTAINER_MAX_PER_MINUTE,
+            max_never_used_interval_ms: None,
+        }
+    }
+}
+
+/// A bucket of tokens that opening a session takes from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ConnectionThrottle {
+    /// Size of the bucket in new sessions; no throttle if not set.
+    pub tokens: Option<u32>,
+    pub fill_time_ms: u32,
+    /// New sessions' worth of tokens that come back every `fill_time_ms`.
+    pub fill_count: u32,
+    /// Time between changes of the probability of dropping a connection at random; never dropped if
+    /// not set.
+    pub freeze_time_ms: Option<u32>,
+    pub drop_increase: f64,
+    pub drop_decrease: f64,
+    /// The probability goes down when more than this part of the bucket is full.
+    pub decrease_ratio: f64,
+    /// What sessions cost if they cost different amounts; one token each if not set.
+    pub weights: Option<SessionWeights>,
+}
+
+impl ConnectionThrottle {
+    /// Tokens in a full bucket. With weights, `tokens` counts new sessions, which cost several.
+    pub fn bucket_tokens(&self) -> Option<u32> {
+        self.tokens.map(|tokens| tokens.saturating_mul(self.cost_of_new_session()))
+    }
+
+    /// Tokens that come back every `fill_time_ms`.
+    pub fn tokens_per_filling(&self) -> u32 {
+        self.fill_count.saturating_mul(self.cost_of_new_session())
+    }
+
+    /// Tokens a new session costs.
+    pub fn cost_of_new_session(&self) -> u32 {
+        self.weights.map_or(1, |weights| weights.global)
+    }
+
+    /// Tokens it costs to resume a session.
+    pub fn cost_of_renewal(&self) -> u32 {
+        self.weights.map_or(1, |weights| weights.renew)
+    }
+}
+
+impl Default for ConnectionThrottle {
+    fn default() -> Self {
+        ConnectionThrottle {
+            tokens: None,
+            fill_time_ms: defaults::CONNECTION_THROTTLE_FILL_TIME_MS,
+            fill_count: defaults::CONNECTION_THROTTLE_FILL_COUNT,
+            freeze_time_ms: None,
+            drop_increase: defaults::CONNECTION_THROTTLE_DROP_INCREASE,
+            drop_decrease: defaults::CONNECTION_THROTTLE_DROP_DECREASE,
+            decrease_ratio: defaults::CONNECTION_THROTTLE_DECREASE_RATIO,
+            weights: None,
+        }
+    }
+}
+
+/// Tokens that kinds of sessions cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionWeights {
+    pub global: u32,
+    pub local: u32,
+    pub renew: u32,
+}
+
+impl Default for SessionWeights {
+    fn default() -> Self {
+        SessionWeights {
+            global: defaults::CONNECTION_THROTTLE_GLOBAL_WEIGHT,
+            local: defaults::CONNECTION_THROTTLE_LOCAL_WEIGHT,
+            renew: defaults::CONNECTION_THROTTLE_RENEW_WEIGHT,
+        }
+    }
+}
+
+/// A limit on requests in progress, at which further ones wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestThrottle {
+    /// No throttle if not set.
+    pub max_requests: Option<u32>,
+    /// Time between two looks at those who wait, for stale requests among them.
+    pub stall_time_ms: u32,
+    /// Whether stale requests are dropped rather than served.
+    pub drop_stale: bool,
+    /// Whether a request is stale when its connection is closed.
+    pub stale_connection_check: bool,
+    /// Whether a request is stale when it is older than its session's timeout.
+    pub stale_latency_check: bool,
+}
+
+impl Default for RequestThrottle {
+    fn default() -> Self {
+        RequestThrottle {
+            max_requests: None,
+            stall_time_ms: defaults::REQUEST_THROTTLE_STALL_TIME_MS,
+            drop_stale: true,
+            stale_connection_check: true,
+            stale_latency_check: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_configuration_is_local_and_keeps_its_disk_tidy() {
+        let config = Config::standalone_default("/data".into());
+        assert_eq!(config.client_address.to_string(), "127.0.0.1:2181");
+        assert_eq!(config.data_log_dir, PathBuf::from("/data"));
+        assert_eq!((config.min_session_timeout_ms, config.max_session_timeout_ms), (4000, 40_000));
+        assert_eq!(config.max_client_cnxns, 0);
+        assert!(config.purge_interval_ms.is_some());
+        assert!(config.force_sync);
+        config.validate().expect("the default configuration is valid");
+    }
+
+    #[test]
+    fn overridden_fields_are_checked_together() {
+        let valid = Config::standalone_default("/data".into());
+        let broken: [fn(&mut Config); 7] = [
+            |config| config.data_dir = PathBuf::new(),
+            |config| config.set_tick_time_ms(0),
+            |config| config.min_session_timeout_ms = 50_000,
+            |config| config.max_session_timeout_ms = u32::MAX,
+            |config| config.jute_max_buffer_bytes = 0,
+            |config| config.snap_count = 1,
+            |config| config.snap_retain_count = 2,
+        ];
+        for (index, change) in broken.into_iter().enumerate() {
+            let mut config = valid.clone();
+            change(&mut config);
+            let error = config.validate().expect_err("the change breaks a rule");
+            assert_eq!(error.problems().len(), 1, "change {index}: {error}");
+        }
+    }
+
+    #[test]
+    fn session_bounds_do_not_overflow_with_a_huge_tick() {
+        let mut config = Config::standalone_default("/data".into());
+        config.set_tick_time_ms(i32::MAX as u32);
+        assert_eq!(config.max_session_timeout_ms, i32::MAX as u32);
+        config.validate().expect("a huge tick is odd but valid");
+    }
+
+    #[test]
+    fn addresses_print_as_they_are_dialled() {
+        let shown = |host: Option<&str>| {
+            ListenAddress { host: host.map(str::to_owned), port: 1 }.to_string()
+        };
+        assert_eq!(shown(None), "*:1");
+        assert_eq!(shown(Some("h")), "h:1");
+        assert_eq!(shown(Some("::1")), "[::1]:1");
+    }
+
+    #[test]
+    fn weighed_sessions_scale_the_bucket() {
+        let plain = ConnectionThrottle { tokens: Some(10), fill_count: 2, ..Default::default() };
+        assert_eq!((plain.bucket_tokens(), plain.tokens_per_filling()), (Some(10), 2));
+        assert_eq!((plain.cost_of_new_session(), plain.cost_of_renewal()), (1, 1));
+        let weighed = ConnectionThrottle { weights: Some(SessionWeights::default()), ..plain };
+        assert_eq!((weighed.bucket_tokens(), weighed.tokens_per_filling()), (Some(30), 6));
+        assert_eq!((weighed.cost_of_new_session(), weighed.cost_of_renewal()), (3, 2));
+    }
+
+    #[test]
+    fn the_super_digest_does_not_show_in_debug_output() {
+        let auth = DigestAuth { super_digest: Some("super:c2VjcmV0".into()), ..Default::default() };
+        assert!(!format!("{auth:?}").contains("c2VjcmV0"));
+    }
+}

@@ -1,0 +1,89 @@
+//! Names and values of every limit a server starts with when nothing else is said.
+//!
+//! The values are those of Apache ZooKeeper 3.9. Where a server that is started without any
+//! configuration differs ([`Config::standalone_default`](super::Config::standalone_default)), the
+//! constant begins with `UNCONFIGURED_` and says why.
+
+/// Milliseconds of a tick, the unit of session expiry.
+pub const TICK_TIME_MS: u32 = 3000;
+/// The smallest session timeout is this many ticks.
+pub const MIN_SESSION_TIMEOUT_TICKS: u32 = 2;
+/// The largest session timeout is this many ticks.
+pub const MAX_SESSION_TIMEOUT_TICKS: u32 = 20;
+
+/// Connections from one address; 0 would be no limit.
+pub const MAX_CLIENT_CNXNS: u32 = 60;
+/// Connections in all; 0 is no limit.
+pub const MAX_CNXNS: u32 = 0;
+/// Requests in progress before the server stops reading from connections that have one of them.
+pub const GLOBAL_OUTSTANDING_LIMIT: u32 = 1000;
+/// How long a connection may stay without asking for a session.
+pub const SESSIONLESS_TIMEOUT_MS: u32 = 10_000;
+
+/// Largest frame a client may send.
+pub const JUTE_MAX_BUFFER_BYTES: u32 = 0xf_ffff;
+/// Smallest allowance a field inside a record may have on top of the largest frame.
+pub const JUTE_EXTRA_SIZE_BYTES_MIN: u32 = 1024;
+/// Bytes that requests counted as large may hold together.
+pub const LARGE_REQUEST_MAX_BYTES: u32 = 100 * 1024 * 1024;
+
+/// Size by which a transaction log file grows ahead of its use.
+pub const PRE_ALLOC_SIZE_KB: u64 = 65_536;
+/// Transactions between two snapshots, before randomisation.
+pub const SNAP_COUNT: u32 = 100_000;
+/// Fewest transactions between two snapshots that make sense.
+pub const SNAP_COUNT_MIN: u32 = 2;
+/// Log size between two snapshots, before randomisation.
+pub const SNAP_SIZE_LIMIT_KB: u64 = 4_194_304;
+/// An fsync that takes longer is worth a line in the log.
+pub const FSYNC_WARNING_THRESHOLD_MS: u64 = 1000;
+/// The least time between two fsyncs, in which more writes are gathered.
+pub const FLUSH_DELAY_MS: u64 = 0;
+/// The gathering ends when no write came for this part of the time: one third.
+pub const FLUSH_QUIET_PART: u64 = 3;
+/// The most writes for one fsync.
+pub const MAX_BATCH_SIZE: u32 = 1000;
+
+/// Snapshots that a purge leaves in place, and the fewest it may be told to leave.
+pub const SNAP_RETAIN_COUNT: u32 = 3;
+
+/// How often containers and TTL nodes are looked at.
+pub const CONTAINER_CHECK_INTERVAL_MS: u32 = 60_000;
+/// How many of them may be deleted in a minute.
+pub const CONTAINER_MAX_PER_MINUTE: u32 = 10_000;
+
+/// Milliseconds between two fillings of the connection throttle's bucket.
+pub const CONNECTION_THROTTLE_FILL_TIME_MS: u32 = 1;
+/// Tokens of one filling.
+pub const CONNECTION_THROTTLE_FILL_COUNT: u32 = 1;
+/// Step up of the probability of dropping a connection.
+pub const CONNECTION_THROTTLE_DROP_INCREASE: f64 = 0.02;
+/// Step down of the probability of dropping a connection.
+pub const CONNECTION_THROTTLE_DROP_DECREASE: f64 = 0.002;
+/// Part of the bucket that must be full for a step down.
+pub const CONNECTION_THROTTLE_DECREASE_RATIO: f64 = 0.0;
+/// Tokens a new session costs when sessions are weighed.
+pub const CONNECTION_THROTTLE_GLOBAL_WEIGHT: u32 = 3;
+/// Tokens a local session costs when sessions are weighed.
+pub const CONNECTION_THROTTLE_LOCAL_WEIGHT: u32 = 1;
+/// Tokens a resumed session costs when sessions are weighed.
+pub const CONNECTION_THROTTLE_RENEW_WEIGHT: u32 = 2;
+
+/// Time between two looks at the requests that wait for the request throttle.
+pub const REQUEST_THROTTLE_STALL_TIME_MS: u32 = 100;
+
+/// Client port when nothing is configured.
+pub const UNCONFIGURED_CLIENT_PORT: u16 = 2181;
+/// Listening address when nothing is configured: a server nobody has secured stays on its own
+/// machine.
+pub const UNCONFIGURED_CLIENT_HOST: &str = "127.0.0.1";
+/// Tick when nothing is configured: the value of Apache's sample file, which is what users know as
+/// the default.
+pub const UNCONFIGURED_TICK_TIME_MS: u32 = 2000;
+/// Connections from one address when nothing is configured: every client has the same (loopback)
+/// address, so a limit by address would be a limit for all of them together.
+pub const UNCONFIGURED_MAX_CLIENT_CNXNS: u32 = 0;
+/// Purge interval when nothing is configured: nobody is there to delete old logs, and a purge costs
+/// next to nothing when there is nothing to delete. The snapshots kept are the same however often
+/// it runs.
+pub const UNCONFIGURED_PURGE_INTERVAL_MS: u64 = 10 * 60 * 1000;

@@ -1,0 +1,242 @@
+//! The one table of everything that can be configured.
+//!
+//! A row says where a key may be written, its default, what it means, and what happens to a value:
+//! it is applied, or it belongs to a part that is not there yet, or Ironkeeper has no need of it.
+//! Recognition, the user's manual and the tests all go through the table, so a key cannot be known
+//! in one of them and forgotten in another.
+
+mod table;
+
+use super::notice::Part;
+use super::setting::Setting;
+use super::zoo_cfg::Draft;
+pub(super) use table::NO_JVM;
+use table::TABLE;
+
+/// One key, or a family of keys: a name that ends in `.N` or `.*` stands for everything with that
+/// beginning.
+#[derive(Clone, Copy)]
+pub struct KnownKey {
+    /// As written in `zoo.cfg`.
+    pub name: &'static str,
+    /// Where the key may be written.
+    pub place: Place,
+    /// The value when nothing is written; in parentheses if it is not a value but a rule.
+    pub default: &'static str,
+    /// A value that differs from the default.
+    pub example: &'static str,
+    /// One line for the manual.
+    pub meaning: &'static str,
+    pub(super) handler: Handler,
+}
+
+impl KnownKey {
+    /// What Ironkeeper does with the key.
+    pub fn standing(&self) -> Standing {
+        match self.handler {
+            Handler::Apply(_) => Standing::Applied,
+            Handler::NotYet { part, .. } | Handler::Judge { part, .. } => Standing::NotYet { part },
+            Handler::NotNeeded { why, .. } => Standing::NotNeeded { why },
+        }
+    }
+
+    fn is_family_of(&self, key: &str) -> bool {
+        self.family().is_some_and(|prefix| key.len() > prefix.len() && key.starts_with(prefix))
+    }
+
+    /// The beginning that all keys of a family share, with its dot.
+    fn family(&self) -> Option<&'static str> {
+        self.name.strip_suffix(['N', '*']).filter(|prefix| prefix.ends_with('.'))
+    }
+}
+
+impl std::fmt::Debug for KnownKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KnownKey")
+            .field("name", &self.name)
+            .field("place", &self.place)
+            .field("default", &self.default)
+            .field("standing", &self.standing())
+            .field("meaning", &self.meaning)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a key may be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In `zoo.cfg` only.
+    ZooCfg,
+    /// In `zoo.cfg`, or as the flag `-Dzookeeper.<key>`.
+    Property,
+    /// Like `Property`, and also as the flag `-D<key>`.
+    PropertyEitherName,
+    /// As the flag `-D<key>`, and for Ironkeeper in `zoo.cfg` as well.
+    JvmProperty,
+}
+
+impl Place {
+    /// Whether the system property has the prefix `zookeeper.`.
+    pub(super) fn has_prefix(self) -> bool {
+        matches!(self, Place::Property | Place::PropertyEitherName)
+    }
+}
+
+/// What Ironkeeper does with a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It has its effect.
+    Applied,
+    /// It belongs to a part that is not there yet.
+    NotYet { part: Part },
+    /// It tunes something that does not exist here.
+    NotNeeded { why: &'static str },
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Handler {
+    /// Writes the value to the draft.
+    Apply(fn(&mut Draft, &Setting) -> Result<(), String>),
+    /// Reports the setting. A switch in its default position is not reported: it asks for what
+    /// happens anyway.
+    NotYet { part: Part, is_switch: bool, check: fn(&Setting) -> Result<(), String> },
+    /// Belongs to a part that is not there yet, but not every value can be passed over.
+    Judge { part: Part, judge: fn(&mut Draft, &Setting) -> Result<(), String> },
+    /// Reports the setting.
+    NotNeeded { why: &'static str, check: fn(&Setting) -> Result<(), String> },
+}
+
+/// Every key, in groups.
+pub fn known_keys() -> &'static [KnownKey] {
+    TABLE
+}
+
+/// The row for a key without prefixes.
+pub(super) fn find(key: &str) -> Option<&'static KnownKey> {
+    let exact = TABLE.iter().find(|row| row.name == key);
+    exact.or_else(|| TABLE.iter().find(|row| row.is_family_of(key)))
+}
+
+/// The known key most likely meant by an unknown one.
+pub(super) fn nearest(key: &str) -> Option<&'static str> {
+    if let Some((_, name)) =
+        NICKNAMES.iter().find(|(nickname, _)| nickname.eq_ignore_ascii_case(key))
+    {
+        return Some(name);
+    }
+    let key = key.to_ascii_lowercase();
+    let tolerated = (key.chars().count() / 3).min(3);
+    TABLE
+        .iter()
+        .map(|row| (distance(&key, &row.name.to_ascii_lowercase()), row.name))
+        .filter(|(distance, _)| *distance <= tolerated)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+        .or_else(|| {
+            TABLE.iter().find(|row| row.name.eq_ignore_ascii_case(&key)).map(|row| row.name)
+        })
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that lead from one word to the
+/// other.
+fn distance(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.chars().collect();
+    let b: Vec<char> = b.chars().collect();
+    let mut two_above: Vec<usize> = vec![0; b.len() + 1];
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let replaced = above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            row[j] = replaced.min(above[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                row[j] = row[j].min(two_above[j - 2] + 1);
+            }
+        }
+        two_above = std::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}
+
+/// Form of the rendered table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableFormat {
+    /// For a terminal: one paragraph for each key.
+    Text,
+    /// For documentation: one table.
+    Markdown,
+}
+
+/// Writes out the whole table.
+///
+/// ```
+/// use ironkeeper_server::config::{TableFormat, render_known_keys};
+///
+/// assert!(render_known_keys(TableFormat::Text).contains("snapCount (default 100000)\n"));
+/// assert!(render_known_keys(TableFormat::Markdown).starts_with("| key |"));
+/// ```
+pub fn render_known_keys(format: TableFormat) -> String {
+    let mut out = String::new();
+    if format == TableFormat::Markdown {
+        out.push_str("| key | default | status | meaning |\n|---|---|---|---|\n");
+    }
+    for row in TABLE {
+        let standing = match row.standing() {
+            Standing::Applied => "applied".to_owned(),
+            Standing::NotYet { part } => format!("not yet: {part}"),
+            Standing::NotNeeded { why } => format!("not needed: {why}"),
+        };
+        let flag = match row.place {
+            Place::ZooCfg => None,
+            Place::Property => Some(format!("-Dzookeeper.{}", row.name)),
+            Place::PropertyEitherName => Some(format!("-Dzookeeper.{0} or -D{0}", row.name)),
+            Place::JvmProperty => Some(format!("-D{}", row.name)),
+        };
+        let KnownKey { name, default, meaning, .. } = row;
+        match format {
+            TableFormat::Text => {
+                let default = if default.is_empty() { "(none)" } else { default };
+                let bare = default.trim_start_matches('(').trim_end_matches(')');
+                out.push_str(&format!("{name} (default {bare})\n    {meaning}\n"));
+                if let Some(flag) = flag {
+                    out.push_str(&format!("    as a flag: {flag}\n"));
+                }
+                out.push_str(&format!("    status: {standing}\n"));
+            }
+            TableFormat::Markdown => {
+                let default = match *default {
+                    "" => "empty".to_owned(),
+                    rule if rule.starts_with('(') => rule.trim_matches(['(', ')']).to_owned(),
+                    value => format!("`{value}`"),
+                };
+                let flag = flag.map(|flag| format!(" Flag: `{flag}`.")).unwrap_or_default();
+                let cells = [format!("`{name}`"), default, standing, format!("{meaning}.{flag}")];
+                let cells = cells.map(|cell| cell.replace('|', "\\|"));
+                out.push_str(&format!("| {} |\n", cells.join(" | ")));
+            }
+        }
+    }
+    out
+}
+
+/// Names under which Apache's manual lists keys that only work under another name.
+const NICKNAMES: [(&str, &str); 18] = [
+    ("connectionMaxTokens", "connection_throttle_tokens"),
+    ("connectionTokenFillTime", "connection_throttle_fill_time"),
+    ("connectionTokenFillCount", "connection_throttle_fill_count"),
+    ("connectionFreezeTime", "connection_throttle_freeze_time"),
+    ("connectionDropIncrease", "connection_throttle_drop_increase"),
+    ("connectionDropDecrease", "connection_throttle_drop_decrease"),
+    ("connectionDecreaseRatio", "connection_throttle_decrease_ratio"),
+    ("requestThrottleLimit", "request_throttle_max_requests"),
+    ("requestThrottleStallTime", "request_throttle_stall_time"),
+    ("requestThrottleDropStale", "request_throttle_drop_stale"),
+    ("requestStaleLatencyCheck", "request_stale_latency_check"),
+    ("requestStaleConnectionCheck", "request_stale_connection_check"),
+    ("throttledOpWaitTime", "throttled_op_wait_time"),
+    ("advancedFlowControlEnabled", "netty.advancedFlowControl.enabled"),
+    ("outstandingHandshake.limit", "netty.server.outstandingHandshake.limit"),
+    ("maxConcurrentSnapSyncs", "leader.maxConcurrentSnapSyncs"),
+    ("maxConcurrentDiffSyncs", "leader.maxConcurrentDiffSyncs"),
+    ("maxTimeToWaitForEpoch", "leader.maxTimeToWaitForEpoch"),
+];

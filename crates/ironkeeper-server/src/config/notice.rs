@@ -1,0 +1,200 @@
+//! What a user should know about a configuration that is good enough to start with, and what keeps
+//! one from being used at all.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use super::system_properties::FlagVariable;
+
+/// Where a setting was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// In `zoo.cfg`.
+    ZooCfg { line: usize },
+    /// In the membership file that `dynamicConfigFile` names.
+    DynamicFile { line: usize },
+    /// As a flag in an environment variable.
+    Flags(FlagVariable),
+}
+
+impl Origin {
+    /// Line of the file, from 1; flags have none.
+    pub fn line(self) -> Option<usize> {
+        match self {
+            Origin::ZooCfg { line } | Origin::DynamicFile { line } => Some(line),
+            Origin::Flags(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::ZooCfg { line } => write!(f, "zoo.cfg line {line}"),
+            Origin::DynamicFile { line } => write!(f, "dynamic configuration line {line}"),
+            Origin::Flags(variable) => f.write_str(variable.name()),
+        }
+    }
+}
+
+/// A part of ZooKeeper that this version of Ironkeeper does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Part {
+    Ensemble,
+    Tls,
+    Sasl,
+    AuthProviders,
+    AdminServer,
+    Metrics,
+    Audit,
+    RequestTracing,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Part::Ensemble => "ensembles",
+            Part::Tls => "TLS",
+            Part::Sasl => "SASL",
+            Part::AuthProviders => "authentication providers other than digest and ip",
+            Part::AdminServer => "the HTTP admin server",
+            Part::Metrics => "metrics export over HTTP",
+            Part::Audit => "the audit log",
+            Part::RequestTracing => "request tracing",
+        })
+    }
+}
+
+/// Something about one setting that the user should know. The server can start.
+///
+/// Its [`Display`](fmt::Display) form is one line with the place, the setting and a full sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// The key as it was written, or the whole flag if it is not a property.
+    pub key: String,
+    /// The value as it was written; passwords and digests are hidden.
+    pub value: String,
+    /// Where it was written.
+    pub origin: Origin,
+    /// What there is to know.
+    pub kind: NoticeKind,
+}
+
+/// What there is to know about a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoticeKind {
+    /// A valid setting of a part that is not there yet. It has no effect.
+    NotYet { part: Part },
+    /// A setting that tunes something Ironkeeper does not have and does not miss. It has no effect.
+    NotNeeded { why: &'static str },
+    /// Not a key of ZooKeeper's, perhaps a slip of the pen. It has no effect.
+    Unknown { nearest: Option<&'static str> },
+    /// In effect, but not in the way it is written.
+    Adjusted { how: String },
+    /// Written more than once; this one lost.
+    Overridden { by: Origin },
+}
+
+impl Notice {
+    /// Line of the file the setting was written on, from 1; flags have none.
+    pub fn line(&self) -> Option<usize> {
+        self.origin.line()
+    }
+
+    /// Whether the server behaves differently from what the author of the setting expects, so that
+    /// the notice should be seen. The others are for completeness: Apache ZooKeeper, started as a
+    /// single server, would not behave differently because of the setting either.
+    pub fn deserves_attention(&self) -> bool {
+        match &self.kind {
+            NoticeKind::NotYet { part } => *part != Part::Ensemble,
+            NoticeKind::NotNeeded { .. } => false,
+            NoticeKind::Unknown { .. }
+            | NoticeKind::Adjusted { .. }
+            | NoticeKind::Overridden { .. } => true,
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.origin, self.key)?;
+        if !self.value.is_empty() {
+            write!(f, "={}", self.value)?;
+        }
+        f.write_str(": ")?;
+        match &self.kind {
+            NoticeKind::NotYet { part: Part::Ensemble } => {
+                f.write_str("no effect: it belongs to ensembles, and this is a standalone server.")
+            }
+            NoticeKind::NotYet { part } => {
+                write!(f, "no effect: this version of Ironkeeper does not have {part} yet.")
+            }
+            NoticeKind::NotNeeded { why } => write!(f, "no effect and none needed: {why}."),
+            NoticeKind::Unknown { nearest: Some(nearest) } => {
+                write!(f, "no effect: not a key that is read here. Did you mean {nearest}?")
+            }
+            NoticeKind::Unknown { nearest: None } => {
+                f.write_str("no effect: not a key that ZooKeeper or Ironkeeper knows.")
+            }
+            NoticeKind::Adjusted { how } => write!(f, "{how}."),
+            NoticeKind::Overridden { by } => {
+                write!(f, "no effect: it is set again in {by}, which wins.")
+            }
+        }
+    }
+}
+
+/// One thing that keeps a configuration from being used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The setting at fault with its place, unless something is missing altogether.
+    pub setting: Option<(String, Origin)>,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((key, origin)) = &self.setting {
+            write!(f, "{origin}: {key}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// Why a server cannot start with a configuration. All problems are reported at once.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A file cannot be read.
+    #[error("cannot read the configuration file {}: {source}", .path.display())]
+    Unreadable {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// The files were read, and these settings are wrong.
+    #[error("the configuration cannot be used{}", listed(.0))]
+    Invalid(Vec<Problem>),
+}
+
+impl ConfigError {
+    /// What is wrong with the settings; empty if they could not even be read.
+    pub fn problems(&self) -> &[Problem] {
+        match self {
+            ConfigError::Unreadable { .. } => &[],
+            ConfigError::Invalid(problems) => problems,
+        }
+    }
+}
+
+fn listed(problems: &[Problem]) -> String {
+    match problems {
+        [one] => format!(": {one}"),
+        many => many.iter().map(|problem| format!("\n  {problem}")).collect(),
+    }
+}

@@ -1,0 +1,254 @@
+//! One setting with its place, and the ways Java reads a value.
+//!
+//! Apache reads keys in two ways. Those it knows from `zoo.cfg` must be plain decimal numbers or
+//! `true`/`false`, or the server does not start. Those that become system properties may also be
+//! hexadecimal (`0x…`, `#…`) or octal (`0…`), and Apache silently falls back to the default when
+//! they are malformed. Ironkeeper reads both notations but refuses malformed values everywhere: a
+//! typing error should not quietly change a limit.
+
+use super::notice::Origin;
+
+/// A key with its value and the place it was written at.
+#[derive(Debug, Clone)]
+pub(super) struct Setting {
+    /// As written, before any prefix is taken off.
+    pub(super) key: String,
+    pub(super) value: String,
+    pub(super) origin: Origin,
+}
+
+impl Setting {
+    /// The value for messages: secrets do not belong in logs.
+    pub(super) fn shown_value(&self) -> String {
+        let key = self.key.to_ascii_lowercase();
+        let secret = (key.contains("password") && !key.ends_with("passwordpath"))
+            || key.contains("superdigest");
+        if secret && !self.value.is_empty() { "(hidden)".to_owned() } else { self.value.clone() }
+    }
+
+    /// `true` or `false` in any case.
+    pub(super) fn boolean(&self) -> Result<bool, String> {
+        if self.value.eq_ignore_ascii_case("true") {
+            Ok(true)
+        } else if self.value.eq_ignore_ascii_case("false") {
+            Ok(false)
+        } else {
+            Err(format!("write true or false, not {:?}", self.value))
+        }
+    }
+
+    /// `yes` or `no`.
+    pub(super) fn yes_or_no(&self) -> Result<bool, String> {
+        match self.value.as_str() {
+            "yes" => Ok(true),
+            "no" => Ok(false),
+            other => Err(format!("write yes or no, not {other:?}")),
+        }
+    }
+
+    /// A plain decimal number, as for keys read straight from `zoo.cfg`.
+    pub(super) fn int(&self) -> Result<i32, String> {
+        self.value.parse().map_err(|_| self.not_a_number(i32::MIN, i32::MAX))
+    }
+
+    /// A plain decimal number of 64 bits.
+    pub(super) fn long(&self) -> Result<i64, String> {
+        self.value.parse().map_err(|_| self.not_a_number(i64::MIN, i64::MAX))
+    }
+
+    /// A number as Java decodes it in a system property.
+    pub(super) fn property_int(&self) -> Result<i32, String> {
+        decode(&self.value)
+            .and_then(|number| i32::try_from(number).ok())
+            .ok_or_else(|| self.not_a_number(i32::MIN, i32::MAX))
+    }
+
+    /// A 64-bit number as Java decodes it in a system property.
+    pub(super) fn property_long(&self) -> Result<i64, String> {
+        decode(&self.value)
+            .and_then(|number| i64::try_from(number).ok())
+            .ok_or_else(|| self.not_a_number(i64::MIN, i64::MAX))
+    }
+
+    /// A number that must be at least 1.
+    pub(super) fn positive_property_int(&self) -> Result<u32, String> {
+        let number = self.property_int()?;
+        u32::try_from(number)
+            .ok()
+            .filter(|&number| number > 0)
+            .ok_or_else(|| format!("must be a whole number of at least 1, not {number}"))
+    }
+
+    /// A number where everything below 1 means "off".
+    pub(super) fn property_int_or_off(&self) -> Result<Option<u32>, String> {
+        Ok(u32::try_from(self.property_int()?).ok().filter(|&number| number > 0))
+    }
+
+    /// A 64-bit number where everything below 1 means "off".
+    pub(super) fn property_long_or_off(&self) -> Result<Option<u64>, String> {
+        Ok(u64::try_from(self.property_long()?).ok().filter(|&number| number > 0))
+    }
+
+    /// A fraction that cannot be negative.
+    pub(super) fn fraction(&self) -> Result<f64, String> {
+        self.value
+            .parse::<f64>()
+            .ok()
+            .filter(|number| number.is_finite() && *number >= 0.0)
+            .ok_or_else(|| {
+                format!("must be a number of at least 0 such as 0.02, not {:?}", self.value)
+            })
+    }
+
+    /// A time with one of the suffixes ms, s, m, h and d, or in hours without one. Below 1 means
+    /// "off".
+    pub(super) fn interval_ms_or_off(&self) -> Result<Option<u64>, String> {
+        const SECOND: i64 = 1000;
+        const HOUR: i64 = 3600 * SECOND;
+        let text = self.value.to_ascii_lowercase();
+        let (number, unit_ms) = if let Some(number) = text.strip_suffix("ms") {
+            (number, 1)
+        } else if let Some(number) = text.strip_suffix('s') {
+            (number, SECOND)
+        } else if let Some(number) = text.strip_suffix('m') {
+            (number, 60 * SECOND)
+        } else if let Some(number) = text.strip_suffix('h') {
+            (number, HOUR)
+        } else if let Some(number) = text.strip_suffix('d') {
+            (number, 24 * HOUR)
+        } else {
+            (text.as_str(), HOUR)
+        };
+        let number: i32 = number.parse().map_err(|_| {
+            format!(
+                "must be a number of hours, or a number with ms, s, m, h or d behind it, not {:?}",
+                self.value
+            )
+        })?;
+        Ok(u64::try_from(i64::from(number) * unit_ms).ok().filter(|&ms| ms > 0))
+    }
+
+    fn not_a_number(&self, least: impl std::fmt::Display, most: impl std::fmt::Display) -> String {
+        format!("must be a whole number between {least} and {most}, not {:?}", self.value)
+    }
+}
+
+/// Decimal, `0x`/`0X`/`#` hexadecimal or `0` octal, with an optional sign in front.
+fn decode(text: &str) -> Option<i128> {
+    let (negative, digits) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let (digits, radix) =
+        if let Some(hex) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+            (hex, 16)
+        } else if let Some(hex) = digits.strip_prefix('#') {
+            (hex, 16)
+        } else if digits.len() > 1 && digits.starts_with('0') {
+            (&digits[1..], 8)
+        } else {
+            (digits, 10)
+        };
+    // Rust's parser would take a second sign.
+    if digits.starts_with(['+', '-']) {
+        return None;
+    }
+    let magnitude = i128::from_str_radix(digits, radix).ok()?;
+    Some(if negative { -magnitude } else { magnitude })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(value: &str) -> Setting {
+        Setting { key: "key".into(), value: value.into(), origin: Origin::ZooCfg { line: 1 } }
+    }
+
+    #[test]
+    fn properties_may_be_hexadecimal_or_octal() {
+        for (text, number) in [
+            ("0", 0),
+            ("42", 42),
+            ("-1", -1),
+            ("+7", 7),
+            ("0x9fffff", 0x9f_ffff),
+            ("0XFF", 255),
+            ("#ff", 255),
+            ("-0x10", -16),
+            ("010", 8),
+            ("2147483647", i32::MAX),
+        ] {
+            assert_eq!(setting(text).property_int(), Ok(number), "{text}");
+        }
+    }
+
+    #[test]
+    fn malformed_and_oversize_numbers_are_refused() {
+        for text in
+            ["", "x", "1k", "1.5", "--1", "+-1", "0x", "#", "08", "-", "2147483648", "1 000"]
+        {
+            assert!(setting(text).property_int().is_err(), "{text:?} was accepted");
+        }
+        for text in ["", "0x10", "2147483648", "1s"] {
+            assert!(setting(text).int().is_err(), "{text:?} was accepted");
+        }
+        assert_eq!(setting("4294967296").property_long(), Ok(1 << 32));
+        assert!(setting("9223372036854775808").property_long().is_err());
+    }
+
+    #[test]
+    fn booleans_are_true_or_false_in_any_case() {
+        assert_eq!(setting("True").boolean(), Ok(true));
+        assert_eq!(setting("FALSE").boolean(), Ok(false));
+        for text in ["", "yes", "1", "on"] {
+            assert!(setting(text).boolean().is_err(), "{text:?} was accepted");
+        }
+        assert_eq!(setting("yes").yes_or_no(), Ok(true));
+        assert!(setting("true").yes_or_no().is_err());
+    }
+
+    #[test]
+    fn intervals_have_units_and_default_to_hours() {
+        for (text, ms) in [
+            ("1", Some(3_600_000)),
+            ("0", None),
+            ("-5", None),
+            ("250ms", Some(250)),
+            ("30s", Some(30_000)),
+            ("5m", Some(300_000)),
+            ("2H", Some(7_200_000)),
+            ("1d", Some(86_400_000)),
+            ("2147483647d", Some(2_147_483_647 * 86_400_000)),
+        ] {
+            assert_eq!(setting(text).interval_ms_or_off(), Ok(ms), "{text}");
+        }
+        for text in ["", "m", "1w", "1.5h", "h1"] {
+            assert!(setting(text).interval_ms_or_off().is_err(), "{text:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn fractions_are_finite_and_not_negative() {
+        assert_eq!(setting("0.02").fraction(), Ok(0.02));
+        for text in ["", "-0.1", "NaN", "inf", "half"] {
+            assert!(setting(text).fraction().is_err(), "{text:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        for (key, hidden) in [
+            ("ssl.keyStore.password", true),
+            ("ssl.quorum.trustStore.password", true),
+            ("zookeeper.DigestAuthenticationProvider.superDigest", true),
+            ("SASLAuthenticationProvider.superPassword", true),
+            ("ssl.keyStore.passwordPath", false),
+            ("dataDir", false),
+        ] {
+            let shown = Setting { key: key.into(), ..setting("s3cret") }.shown_value();
+            assert_eq!(shown != "s3cret", hidden, "{key}");
+        }
+    }
+}

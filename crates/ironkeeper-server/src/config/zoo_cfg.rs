@@ -1,0 +1,774 @@
+//! From texts to a [`Config`]: gathers settings from every source, decides which one wins, applies
+//! them through the table of known keys, then checks what must hold between them.
+//!
+//! Two rules keep this honest. Every setting ends in exactly one of three ways: applied, reported
+//! as a notice, or reported as a problem. And all problems are collected, so that a user sees them
+//! in one go.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::dynamic::{self, Member, PeerRole};
+use super::known_keys::{self, Handler, KnownKey, Place};
+use super::notice::{ConfigError, Notice, NoticeKind, Origin, Part, Problem};
+use super::properties;
+use super::setting::Setting;
+use super::system_properties::{self, Flag, FlagVariable};
+use super::{AuthScheme, Config, ListenAddress, SessionWeights, defaults, ticks};
+
+/// A configuration file larger than this is not one.
+const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The top byte of a session id is the server's number, and 255 there marks TTL nodes.
+const SERVER_ID_MAX_WITH_TTL: u64 = 254;
+
+/// The prefix Apache puts before keys it does not read itself.
+const PREFIX: &str = "zookeeper.";
+
+/// The texts a configuration is made from.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sources<'a> {
+    /// Text of `zoo.cfg`.
+    pub zoo_cfg: &'a str,
+    /// Text of the file named by `dynamicConfigFile`, if there is one.
+    pub dynamic: Option<&'a str>,
+    /// Text of the environment variable `JVMFLAGS`.
+    pub jvmflags: &'a str,
+    /// Text of the environment variable `SERVER_JVMFLAGS`.
+    pub server_jvmflags: &'a str,
+}
+
+/// A configuration and what its author should know about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    pub config: Config,
+    /// Those about files in the order of their lines, then those about flags.
+    pub notices: Vec<Notice>,
+}
+
+impl Config {
+    /// Reads a `zoo.cfg`, and the membership file it may name.
+    pub fn from_file(
+        path: &Path,
+        jvmflags: &str,
+        server_jvmflags: &str,
+    ) -> Result<Loaded, ConfigError> {
+        let zoo_cfg = read(path)?;
+        let dynamic = dynamic_file(&zoo_cfg).map(|named| read(&named)).transpose()?;
+        Config::from_sources(&Sources {
+            zoo_cfg: &zoo_cfg,
+            dynamic: dynamic.as_deref(),
+            jvmflags,
+            server_jvmflags,
+        })
+    }
+
+    /// Makes a configuration from texts alone.
+    pub fn from_sources(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
+        let mut draft = Draft::new(Config::apache_defaults(PathBuf::new()));
+        let mut gathered = Gathered::default();
+        draft.gather_zoo_cfg(sources.zoo_cfg, &mut gathered);
+        draft.gather_flags(sources.server_jvmflags, FlagVariable::ServerJvmFlags, &mut gathered);
+        draft.gather_flags(sources.jvmflags, FlagVariable::JvmFlags, &mut gathered);
+        if !draft.problems.is_empty() {
+            // A text that cannot be taken apart would make every key in it look missing.
+            return Err(ConfigError::Invalid(draft.problems));
+        }
+        draft.apply(&gathered);
+        draft.read_dynamic(sources.dynamic);
+        draft.require_data_dir_and_port();
+        draft.finish()
+    }
+
+    /// The configuration of a server without a file ([`Config::standalone_default`]), with Java
+    /// flags applied.
+    pub fn standalone(
+        data_dir: PathBuf,
+        jvmflags: &str,
+        server_jvmflags: &str,
+    ) -> Result<Loaded, ConfigError> {
+        let mut draft = Draft::new(Config::standalone_default(data_dir));
+        let mut gathered = Gathered::default();
+        draft.gather_flags(server_jvmflags, FlagVariable::ServerJvmFlags, &mut gathered);
+        draft.gather_flags(jvmflags, FlagVariable::JvmFlags, &mut gathered);
+        draft.apply(&gathered);
+        draft.finish()
+    }
+}
+
+/// Reads a file as UTF-8, or as ISO-8859-1 if it is not, which is what Java takes it for.
+fn read(path: &Path) -> Result<String, ConfigError> {
+    let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(unreadable(std::io::Error::other(format!(
+            "it is larger than {FILE_BYTES_MAX} bytes and cannot be a configuration file"
+        ))));
+    }
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|error| error.into_bytes().into_iter().map(char::from).collect()))
+}
+
+/// The last `dynamicConfigFile` of a file. Syntax errors are reported by the real reading.
+fn dynamic_file(zoo_cfg: &str) -> Option<PathBuf> {
+    let entries = properties::parse(zoo_cfg).ok()?;
+    entries
+        .into_iter()
+        .rfind(|entry| entry.key == "dynamicConfigFile")
+        .map(|entry| entry.value.into())
+}
+
+/// A setting that matched the table and may win over others for the same key.
+struct Candidate {
+    row: &'static KnownKey,
+    /// The key without prefixes: what other candidates compete for.
+    name: String,
+    setting: Setting,
+    /// The higher wins; among equals the later.
+    rank: u8,
+    /// The only spelling Apache reads, if it is another one.
+    apache_spelling: Option<String>,
+}
+
+#[derive(Default)]
+struct Gathered {
+    candidates: Vec<Candidate>,
+}
+
+/// A configuration under construction. Handlers in the table of known keys write to it.
+pub(super) struct Draft {
+    pub(super) config: Config,
+    pub(super) client_host: Option<String>,
+    pub(super) client_port: Option<u16>,
+    /// -1 stands for the multiple of the tick, as in Apache.
+    pub(super) min_session_timeout: i32,
+    pub(super) max_session_timeout: i32,
+    pub(super) data_dir: Option<PathBuf>,
+    pub(super) data_log_dir: Option<PathBuf>,
+    pub(super) standalone_enabled: bool,
+    pub(super) members: Vec<Member>,
+    pub(super) extra_size: Option<u32>,
+    pub(super) enforce_auth: bool,
+    pub(super) session_weights: SessionWeights,
+    pub(super) weigh_sessions: bool,
+    pub(super) flush_quiet_ms: Option<u64>,
+    pub(super) read_only_mode: bool,
+    /// What is in force, by the name in the table, for messages about several keys at once.
+    in_force: BTreeMap<String, Setting>,
+    notices: Vec<Notice>,
+    problems: Vec<Problem>,
+}
+
+impl Draft {
+    fn new(config: Config) -> Draft {
+        Draft {
+            config,
+            client_host: None,
+            client_port: None,
+            min_session_timeout: -1,
+            max_session_timeout: -1,
+            data_dir: None,
+            data_log_dir: None,
+            standalone_enabled: true,
+            members: Vec::new(),
+            extra_size: None,
+            enforce_auth: false,
+            session_weights: SessionWeights::default(),
+            weigh_sessions: false,
+            flush_quiet_ms: None,
+            read_only_mode: false,
+            in_force: BTreeMap::new(),
+            notices: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    pub(super) fn notice(&mut self, setting: &Setting, kind: NoticeKind) {
+        self.notices.push(Notice {
+            key: setting.key.clone(),
+            value: setting.shown_value(),
+            origin: setting.origin,
+            kind,
+        });
+    }
+
+    pub(super) fn not_yet(&mut self, setting: &Setting, part: Part) {
+        self.notice(setting, NoticeKind::NotYet { part });
+    }
+
+    pub(super) fn adjusted(&mut self, setting: &Setting, how: impl Into<String>) {
+        self.notice(setting, NoticeKind::Adjusted { how: how.into() });
+    }
+
+    fn problem(&mut self, setting: Option<&Setting>, message: impl Into<String>) {
+        let setting = setting.map(|setting| (setting.key.clone(), setting.origin));
+        self.problems.push(Problem { setting, message: message.into() });
+    }
+
+    fn gather_zoo_cfg(&mut self, text: &str, gathered: &mut Gathered) {
+        let entries = match properties::parse(text) {
+            Ok(entries) => entries,
+            Err(error) => {
+                let message = format!("zoo.cfg {error}");
+                return self.problem(None, message);
+            }
+        };
+        for entry in entries {
+            let setting = Setting {
+                key: entry.key,
+                value: entry.value,
+                origin: Origin::ZooCfg { line: entry.line },
+            };
+            if entry.beyond_ascii {
+                self.adjusted(
+                    &setting,
+                    "read as UTF-8, where Apache ZooKeeper reads ISO-8859-1 and may see another value; \
+                     write characters beyond ASCII as \\uXXXX to mean the same to both",
+                );
+            }
+            match candidate_from_zoo_cfg(&setting) {
+                Some(candidate) => gathered.candidates.push(candidate),
+                None => self.unknown(&setting),
+            }
+        }
+    }
+
+    fn gather_flags(&mut self, text: &str, variable: FlagVariable, gathered: &mut Gathered) {
+        let flags = match system_properties::parse(text, variable) {
+            Ok(flags) => flags,
+            Err(error) => return self.problem(None, error.to_string()),
+        };
+        let origin = Origin::Flags(variable);
+        for flag in flags {
+            match flag {
+                Flag::Property { name, value } => {
+                    let setting = Setting { key: name, value, origin };
+                    match candidate_from_flag(&setting) {
+                        Some(candidate) => gathered.candidates.push(candidate),
+                        None => self.unknown(&setting),
+                    }
+                }
+                Flag::Other(text) => {
+                    let setting = Setting { key: text, value: String::new(), origin };
+                    self.notice(&setting, NoticeKind::NotNeeded { why: known_keys::NO_JVM });
+                }
+            }
+        }
+    }
+
+    fn unknown(&mut self, setting: &Setting) {
+        let nearest = known_keys::nearest(setting.key.strip_prefix(PREFIX).unwrap_or(&setting.key));
+        self.notice(setting, NoticeKind::Unknown { nearest });
+    }
+
+    fn apply(&mut self, gathered: &Gathered) {
+        let mut winners: HashMap<String, usize> = HashMap::new();
+        for (index, candidate) in gathered.candidates.iter().enumerate() {
+            let winner = winners.entry(candidate.name.clone()).or_insert(index);
+            if candidate.rank >= gathered.candidates[*winner].rank {
+                *winner = index;
+            }
+        }
+        for candidate in &gathered.candidates {
+            let winner = &gathered.candidates[winners[&candidate.name]];
+            if !std::ptr::eq(winner, candidate) {
+                // A repetition of the same value is in force all the same.
+                if winner.setting.value != candidate.setting.value {
+                    let by = winner.setting.origin;
+                    self.notice(&candidate.setting, NoticeKind::Overridden { by });
+                }
+                continue;
+            }
+            self.apply_one(candidate);
+        }
+    }
+
+    fn apply_one(&mut self, candidate: &Candidate) {
+        let Candidate { row, name, setting, .. } = candidate;
+        let outcome = match row.handler {
+            Handler::Apply(apply) => {
+                if let Some(spelling) = &candidate.apache_spelling {
+                    self.adjusted(
+                        setting,
+                        format!("in effect, but Apache ZooKeeper reads it only as {spelling}"),
+                    );
+                }
+                apply(self, setting)
+            }
+            Handler::Judge { judge, .. } => judge(self, setting),
+            Handler::NotYet { part, is_switch, check } => check(setting).map(|()| {
+                if !(is_switch && setting.value.eq_ignore_ascii_case(row.default)) {
+                    self.not_yet(setting, part);
+                }
+            }),
+            Handler::NotNeeded { why, check } => {
+                check(setting).map(|()| self.notice(setting, NoticeKind::NotNeeded { why }))
+            }
+        };
+        match outcome {
+            Ok(()) => {
+                self.in_force.insert(name.clone(), setting.clone());
+            }
+            Err(message) => self.problem(Some(setting), message),
+        }
+    }
+
+    /// Membership from a file of its own, which may hold nothing else.
+    fn read_dynamic(&mut self, text: Option<&str>) {
+        let Some(file) = self.in_force.get("dynamicConfigFile").cloned() else {
+            return;
+        };
+        let misplaced: Vec<Setting> =
+            self.in_force.values().filter(|setting| is_membership(&setting.key)).cloned().collect();
+        for setting in misplaced {
+            self.problem(
+                Some(&setting),
+                "dynamicConfigFile is set, so the members of the ensemble belong in that file; move the line there",
+            );
+        }
+        let Some(text) = text else {
+            return self.problem(Some(&file), "the file it names was not read");
+        };
+        let entries = match properties::parse(text) {
+            Ok(entries) => entries,
+            Err(error) => {
+                return self.problem(Some(&file), format!("in the file it names, {error}"));
+            }
+        };
+        let mut gathered = Gathered::default();
+        for entry in entries {
+            let origin = Origin::DynamicFile { line: entry.line };
+            let setting = Setting { key: entry.key, value: entry.value, origin };
+            match candidate_from_zoo_cfg(&setting) {
+                Some(candidate) if is_membership(&setting.key) => {
+                    gathered.candidates.push(candidate);
+                }
+                _ => self.problem(
+                    Some(&setting),
+                    "only server.N, group.N and weight.N belong in the dynamic configuration file",
+                ),
+            }
+        }
+        self.apply(&gathered);
+    }
+
+    fn require_data_dir_and_port(&mut self) {
+        if self.data_dir.is_none() && !self.has_problem_with("dataDir") {
+            self.problem(
+                None,
+                "dataDir is not set: add a line dataDir=<directory>, where the server keeps its data",
+            );
+        }
+        self.decide_members();
+        self.decide_client_address();
+    }
+
+    fn has_problem_with(&self, key: &str) -> bool {
+        self.problems
+            .iter()
+            .any(|problem| problem.setting.as_ref().is_some_and(|(at, _)| at == key))
+    }
+
+    /// One server and no more: what `server.N` lines may say for a standalone server.
+    fn decide_members(&mut self) {
+        let participants =
+            self.members.iter().filter(|member| member.role == PeerRole::Participant).count();
+        let observers = self.members.len() - participants;
+        let first = self.members.first().and_then(|member| self.member_setting(member.id));
+        let ensembles = "this version of Ironkeeper runs standalone servers only";
+        if participants > 1 {
+            self.problem(
+                first.as_ref(),
+                format!(
+                    "{participants} servers make an ensemble, and {ensembles}. \
+                     Remove the server lines to run this server on its own"
+                ),
+            );
+        } else if observers > 0 {
+            self.problem(
+                first.as_ref(),
+                format!("observers need an ensemble to observe, and {ensembles}. Remove the server lines"),
+            );
+        } else if !self.standalone_enabled {
+            let setting = self.in_force.get("standaloneEnabled").cloned();
+            self.problem(
+                setting.as_ref(),
+                format!(
+                    "false asks for an ensemble even of one server, and {ensembles}. Set it to true"
+                ),
+            );
+        } else if let Some(member) = self.members.first() {
+            let secure = member.secure_client.is_some();
+            if let Some(setting) = first {
+                self.not_yet(&setting, Part::Ensemble);
+                if secure {
+                    self.not_yet(&setting, Part::Tls);
+                }
+            }
+        }
+    }
+
+    fn member_setting(&self, id: u64) -> Option<Setting> {
+        self.in_force.get(&format!("server.{id}")).cloned()
+    }
+
+    fn decide_client_address(&mut self) {
+        let written =
+            self.client_port.map(|port| ListenAddress { host: self.client_host.clone(), port });
+        if written.is_none()
+            && self.client_host.is_some()
+            && let Some(setting) = self.in_force.get("clientPortAddress").cloned()
+        {
+            return self.problem(
+                Some(&setting),
+                "clientPort is missing: an address needs a port to go with it",
+            );
+        }
+        let of_member = match self.members.as_slice() {
+            [only] => only.client.clone(),
+            _ => None,
+        };
+        if let (Some(written), Some(of_member)) = (&written, &of_member) {
+            let same = if written.is_wildcard() {
+                written.port == of_member.port
+            } else {
+                written == of_member
+            };
+            if !same {
+                let setting = self.in_force.get("clientPort").cloned();
+                let message = format!(
+                    "clients are to connect to {written} here but to {of_member} in the server line; \
+                     make them agree or remove one"
+                );
+                return self.problem(setting.as_ref(), message);
+            }
+        }
+        match of_member.or(written) {
+            Some(address) => self.config.client_address = address,
+            None if self.has_problem_with("clientPort") => {}
+            None if self.in_force.contains_key("secureClientPort") => {}
+            None => self.problem(None, "clientPort is not set: add a line such as clientPort=2181"),
+        }
+        if let Some(secure) = self.in_force.get("secureClientPort").cloned() {
+            if self.client_port.is_none()
+                && self.members.iter().all(|member| member.client.is_none())
+            {
+                self.problem(
+                    Some(&secure),
+                    "it is the only port, and this version of Ironkeeper does not have TLS yet. \
+                     Set clientPort to serve clients without encryption, if the network allows for it",
+                );
+            } else {
+                self.not_yet(&secure, Part::Tls);
+            }
+        }
+        if let Some(address) = self.in_force.get("secureClientPortAddress").cloned() {
+            if self.in_force.contains_key("secureClientPort") {
+                self.not_yet(&address, Part::Tls);
+            } else {
+                self.problem(
+                    Some(&address),
+                    "secureClientPort is missing: an address needs a port to go with it",
+                );
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<Loaded, ConfigError> {
+        self.decide_dirs();
+        self.decide_session_timeouts();
+        self.decide_sizes();
+        self.decide_auth();
+        self.decide_words();
+        self.decide_ttl();
+        self.decide_weights();
+        self.decide_flush();
+        self.report_idle();
+        if self.problems.is_empty() {
+            // Whatever slipped through the checks by key is caught by the ones on the result.
+            self.config.validate()?;
+            self.notices.sort_by_key(|notice| place_in_order(notice.origin));
+            Ok(Loaded { config: self.config, notices: self.notices })
+        } else {
+            self.problems.sort_by_key(|problem| {
+                problem.setting.as_ref().map_or((u8::MAX, 0), |(_, origin)| place_in_order(*origin))
+            });
+            Err(ConfigError::Invalid(self.problems))
+        }
+    }
+
+    fn decide_dirs(&mut self) {
+        if let Some(data_dir) = self.data_dir.take() {
+            self.config.data_log_dir = data_dir.clone();
+            self.config.data_dir = data_dir;
+        }
+        if let Some(data_log_dir) = self.data_log_dir.take() {
+            self.config.data_log_dir = data_log_dir;
+        }
+    }
+
+    fn decide_session_timeouts(&mut self) {
+        let tick = self.config.tick_time_ms;
+        let bound = |written: i32, count: u32| {
+            u32::try_from(written).unwrap_or_else(|_| ticks(tick, count))
+        };
+        let min = bound(self.min_session_timeout, defaults::MIN_SESSION_TIMEOUT_TICKS);
+        let max = bound(self.max_session_timeout, defaults::MAX_SESSION_TIMEOUT_TICKS);
+        if min > max {
+            let setting = self
+                .in_force
+                .get("minSessionTimeout")
+                .or_else(|| self.in_force.get("maxSessionTimeout"))
+                .cloned();
+            self.problem(
+                setting.as_ref(),
+                format!(
+                    "the smallest session timeout ({min} ms) is larger than the largest ({max} ms). \
+                     They are {} and {} ticks of {tick} ms unless set",
+                    defaults::MIN_SESSION_TIMEOUT_TICKS,
+                    defaults::MAX_SESSION_TIMEOUT_TICKS
+                ),
+            );
+        }
+        self.config.min_session_timeout_ms = min;
+        self.config.max_session_timeout_ms = max;
+    }
+
+    fn decide_sizes(&mut self) {
+        let extra = self.extra_size.unwrap_or(self.config.jute_max_buffer_bytes);
+        self.config.jute_extra_size_bytes = extra.max(defaults::JUTE_EXTRA_SIZE_BYTES_MIN);
+    }
+
+    fn decide_auth(&mut self) {
+        let schemes = self.in_force.get("enforce.auth.schemes").cloned();
+        if !self.enforce_auth {
+            if let Some(schemes) = schemes {
+                self.adjusted(&schemes, "not in force, because enforce.auth.enabled is not true");
+            }
+            return;
+        }
+        let Some(setting) = schemes else {
+            let enabled = self.in_force.get("enforce.auth.enabled").cloned();
+            return self.problem(
+                enabled.as_ref(),
+                "enforce.auth.schemes is missing: name the schemes that are demanded, such as digest",
+            );
+        };
+        let mut demanded = Vec::new();
+        for name in setting.value.split(',').map(str::trim) {
+            let scheme = match name {
+                "digest" if self.config.digest_auth.enabled => AuthScheme::Digest,
+                "ip" => AuthScheme::Ip,
+                _ => {
+                    let message = format!(
+                        "the authentication scheme {name:?} cannot be demanded, because this server does not \
+                         have it. It has ip and, unless switched off, digest"
+                    );
+                    self.problem(Some(&setting), message);
+                    continue;
+                }
+            };
+            if !demanded.contains(&scheme) {
+                demanded.push(scheme);
+            }
+        }
+        self.config.enforced_auth_schemes = demanded;
+    }
+
+    fn decide_words(&mut self) {
+        // A standalone server never goes read-only, but those who ask whether it is get an answer.
+        if self.read_only_mode {
+            self.config.four_letter_words.allow("isro");
+        }
+    }
+
+    fn decide_ttl(&mut self) {
+        if self.config.emulate_353_ttl && !self.config.extended_types_enabled {
+            self.config.emulate_353_ttl = false;
+            if let Some(setting) = self.in_force.get("emulate353TTLNodes").cloned() {
+                self.adjusted(&setting, "not in force, because extendedTypesEnabled is not true");
+            }
+        }
+        if self.config.extended_types_enabled
+            && let [Member { id, .. }] = self.members[..]
+            && id > SERVER_ID_MAX_WITH_TTL
+        {
+            let setting = self.member_setting(id);
+            self.problem(
+                setting.as_ref(),
+                format!("with extendedTypesEnabled a server's number can be {SERVER_ID_MAX_WITH_TTL} at most"),
+            );
+        }
+    }
+
+    /// Sessions that change the ensemble's state must not be cheaper than those that do not.
+    fn decide_weights(&mut self) {
+        let SessionWeights { global, local, renew } = self.session_weights;
+        for (key, weight) in [
+            ("connection_throttle_global_session_weight", global),
+            ("connection_throttle_renew_session_weight", renew),
+        ] {
+            if weight < local
+                && let Some(setting) = self.in_force.get(key).cloned()
+            {
+                self.adjusted(
+                    &setting,
+                    format!("raised to {local}, the weight of a local session"),
+                );
+            }
+        }
+        let weights = SessionWeights { global: global.max(local), local, renew: renew.max(local) };
+        self.config.connection_throttle.weights = self.weigh_sessions.then_some(weights);
+    }
+
+    fn decide_flush(&mut self) {
+        let usual = self.config.flush_delay_ms / defaults::FLUSH_QUIET_PART;
+        self.config.flush_quiet_ms = self.flush_quiet_ms.unwrap_or(usual);
+    }
+
+    /// Settings of something that is switched off, unless they say what holds anyway.
+    fn report_idle(&mut self) {
+        let config = &self.config;
+        let off = [
+            (config.flush_delay_ms == 0, "flushDelay", "maxWriteQueuePollTime"),
+            (
+                config.connection_throttle.tokens.is_none(),
+                "connection_throttle_tokens",
+                "connection_throttle_",
+            ),
+            (
+                config.request_throttle.max_requests.is_none(),
+                "request_throttle_max_requests",
+                "request_throttle_",
+            ),
+            (
+                config.request_throttle.max_requests.is_none(),
+                "request_throttle_max_requests",
+                "request_stale_",
+            ),
+            (
+                config.request_throttle.max_requests.is_none(),
+                "request_throttle_max_requests",
+                "throttled_op_wait_time",
+            ),
+        ];
+        for (_, switch, idle) in off.into_iter().filter(|(is_off, ..)| *is_off) {
+            let says_something = |name: &str, setting: &Setting| {
+                known_keys::find(name).is_some_and(|row| row.default != setting.value)
+            };
+            let settings: Vec<Setting> = self
+                .in_force
+                .iter()
+                .filter(|(name, setting)| {
+                    name.starts_with(idle) && *name != switch && says_something(name, setting)
+                })
+                .map(|(_, setting)| setting.clone())
+                .collect();
+            for setting in settings {
+                self.adjusted(&setting, format!("not in force, because {switch} is not set"));
+            }
+        }
+    }
+}
+
+/// Order in which a user reads the sources.
+fn place_in_order(origin: Origin) -> (u8, usize) {
+    match origin {
+        Origin::ZooCfg { line } => (0, line),
+        Origin::DynamicFile { line } => (1, line),
+        Origin::Flags(FlagVariable::ServerJvmFlags) => (2, 0),
+        Origin::Flags(FlagVariable::JvmFlags) => (3, 0),
+    }
+}
+
+fn is_membership(key: &str) -> bool {
+    ["server.", "group.", "weight."].iter().any(|prefix| key.starts_with(prefix))
+}
+
+fn candidate_from_zoo_cfg(setting: &Setting) -> Option<Candidate> {
+    let candidate = |row: &'static KnownKey, name: &str, rank, apache_spelling| Candidate {
+        row,
+        name: name.to_owned(),
+        setting: setting.clone(),
+        rank,
+        apache_spelling,
+    };
+    let key = setting.key.as_str();
+    if let Some(row) = known_keys::find(key) {
+        let rank = if row.place == Place::JvmProperty { 1 } else { 4 };
+        return Some(candidate(row, key, rank, None));
+    }
+    let name = key.strip_prefix(PREFIX)?;
+    let row = known_keys::find(name).filter(|row| row.place.has_prefix())?;
+    Some(candidate(row, name, 3, Some(format!("{name} in zoo.cfg"))))
+}
+
+fn candidate_from_flag(setting: &Setting) -> Option<Candidate> {
+    let candidate = |row: &'static KnownKey, name: &str, rank, apache_spelling| Candidate {
+        row,
+        name: name.to_owned(),
+        setting: setting.clone(),
+        rank,
+        apache_spelling,
+    };
+    let key = setting.key.as_str();
+    if let Some(name) = key.strip_prefix(PREFIX)
+        && let Some(row) = known_keys::find(name)
+        // What has no effect anyway may as well be recognised from the wrong place.
+        && (row.place.has_prefix()
+            || matches!(row.handler, Handler::NotYet { .. } | Handler::NotNeeded { .. }))
+    {
+        return Some(candidate(row, name, 2, None));
+    }
+    let row = known_keys::find(key)?;
+    match row.place {
+        Place::JvmProperty => Some(candidate(row, key, 2, None)),
+        Place::PropertyEitherName => Some(candidate(row, key, 1, None)),
+        Place::Property => Some(candidate(row, key, 1, Some(format!("{PREFIX}{key} in flags")))),
+        Place::ZooCfg => None,
+    }
+}
+
+/// Reads the words of a white-list; handler of `4lw.commands.whitelist`.
+pub(super) fn allow_words(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
+    let mut unknown = Vec::new();
+    let mut words = super::FourLetterWords::least();
+    for word in setting.value.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        if word == "*" {
+            words = super::FourLetterWords::all();
+            break;
+        }
+        if !words.allow(word) {
+            unknown.push(word);
+        }
+    }
+    if !unknown.is_empty() {
+        draft.adjusted(setting, format!("there is no four-letter word {}", unknown.join(", ")));
+    }
+    draft.config.four_letter_words = words;
+    Ok(())
+}
+
+/// Takes in a `server.N` line; handler of that pattern.
+pub(super) fn add_member(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
+    let id = setting.key.strip_prefix("server.").unwrap_or(&setting.key);
+    let member = Member::parse(id, &setting.value)?;
+    if draft.members.iter().any(|other| other.id == member.id) {
+        return Err(format!("server {} is listed twice", member.id));
+    }
+    draft.members.push(member);
+    Ok(())
+}
+
+/// Handler of ports.
+pub(super) fn port(setting: &Setting) -> Result<u16, String> {
+    dynamic::port(&setting.value)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! Where the engine meets the threads.
+//!
+//! The engine has one owner at a time, but no thread of its own: whoever brings it work takes the
+//! [`Baton`] if it is free, and works off everything that has arrived. So an I/O thread that received
+//! a write judges it on the spot, and the log thread that made a batch durable applies it on the
+//! spot, without a wake-up in between. On a machine with few cores those wake-ups would cost more
+//! than the work.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ironkeeper_engine::baton::Baton;
+use ironkeeper_engine::{Database, Engine, Input, Output};
+
+use crate::clock::Clock;
+use crate::io::IoHandle;
+use crate::log_thread::{LogItem, LogQueue};
+use crate::shutdown::Shutdown;
+use crate::snapshot_thread::SnapshotQueue;
+
+/// The engine with its inbox and the ways to the rest of the server.
+#[derive(Debug)]
+pub struct Core {
+    pub db: Arc<Database>,
+    pub clock: Clock,
+    baton: Baton<Owner, Input>,
+    pub log: Arc<LogQueue>,
+    pub snapshots: Arc<SnapshotQueue>,
+    pub io: Vec<IoHandle>,
+    pub shutdown: Arc<Shutdown>,
+    /// Set after a failure that cannot be survived: nothing is applied or answered any more.
+    halted: AtomicBool,
+}
+
+/// The engine and the buffers that are reused from one round to the next.
+#[derive(Debug)]
+struct Owner {
+    engine: Engine,
+    inputs: Vec<Input>,
+    outputs: Vec<Output>,
+    appends: Vec<LogItem>,
+    woken: Vec<bool>,
+}
+
+impl Core {
+    pub fn new(
+        engine: Engine,
+        db: Arc<Database>,
+        clock: Clock,
+        log: Arc<LogQueue>,
+        snapshots: Arc<SnapshotQueue>,
+        io: Vec<IoHandle>,
+        shutdown: Arc<Shutdown>,
+    ) -> Core {
+        let owner = Owner {
+            engine,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            appends: Vec::new(),
+            woken: vec![false; io.len()],
+        };
+        Core {
+            db,
+            clock,
+            baton: Baton::new(owner),
+            log,
+            snapshots,
+            io,
+            shutdown,
+            halted: AtomicBool::new(false),
+        }
+    }
+
+    /// Hands work to the engine and, unless somebody else is at it, does it.
+    pub fn submit(&self, inputs: impl IntoIterator<Item = Input>) {
+        self.leave(inputs);
+        self.run();
+    }
+
+    /// Hands work to the engine and lets somebody else do it: follow with [`Core::run`] on some
+    /// thread.
+    pub fn leave(&self, inputs: impl IntoIterator<Item = Input>) {
+        self.baton.leave(inputs);
+    }
+
+    /// Works off the inbox unless somebody else is doing so.
+    pub fn run(&self) {
+        self.baton.run(|owner| self.work(owner, false));
+    }
+
+    /// Expires what is due and returns when to come again, in milliseconds of the clock.
+    pub fn on_timer(&self) -> u64 {
+        let deadline_ms = self.baton.hold(|owner| {
+            self.work(owner, true);
+            owner.engine.deadline_ms()
+        });
+        self.run();
+        deadline_ms
+    }
+
+    /// Looks at the engine, for the administrator.
+    pub fn with_engine<T>(&self, look: impl FnOnce(&Engine) -> T) -> T {
+        let seen = self.baton.hold(|owner| look(&owner.engine));
+        self.run();
+        seen
+    }
+
+    fn work(&self, owner: &mut Owner, timer: bool) {
+        let mut timer = timer;
+        loop {
+            self.baton.fetch(&mut owner.inputs);
+            if self.halted.load(Ordering::Relaxed) {
+                // Fetched nevertheless: who left it must not come back for it again and again.
+                owner.inputs.clear();
+                return;
+            }
+            if owner.inputs.is_empty() && !timer {
+                return;
+            }
+            let now = self.clock.now();
+            owner.engine.step(now, &mut owner.inputs, &mut owner.outputs);
+            if std::mem::take(&mut timer) {
+                owner.engine.on_timer(now, &mut owner.outputs);
+            }
+            owner.engine.settle(now, &mut owner.outputs);
+            self.perform(owner);
+        }
+    }
+
+    fn perform(&self, owner: &mut Owner) {
+        for output in owner.outputs.drain(..) {
+            match output {
+                Output::Append { zxid, txn } => owner.appends.push(LogItem::Append { zxid, txn }),
+                Output::Roll => owner.appends.push(LogItem::Roll),
+                Output::Snapshot(job) => self.snapshots.push(job),
+                Output::Wake(conn) => {
+                    let thread = IoHandle::thread_of(conn.tag);
+                    self.io[thread].push_ready(conn);
+                    owner.woken[thread] = true;
+                }
+                Output::Warn(warning) => tracing::warn!("{warning}"),
+                Output::Halt(reason) => {
+                    self.halted.store(true, Ordering::Relaxed);
+                    self.shutdown.fail(reason);
+                }
+            }
+        }
+        // In the engine's order, before anybody else can hold the engine.
+        if !owner.appends.is_empty() {
+            self.log.push(&mut owner.appends);
+        }
+        for (thread, woken) in owner.woken.iter_mut().enumerate() {
+            if std::mem::take(woken) {
+                self.io[thread].wake();
+            }
+        }
+    }
+}

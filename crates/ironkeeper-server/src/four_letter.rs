@@ -1,0 +1,210 @@
+//! Answers to four-letter words: what an administrator or a monitor asks with `echo mntr | nc`.
+//!
+//! The texts are those of Apache ZooKeeper 3.9, byte for byte, because scripts and monitors read
+//! them; each renderer is a function from plain data to text in a file of its own. This file decides
+//! who gets an answer and collects the data.
+//!
+//! Locks: the engine first, on its own; then the gate, held only to copy out what is printed; then
+//! connections, one at a time. No two of them are ever held together here.
+
+mod connections;
+mod dump;
+mod environment;
+mod java_text;
+mod monitor;
+mod process;
+mod server;
+mod version;
+mod watches;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use ironkeeper_engine::Conn;
+use ironkeeper_engine::conn::ConnView;
+use ironkeeper_proto::SessionId;
+use ironkeeper_proto::four_letter::FourLetterWord;
+
+use crate::shared::Shared;
+
+/// Apache sends an answer in pieces of this size and counts each as a packet.
+const PACKET_BYTES: usize = 8192;
+
+const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests";
+
+/// Whether the word is answered with more than a refusal.
+pub fn is_allowed(shared: &Shared, word: FourLetterWord) -> bool {
+    shared.config.four_letter_words.allows(word.name())
+}
+
+/// The whole answer to a word that `conn` has sent.
+///
+/// What may take long (files, all connections, all watches) is done on a thread of its own: the
+/// clients that share an I/O thread with the administrator should not feel it.
+pub async fn answer(
+    shared: &Arc<Shared>,
+    conn: &Conn,
+    word: FourLetterWord,
+    argument: i64,
+) -> String {
+    use FourLetterWord::{Gtmk, Isro, Ruok, Srst, Srvr, Stmk};
+    let db = &shared.core.db;
+    conn.note_word(db);
+    let text = if !is_allowed(shared, word) {
+        format!("{} is not executed because it is not in the whitelist.\n", word.name())
+    } else if matches!(word, Gtmk | Isro | Ruok | Srst | Srvr | Stmk) {
+        render(shared, word, argument)
+    } else {
+        let shared = Arc::clone(shared);
+        let rendered = tokio::task::spawn_blocking(move || render(&shared, word, argument)).await;
+        rendered.unwrap_or_else(|error| {
+            tracing::error!("no answer to {}: {error}", word.name());
+            String::new()
+        })
+    };
+    db.stats.packets_sent.fetch_add(text.len().div_ceil(PACKET_BYTES) as u64, Relaxed);
+    text
+}
+
+fn render(shared: &Shared, word: FourLetterWord, argument: i64) -> String {
+    let serving = !shared.core.shutdown.has_begun();
+    match word {
+        FourLetterWord::Ruok => "imok".to_owned(),
+        FourLetterWord::Envi => environment::render(&environment::current()),
+        FourLetterWord::Gtmk => shared.trace_mask.load(Relaxed).to_string(),
+        FourLetterWord::Stmk => {
+            shared.trace_mask.store(argument, Relaxed);
+            argument.to_string()
+        }
+        FourLetterWord::Isro => if serving { "rw" } else { "null" }.to_owned(),
+        FourLetterWord::Hash if !serving => NOT_SERVING.to_owned(),
+        _ if !serving => format!("{NOT_SERVING}\n"),
+        FourLetterWord::Conf => server::conf(&conf(shared)),
+        FourLetterWord::Cons => connections::cons(&views(shared)),
+        FourLetterWord::Crst => {
+            shared.connections.all().iter().for_each(|conn| conn.reset_stats());
+            "Connection stats reset.\n".to_owned()
+        }
+        FourLetterWord::Dirs => {
+            let (data, log) = dir_sizes(shared);
+            format!("datadir_size: {data}\nlogdir_size: {log}\n")
+        }
+        FourLetterWord::Dump => dump::render(&dump(shared)),
+        FourLetterWord::Hash => {
+            let digests: Vec<_> = shared.core.db.read().digests.iter().collect();
+            server::hash(&digests)
+        }
+        FourLetterWord::Mntr => monitor::render(shared),
+        FourLetterWord::Srst => {
+            shared.core.db.stats.reset();
+            shared.metrics.reset();
+            "Server stats reset.\n".to_owned()
+        }
+        FourLetterWord::Srvr => server::srvr(&overview(shared)),
+        FourLetterWord::Stat => {
+            let clients = connections::clients(&views(shared));
+            server::stat(&overview(shared), &clients)
+        }
+        FourLetterWord::Wchs => watches::summary(&watched(shared)),
+        FourLetterWord::Wchc => watches::by_session(&watched(shared)),
+        FourLetterWord::Wchp => watches::by_path(&watched(shared)),
+    }
+}
+
+fn views(shared: &Shared) -> Vec<ConnView> {
+    shared.connections.all().iter().map(|conn| conn.view()).collect()
+}
+
+fn overview(shared: &Shared) -> server::Overview {
+    let db = &shared.core.db;
+    let (zxid, node_count) = {
+        let state = db.read();
+        (state.applied(), state.tree.node_count())
+    };
+    server::Overview {
+        latency: db.stats.latency(),
+        received: db.stats.packets_received.load(Relaxed),
+        sent: db.stats.packets_sent.load(Relaxed),
+        connections: shared.connections.len(),
+        outstanding: db.outstanding.load(Relaxed),
+        zxid,
+        node_count,
+    }
+}
+
+fn conf(shared: &Shared) -> server::Conf {
+    let (data_dir_bytes, log_dir_bytes) = dir_sizes(shared);
+    let absolute = |path: &std::path::Path| {
+        std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
+    };
+    let config = &shared.config;
+    server::Conf {
+        client_port: shared.client_port,
+        data_dir: absolute(shared.store.snap_dir()),
+        data_dir_bytes,
+        data_log_dir: absolute(shared.store.log_dir()),
+        log_dir_bytes,
+        tick_ms: config.tick_time_ms,
+        max_client_cnxns: config.max_client_cnxns,
+        min_session_timeout_ms: config.min_session_timeout_ms,
+        max_session_timeout_ms: config.max_session_timeout_ms,
+        listen_backlog: config.client_port_listen_backlog.map_or(-1, i64::from),
+    }
+}
+
+/// Bytes in the snapshot and the log directory; -1 each if they cannot be looked at.
+fn dir_sizes(shared: &Shared) -> (i64, i64) {
+    match shared.store.dir_sizes() {
+        Ok((data, log)) => (data as i64, log as i64),
+        Err(error) => {
+            tracing::warn!("the data directories cannot be measured: {error}");
+            (-1, -1)
+        }
+    }
+}
+
+fn dump(shared: &Shared) -> dump::Dump {
+    let core = &shared.core;
+    let schedule = core.with_engine(|engine| engine.expiry().schedule());
+    let ephemerals = {
+        let state = core.db.read();
+        let paths = |session| {
+            let mut paths: Vec<_> = state.tree.ephemerals(session).collect();
+            paths.sort_unstable();
+            paths
+        };
+        state.tree.ephemeral_sessions().map(|session| (session, paths(session))).collect()
+    };
+    let now = core.clock.now();
+    let wall_ms = |mono_ms: u64| now.wall_ms + mono_ms as i64 - now.mono_ms as i64;
+    let mut due_ms: HashMap<SessionId, i64> = HashMap::new();
+    let mut sessions: dump::Schedule<SessionId> = BTreeMap::new();
+    for (mono_ms, due) in schedule {
+        due_ms.extend(due.iter().map(|session| (*session, wall_ms(mono_ms))));
+        sessions.entry(wall_ms(mono_ms)).or_default().extend(due);
+    }
+    let mut connections: dump::Schedule<dump::Connection> = BTreeMap::new();
+    let sessionless_ms = shared.sessionless_timeout.as_millis() as i64;
+    for view in views(shared) {
+        // A connection lives as long as its session, or until it should have asked for one. Times
+        // are printed in seconds, so everything in one second is one set.
+        let end_ms = match due_ms.get(&view.session) {
+            Some(due_ms) => *due_ms,
+            None => view.stats.established_wall_ms + sessionless_ms,
+        };
+        let end_ms = end_ms.div_euclid(1000) * 1000;
+        let connection = dump::Connection { peer: view.peer, session: view.session };
+        connections.entry(end_ms).or_default().push(connection);
+    }
+    dump::Dump { sessions, ephemerals, connections }
+}
+
+/// The watches that are listed, by connection.
+fn watched(shared: &Shared) -> Vec<watches::Watcher> {
+    let connections = shared.connections.all();
+    let watchers = connections
+        .iter()
+        .map(|conn| watches::Watcher { session: conn.session(), paths: conn.listed_watches() });
+    watchers.filter(|watcher| !watcher.paths.is_empty()).collect()
+}

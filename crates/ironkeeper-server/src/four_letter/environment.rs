@@ -1,0 +1,95 @@
+//! `envi`: what the server runs on.
+//!
+//! Monitors look for every key Apache prints, so all are there. Those about Java say `<NA>`, which
+//! is how Apache prints a property that does not exist.
+
+use std::fmt::Write;
+
+use super::{process, version};
+
+const NOT_AVAILABLE: &str = "<NA>";
+
+pub(super) type Environment = Vec<(&'static str, String)>;
+
+pub(super) fn current() -> Environment {
+    let or_na = |value: Option<String>| value.unwrap_or_else(|| NOT_AVAILABLE.to_owned());
+    let na = || NOT_AVAILABLE.to_owned();
+    let (user, home) = process::user();
+    let current_dir = std::env::current_dir().ok().map(|dir| dir.display().to_string());
+    // For Java these are parts of its heap. Used is total minus free there, and so it is here: all
+    // of what the process occupies is in use.
+    let occupied = process::resident_bytes();
+    vec![
+        ("zookeeper.version", version::full()),
+        ("host.name", or_na(process::host_name())),
+        ("java.version", na()),
+        ("java.vendor", na()),
+        ("java.home", na()),
+        ("java.class.path", na()),
+        ("java.library.path", na()),
+        ("java.io.tmpdir", std::env::temp_dir().display().to_string()),
+        ("java.compiler", na()),
+        ("os.name", os_name(std::env::consts::OS).to_owned()),
+        ("os.arch", os_arch(std::env::consts::ARCH).to_owned()),
+        ("os.version", or_na(process::kernel_release())),
+        ("user.name", or_na(user)),
+        ("user.home", or_na(home)),
+        ("user.dir", or_na(current_dir)),
+        ("os.memory.free", megabytes(occupied.map(|_| 0))),
+        ("os.memory.max", megabytes(process::machine_bytes())),
+        ("os.memory.total", megabytes(occupied)),
+    ]
+}
+
+pub(super) fn render(environment: &Environment) -> String {
+    let mut text = String::from("Environment:\n");
+    for (key, value) in environment {
+        let _ = writeln!(text, "{key}={value}");
+    }
+    text
+}
+
+fn megabytes(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| NOT_AVAILABLE.to_owned(), |bytes| format!("{}MB", bytes >> 20))
+}
+
+/// Java's names for systems and processors.
+fn os_name(name: &str) -> &str {
+    match name {
+        "linux" => "Linux",
+        "macos" => "Mac OS X",
+        "freebsd" => "FreeBSD",
+        other => other,
+    }
+}
+
+fn os_arch(name: &str) -> &str {
+    match name {
+        "x86_64" => "amd64",
+        "x86" => "i386",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_apache_is_there_in_its_order() {
+        let keys: Vec<_> = current().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(
+            keys.join(" "),
+            "zookeeper.version host.name java.version java.vendor java.home java.class.path \
+             java.library.path java.io.tmpdir java.compiler os.name os.arch os.version user.name \
+             user.home user.dir os.memory.free os.memory.max os.memory.total"
+        );
+    }
+
+    #[test]
+    fn lines_are_keys_and_values() {
+        let environment = vec![("os.name", "Linux".to_owned()), ("os.memory.max", megabytes(None))];
+        assert_eq!(render(&environment), "Environment:\nos.name=Linux\nos.memory.max=<NA>\n");
+        assert_eq!(megabytes(Some(500 << 20)), "500MB");
+    }
+}

@@ -1,0 +1,173 @@
+//! `srvr`, `stat`, `conf` and `hash`: the server as a whole.
+
+use std::fmt::Write;
+
+use ironkeeper_engine::stats::Totals;
+use ironkeeper_proto::Zxid;
+
+use super::{java_text, version};
+
+#[derive(Debug)]
+pub(super) struct Overview {
+    pub latency: Totals,
+    pub received: u64,
+    pub sent: u64,
+    pub connections: usize,
+    pub outstanding: usize,
+    pub zxid: Zxid,
+    pub node_count: usize,
+}
+
+pub(super) fn srvr(overview: &Overview) -> String {
+    stat(overview, "")
+}
+
+/// `clients` is the list of clients with its title left out.
+pub(super) fn stat(overview: &Overview, clients: &str) -> String {
+    let mut text = format!("Zookeeper version: {}\n", version::full());
+    if !clients.is_empty() {
+        text.push_str("Clients:\n");
+        text.push_str(clients);
+    }
+    let Overview { latency, received, sent, connections, outstanding, zxid, node_count } = overview;
+    let (least, most) = (latency.least(), latency.most);
+    let average = java_text::average(latency.average());
+    let _ = write!(
+        text,
+        "Latency min/avg/max: {least}/{average}/{most}\n\
+         Received: {received}\n\
+         Sent: {sent}\n\
+         Connections: {connections}\n\
+         Outstanding: {outstanding}\n\
+         Zxid: 0x{:x}\n\
+         Mode: standalone\n\
+         Node count: {node_count}\n",
+        zxid.0
+    );
+    text
+}
+
+#[derive(Debug)]
+pub(super) struct Conf {
+    pub client_port: u16,
+    pub data_dir: String,
+    pub data_dir_bytes: i64,
+    pub data_log_dir: String,
+    pub log_dir_bytes: i64,
+    pub tick_ms: u32,
+    pub max_client_cnxns: u32,
+    pub min_session_timeout_ms: u32,
+    pub max_session_timeout_ms: u32,
+    /// -1 is the system's default.
+    pub listen_backlog: i64,
+}
+
+/// There is no TLS port, and a server on its own has no number.
+pub(super) fn conf(conf: &Conf) -> String {
+    let Conf {
+        client_port,
+        data_dir,
+        data_dir_bytes,
+        data_log_dir,
+        log_dir_bytes,
+        tick_ms,
+        max_client_cnxns,
+        min_session_timeout_ms,
+        max_session_timeout_ms,
+        listen_backlog,
+    } = conf;
+    format!(
+        "clientPort={client_port}\n\
+         secureClientPort=-1\n\
+         dataDir={data_dir}\n\
+         dataDirSize={data_dir_bytes}\n\
+         dataLogDir={data_log_dir}\n\
+         dataLogSize={log_dir_bytes}\n\
+         tickTime={tick_ms}\n\
+         maxClientCnxns={max_client_cnxns}\n\
+         minSessionTimeout={min_session_timeout_ms}\n\
+         maxSessionTimeout={max_session_timeout_ms}\n\
+         clientPortListenBacklog={listen_backlog}\n\
+         serverId=0\n"
+    )
+}
+
+/// Digests at round transaction ids. Java has signed numbers only.
+pub(super) fn hash(digests: &[(Zxid, u64)]) -> String {
+    let mut text = String::new();
+    for (zxid, digest) in digests {
+        let _ = writeln!(text, "{:x}: {}", zxid.0, digest.cast_signed());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ironkeeper_engine::stats::Summary;
+
+    fn overview() -> Overview {
+        let latency = Summary::default();
+        [0, 5, 12, 64].iter().for_each(|ms| latency.add(*ms));
+        Overview {
+            latency: latency.totals(),
+            received: 26,
+            sent: 34,
+            connections: 3,
+            outstanding: 1,
+            zxid: Zxid(0x1_0000_008a),
+            node_count: 7,
+        }
+    }
+
+    #[test]
+    fn srvr_is_stat_without_clients() {
+        let version = version::full();
+        let rest = "Latency min/avg/max: 0/20.25/64\nReceived: 26\nSent: 34\nConnections: 3\n\
+                    Outstanding: 1\nZxid: 0x10000008a\nMode: standalone\nNode count: 7\n";
+        assert_eq!(srvr(&overview()), format!("Zookeeper version: {version}\n{rest}"));
+        let client = " /127.0.0.1:45894[0](queued=0,recved=1,sent=0)\n\n";
+        assert_eq!(
+            stat(&overview(), client),
+            format!("Zookeeper version: {version}\nClients:\n{client}{rest}")
+        );
+    }
+
+    #[test]
+    fn conf_has_the_lines_of_a_standalone_server() {
+        let text = conf(&Conf {
+            client_port: 2181,
+            data_dir: "/var/lib/zk/version-2".to_owned(),
+            data_dir_bytes: 478,
+            data_log_dir: "/var/log/zk/version-2".to_owned(),
+            log_dir_bytes: 67_109_358,
+            tick_ms: 2000,
+            max_client_cnxns: 60,
+            min_session_timeout_ms: 4000,
+            max_session_timeout_ms: 40_000,
+            listen_backlog: -1,
+        });
+        assert_eq!(
+            text,
+            "clientPort=2181\n\
+             secureClientPort=-1\n\
+             dataDir=/var/lib/zk/version-2\n\
+             dataDirSize=478\n\
+             dataLogDir=/var/log/zk/version-2\n\
+             dataLogSize=67109358\n\
+             tickTime=2000\n\
+             maxClientCnxns=60\n\
+             minSessionTimeout=4000\n\
+             maxSessionTimeout=40000\n\
+             clientPortListenBacklog=-1\n\
+             serverId=0\n"
+        );
+    }
+
+    #[test]
+    fn hash_prints_zxids_in_hex_and_digests_in_decimal() {
+        let digests = [(Zxid(0x80), 8_919_297_067), (Zxid(0x100), u64::MAX)];
+        assert_eq!(hash(&digests), "80: 8919297067\n100: -1\n");
+        assert_eq!(hash(&[]), "");
+    }
+}

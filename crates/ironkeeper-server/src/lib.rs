@@ -1,0 +1,32 @@
+//! The ZooKeeper server in the real world: configuration, sockets, threads, disks.
+//!
+//! What the protocol says is decided by `ironkeeper-engine`; this crate gives it clients, a clock
+//! and files. Start from [`Server`].
+//!
+//! | thread | what it does |
+//! | --- | --- |
+//! | `io-0` … | take in connections, parse, serve reads, judge writes, send replies |
+//! | `log` | append, one sync for many writes, apply |
+//! | `snapshot` | writes snapshots, removes old files |
+//! | `timer` | ends silent sessions, removes empty containers |
+
+mod accept;
+mod clock;
+pub mod config;
+mod core;
+mod four_letter;
+mod io;
+mod limits;
+mod log_thread;
+mod metrics;
+mod open_files;
+mod recovery;
+mod server;
+mod settings;
+mod shared;
+mod shutdown;
+mod snapshot_thread;
+
+pub use recovery::Report;
+pub use server::{Server, StartError};
+pub use shared::Shared;

@@ -1,0 +1,290 @@
+//! The log thread: append, one sync for many writes, report.
+//!
+//! What arrives while a sync is under way is the next batch: group commit without timers.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ironkeeper_engine::Input;
+use ironkeeper_proto::Zxid;
+use ironkeeper_store::LogWriter;
+use ironkeeper_store::disk::Disk;
+
+use crate::core::Core;
+use crate::metrics::Metrics;
+
+/// How long to wait before a full disk is tried again.
+const DISK_FULL_PAUSE: Duration = Duration::from_secs(1);
+
+/// Work for the log thread.
+#[derive(Debug)]
+pub enum LogItem {
+    Append { zxid: Zxid, txn: Bytes },
+    Roll,
+}
+
+/// What waits to be written. Bounded by the requests that may be in work at once.
+#[derive(Debug, Default)]
+pub struct LogQueue {
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    items: Vec<LogItem>,
+    closed: bool,
+    /// Whether the thread is asleep; a wake-up costs a system call, so it is not made in vain.
+    waiting: bool,
+}
+
+impl LogQueue {
+    /// Adds everything in `items`, in order.
+    pub fn push(&self, items: &mut Vec<LogItem>) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.items.append(items);
+        if std::mem::take(&mut queue.waiting) {
+            drop(queue);
+            self.arrived.notify_one();
+        }
+    }
+
+    /// After this the thread writes what is there and ends.
+    pub fn close(&self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.arrived.notify_one();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).items.is_empty()
+    }
+
+    /// Waits for work and takes up to `max` items of it; false when there will be none.
+    fn take(&self, batch: &mut Vec<LogItem>, max: usize) -> bool {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        while queue.items.is_empty() && !queue.closed {
+            queue.waiting = true;
+            queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        queue.waiting = false;
+        queue.move_to(batch, max);
+        !batch.is_empty()
+    }
+
+    /// Adds to the batch what arrives until `until`, as long as something arrives within every
+    /// `quiet` and there are fewer than `max`.
+    fn gather(&self, batch: &mut Vec<LogItem>, max: usize, until: Instant, quiet: Duration) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        while batch.len() < max {
+            if queue.items.is_empty() {
+                let left = until.saturating_duration_since(Instant::now()).min(quiet);
+                if left.is_zero() || queue.closed {
+                    return;
+                }
+                queue.waiting = true;
+                let waited = self.arrived.wait_timeout(queue, left);
+                queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+                queue.waiting = false;
+                if queue.items.is_empty() {
+                    return;
+                }
+            }
+            queue.move_to(batch, max);
+        }
+    }
+}
+
+impl Queue {
+    /// Moves items to the batch until that has `max`.
+    fn move_to(&mut self, batch: &mut Vec<LogItem>, max: usize) {
+        let room = max.saturating_sub(batch.len());
+        if batch.is_empty() && self.items.len() <= room {
+            std::mem::swap(&mut self.items, batch);
+        } else {
+            batch.extend(self.items.drain(..self.items.len().min(room)));
+        }
+    }
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug)]
+pub struct LogSettings {
+    /// The least time between two syncs, in which more writes are gathered.
+    pub flush_delay: Duration,
+    /// The gathering ends when nothing came for this long.
+    pub flush_quiet: Duration,
+    /// The most writes for one sync.
+    pub batch_max: usize,
+    pub warn_after: Duration,
+    /// Begin a new file above this size, if set.
+    pub file_bytes_max: Option<u64>,
+}
+
+/// The thread's life.
+pub fn run<D: Disk>(
+    mut writer: LogWriter<D>,
+    settings: LogSettings,
+    core: &Arc<Core>,
+    metrics: &Metrics,
+) {
+    let mut batch = Vec::new();
+    let mut synced_at: Option<Instant> = None;
+    while core.log.take(&mut batch, settings.batch_max) {
+        // After a pause the first write is synced at once: nobody else is there to share with.
+        if !settings.flush_delay.is_zero()
+            && let Some(until) = synced_at.and_then(|at| at.checked_add(settings.flush_delay))
+        {
+            core.log.gather(&mut batch, settings.batch_max, until, settings.flush_quiet);
+        }
+        let mut last = None;
+        let mut txns = 0;
+        for item in batch.drain(..) {
+            match item {
+                LogItem::Append { zxid, txn } => {
+                    if let Err(error) = writer.append(zxid, &txn) {
+                        return core.shutdown.fail(format!("the log cannot be written: {error}"));
+                    }
+                    last = Some(zxid);
+                    txns += 1;
+                }
+                LogItem::Roll => writer.roll(),
+            }
+        }
+        let Some(last) = last else { continue };
+        if !commit(&mut writer, txns, settings, core, metrics) {
+            return;
+        }
+        if !settings.flush_delay.is_zero() {
+            synced_at = Some(Instant::now());
+        }
+        if settings.file_bytes_max.is_some_and(|max| writer.bytes_in_file() > max) {
+            writer.roll();
+        }
+        core.leave([Input::Flushed(last)]);
+        if core.log.is_empty() {
+            // Nothing to write: applying here saves a wake-up.
+            core.run();
+        } else {
+            // The disk should not idle while memory is worked on.
+            core.io[0].run_core();
+        }
+    }
+}
+
+/// What an operator should know of a sync that took longer than it should.
+fn slowness(took: Duration, warn_after: Duration) -> Option<String> {
+    let slow = took.as_millis() > warn_after.as_millis();
+    slow.then(|| format!("syncing the log took {} ms; writes wait for it", took.as_millis()))
+}
+
+/// Syncs the batch; false when the server has to stop.
+fn commit<D: Disk>(
+    writer: &mut LogWriter<D>,
+    txns: u64,
+    settings: LogSettings,
+    core: &Arc<Core>,
+    metrics: &Metrics,
+) -> bool {
+    let mut full = false;
+    loop {
+        let began = Instant::now();
+        match writer.commit() {
+            Ok(()) => {
+                let took = began.elapsed();
+                metrics.note_batch(txns, took);
+                if let Some(warning) = slowness(took, settings.warn_after) {
+                    tracing::warn!("{warning}");
+                }
+                if full {
+                    tracing::warn!("there is room on the disk again: writes go on");
+                }
+                return true;
+            }
+            Err(error) if error.is_disk_full() => {
+                if !full {
+                    tracing::error!(
+                        "the disk is full: writes wait until there is room, reads go on. {error}"
+                    );
+                }
+                full = true;
+                if core.shutdown.has_begun() {
+                    core.shutdown.fail(format!("the disk is full: {error}"));
+                    return false;
+                }
+                std::thread::sleep(DISK_FULL_PAUSE);
+            }
+            Err(error) => {
+                core.shutdown.fail(format!("the log cannot be made durable: {error}"));
+                return false;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn queue(count: usize) -> Arc<LogQueue> {
+        let queue = Arc::new(LogQueue::default());
+        push(&queue, count);
+        queue
+    }
+
+    fn push(queue: &LogQueue, count: usize) {
+        queue.push(&mut (0..count).map(|_| LogItem::Roll).collect());
+    }
+
+    #[test]
+    fn a_sync_is_slow_from_the_configured_time_on() {
+        let after = Duration::from_millis(20);
+        assert_eq!(slowness(Duration::from_micros(20_900), after), None);
+        let warning = slowness(Duration::from_millis(21), after).expect("it is slow");
+        assert_eq!(warning, "syncing the log took 21 ms; writes wait for it");
+    }
+
+    #[test]
+    fn a_batch_is_no_longer_than_it_may_be() {
+        let queue = queue(5);
+        let mut sizes = Vec::new();
+        for _ in 0..3 {
+            let mut batch = Vec::new();
+            assert!(queue.take(&mut batch, 2));
+            sizes.push(batch.len());
+        }
+        assert_eq!(sizes, [2, 2, 1]);
+        queue.close();
+        assert!(!queue.take(&mut Vec::new(), 2));
+    }
+
+    #[test]
+    fn gathering_ends_when_the_batch_is_full() {
+        let queue = queue(1);
+        let (arrived, told) = std::sync::mpsc::channel();
+        let late = Arc::clone(&queue);
+        let writer = std::thread::spawn(move || {
+            told.recv().expect("the batch was begun");
+            push(&late, 2);
+            push(&late, 2);
+        });
+        let mut batch = Vec::new();
+        queue.take(&mut batch, 4);
+        arrived.send(()).expect("the writer waits");
+        queue.gather(&mut batch, 4, Instant::now() + LONG, LONG);
+        assert_eq!(batch.len(), 4);
+        writer.join().expect("nothing to fail at");
+        assert!(queue.take(&mut batch, 5) && batch.len() == 5, "the rest stays for the next batch");
+    }
+
+    #[test]
+    fn gathering_ends_with_its_time_or_when_nothing_comes() {
+        let queue = queue(0);
+        let mut batch = vec![LogItem::Roll];
+        queue.gather(&mut batch, 100, Instant::now(), LONG);
+        queue.gather(&mut batch, 100, Instant::now() + LONG, Duration::from_millis(1));
+        assert_eq!(batch.len(), 1);
+    }
+}

@@ -1,0 +1,71 @@
+//! What the server measures of its disk and its start; what the engine counts is in its own
+//! statistics.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use ironkeeper_engine::stats::{Distribution, Summary};
+
+/// Durations are in milliseconds, rounded down as Apache does.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// One for every batch of the log: writing what is left of it, and the sync.
+    pub fsync: Distribution,
+    /// Transactions in a batch.
+    pub batch: Summary,
+    pub snapshot: Summary,
+    /// Snapshots given up.
+    pub snapshot_errors: AtomicU64,
+    pub startup_snapshot: Summary,
+    pub startup_txns: Summary,
+    pub startup_txns_loaded: Summary,
+    /// All of recovery.
+    pub db_init: Summary,
+}
+
+impl Metrics {
+    pub fn note_batch(&self, txns: u64, fsync_took: Duration) {
+        self.batch.add(txns);
+        self.fsync.add(millis(fsync_took));
+    }
+
+    pub fn note_snapshot(&self, took: Duration) {
+        self.snapshot.add(millis(took));
+    }
+
+    pub fn note_snapshot_error(&self) {
+        self.snapshot_errors.fetch_add(1, Relaxed);
+    }
+
+    pub fn note_startup(&self, snapshot_took: Duration, txns: u64, txns_took: Duration) {
+        self.startup_snapshot.add(millis(snapshot_took));
+        self.startup_txns.add(millis(txns_took));
+        self.startup_txns_loaded.add(txns);
+        self.db_init.add(millis(snapshot_took + txns_took));
+    }
+
+    /// What `srst` resets: everything, as Apache does.
+    pub fn reset(&self) {
+        let Metrics {
+            fsync,
+            batch,
+            snapshot,
+            snapshot_errors,
+            startup_snapshot,
+            startup_txns,
+            startup_txns_loaded,
+            db_init,
+        } = self;
+        fsync.reset();
+        snapshot_errors.store(0, Relaxed);
+        for summary in
+            [batch, snapshot, startup_snapshot, startup_txns, startup_txns_loaded, db_init]
+        {
+            summary.reset();
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    duration.as_millis() as u64
+}

@@ -1,0 +1,186 @@
+//! From the configuration as operators write it to the settings of the parts.
+
+use std::time::Duration;
+
+use ironkeeper_engine::EngineConfig;
+use ironkeeper_engine::auth::AuthConfig;
+use ironkeeper_engine::config::ContainerConfig;
+use ironkeeper_engine::request_throttle::RequestThrottleConfig;
+use ironkeeper_engine::throttle::ConnectionThrottleConfig;
+use ironkeeper_store::{Compression, Dirs, StoreOptions};
+use ironkeeper_tree::TreeConfig;
+
+use crate::config::{Config, SnapshotCompression};
+use crate::log_thread::LogSettings;
+use crate::snapshot_thread::PurgeSettings;
+
+pub(crate) fn engine(config: &Config, hash_seed: u64) -> EngineConfig {
+    let frame_bytes_max = config.jute_max_buffer_bytes as usize;
+    EngineConfig {
+        server_id: 1,
+        tick_ms: u64::from(config.tick_time_ms),
+        session_timeout_min_ms: i32::try_from(config.min_session_timeout_ms).unwrap_or(i32::MAX),
+        session_timeout_max_ms: i32::try_from(config.max_session_timeout_ms).unwrap_or(i32::MAX),
+        frame_bytes_max,
+        field_bytes_max: field_bytes_max(config),
+        outstanding_max: config.global_outstanding_limit as usize,
+        large_request_bytes_min: config.large_request_threshold_bytes.map(|bytes| bytes as usize),
+        large_request_bytes_max: config.large_request_max_bytes as usize,
+        connection_throttle: connection_throttle(config),
+        request_throttle: request_throttle(config),
+        auth: AuthConfig {
+            skip_acl: config.skip_acl,
+            digest_enabled: config.digest_auth.enabled,
+            digest_algorithm: config.digest_auth.algorithm,
+            super_digest: config.digest_auth.super_digest.clone(),
+            enforced_schemes: enforced_schemes(config),
+            ..AuthConfig::default()
+        },
+        tree: TreeConfig {
+            ttl_enabled: config.extended_types_enabled,
+            emulate_353_ttl: config.emulate_353_ttl,
+            hash_seed,
+        },
+        enforce_quota: config.enforce_quota,
+        digest_enabled: config.digest_enabled,
+        close_session_lists_paths: config.close_session_txn_enabled,
+        reconfig_enabled: config.reconfig_enabled,
+        container: ContainerConfig {
+            check_interval_ms: u64::from(config.containers.check_interval_ms),
+            deletions_per_minute_max: u64::from(config.containers.max_per_minute),
+            never_used_ms: config.containers.max_never_used_interval_ms.unwrap_or(0),
+        },
+        snap_count: u64::from(config.snap_count),
+        snap_bytes: config.snap_size_limit_kb.map(|kb| kb.saturating_mul(1024)),
+    }
+}
+
+fn connection_throttle(config: &Config) -> Option<ConnectionThrottleConfig> {
+    let throttle = &config.connection_throttle;
+    Some(ConnectionThrottleConfig {
+        tokens_max: throttle.bucket_tokens()?,
+        fill_time_ms: u64::from(throttle.fill_time_ms),
+        fill_tokens: throttle.tokens_per_filling(),
+        new_session_tokens: throttle.cost_of_new_session(),
+        renewed_session_tokens: throttle.cost_of_renewal(),
+        freeze_time_ms: throttle.freeze_time_ms.map(u64::from),
+        drop_increase: throttle.drop_increase,
+        drop_decrease: throttle.drop_decrease,
+        decrease_ratio: throttle.decrease_ratio,
+    })
+}
+
+fn request_throttle(config: &Config) -> Option<RequestThrottleConfig> {
+    let throttle = &config.request_throttle;
+    Some(RequestThrottleConfig {
+        requests_max: throttle.max_requests? as usize,
+        look_interval_ms: u64::from(throttle.stall_time_ms),
+        drop_stale: throttle.drop_stale,
+        stale_when_gone: throttle.stale_connection_check,
+        stale_when_late: throttle.stale_latency_check,
+        refuse_after_ms: config.throttled_op_wait_time_ms.map(u64::from),
+    })
+}
+
+fn enforced_schemes(config: &Config) -> Option<Vec<String>> {
+    let schemes = &config.enforced_auth_schemes;
+    (!schemes.is_empty()).then(|| schemes.iter().map(|scheme| scheme.name().to_owned()).collect())
+}
+
+fn field_bytes_max(config: &Config) -> usize {
+    config.jute_max_buffer_bytes as usize + config.jute_extra_size_bytes as usize
+}
+
+pub(crate) fn dirs(config: &Config) -> Dirs {
+    Dirs { snap_dir: config.data_dir.clone(), log_dir: config.data_log_dir.clone() }
+}
+
+pub(crate) fn store(config: &Config) -> StoreOptions {
+    StoreOptions {
+        prealloc_bytes: config.pre_alloc_size_kb.saturating_mul(1024),
+        force_sync: config.force_sync,
+        compression: match config.snapshot_compression {
+            SnapshotCompression::None => Compression::None,
+            SnapshotCompression::Gzip => Compression::Gzip,
+            SnapshotCompression::Snappy => Compression::Snappy,
+        },
+        field_max: field_bytes_max(config),
+        trust_empty: config.snapshot_trust_empty,
+        auto_create: config.datadir_autocreate,
+        db_auto_create: config.db_autocreate,
+        write_digest: config.digest_enabled,
+        write_last_zxid: config.serialize_last_processed_zxid_enabled,
+    }
+}
+
+pub(crate) fn log(config: &Config) -> LogSettings {
+    LogSettings {
+        flush_delay: Duration::from_millis(config.flush_delay_ms),
+        flush_quiet: Duration::from_millis(config.flush_quiet_ms),
+        batch_max: config.max_batch_size.map_or(usize::MAX, |max| max as usize),
+        warn_after: Duration::from_millis(config.fsync_warning_threshold_ms),
+        file_bytes_max: config.txn_log_size_limit_kb.map(|kb| kb.saturating_mul(1024)),
+    }
+}
+
+pub(crate) fn purge(config: &Config) -> PurgeSettings {
+    PurgeSettings {
+        interval: config.purge_interval_ms.map(Duration::from_millis),
+        retain: config.snap_retain_count as usize,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ConnectionThrottle, RequestThrottle, SessionWeights};
+
+    fn config() -> Config {
+        Config::standalone_default("data".into())
+    }
+
+    #[test]
+    fn throttles_are_off_unless_their_limit_is_set() {
+        let engine = engine(&config(), 7);
+        assert_eq!((engine.connection_throttle, engine.request_throttle), (None, None));
+    }
+
+    #[test]
+    fn weights_scale_the_connection_throttle() {
+        let mut config = config();
+        config.connection_throttle = ConnectionThrottle {
+            tokens: Some(10),
+            fill_time_ms: 5,
+            fill_count: 2,
+            freeze_time_ms: Some(0),
+            weights: Some(SessionWeights { global: 3, local: 1, renew: 2 }),
+            ..ConnectionThrottle::default()
+        };
+        let throttle = engine(&config, 7).connection_throttle.expect("it is on");
+        assert_eq!((throttle.tokens_max, throttle.fill_tokens, throttle.fill_time_ms), (30, 6, 5));
+        assert_eq!((throttle.new_session_tokens, throttle.renewed_session_tokens), (3, 2));
+        assert_eq!(throttle.freeze_time_ms, Some(0));
+    }
+
+    #[test]
+    fn the_request_throttle_takes_all_of_its_settings() {
+        let mut config = config();
+        config.request_throttle = RequestThrottle {
+            max_requests: Some(9),
+            stall_time_ms: 8,
+            drop_stale: false,
+            stale_connection_check: false,
+            stale_latency_check: true,
+        };
+        config.throttled_op_wait_time_ms = Some(7);
+        let expected = RequestThrottleConfig {
+            requests_max: 9,
+            look_interval_ms: 8,
+            drop_stale: false,
+            stale_when_gone: false,
+            stale_when_late: true,
+            refuse_after_ms: Some(7),
+        };
+        assert_eq!(engine(&config, 7).request_throttle, Some(expected));
+    }
+}

@@ -1,0 +1,36 @@
+//! A server in this process, on a port and in a directory of its own.
+
+use std::time::{Duration, Instant};
+
+use ironkeeper_server::Server;
+use ironkeeper_server::config::Config;
+use tempfile::TempDir;
+
+use crate::client::{PATIENCE, TIMEOUT_MS};
+
+/// Listens on any free port and allows long sessions; the directory is filled in by [`start`].
+pub fn config() -> Config {
+    let mut config = Config::standalone_default("unset".into());
+    config.client_address.port = 0;
+    config.max_session_timeout_ms = TIMEOUT_MS as u32;
+    config
+}
+
+/// The directory goes when the second value does.
+pub fn start(mut config: Config) -> (Server, TempDir) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    dir.path().clone_into(&mut config.data_dir);
+    dir.path().clone_into(&mut config.data_log_dir);
+    let server = Server::start(config).expect("a server");
+    (server, dir)
+}
+
+/// Waits for something that only a look at the server can tell.
+#[track_caller]
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
