@@ -1,0 +1,348 @@
+//! What can be chosen about a client.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ironkeeper_proto::SessionId;
+
+use crate::chroot::Chroot;
+use crate::client::Client;
+use crate::driver::{Driver, Shared};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hosts::ConnectString;
+use crate::random::Random;
+use crate::session::machine::{Machine, Settings};
+use crate::transport::{TcpTransport, Transport};
+
+/// Requests may be this large, as with Apache's servers unless told otherwise.
+const REQUEST_BYTES_MAX: usize = 0xf_ffff;
+/// Servers do not limit their replies; the names of a million children have to fit.
+const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
+const WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
+const WATCH_EVENTS_MAX: usize = 16 * 1024;
+
+/// Everything that can be chosen about a client. Made by [`Client::builder`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use std::time::Duration;
+/// use ironkeeper_client::Client;
+///
+/// let client = Client::builder(&server)
+///     .session_timeout(Duration::from_secs(10))
+///     .connect_timeout(Duration::from_secs(3))
+///     .read_only(true)
+///     .connect()
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ClientBuilder {
+    connect_string: String,
+    connect_timeout: Duration,
+    settings: Settings,
+    credentials: Vec<(String, Vec<u8>)>,
+    transport: Arc<dyn Transport>,
+    watch_events_max: usize,
+    seed: Option<u64>,
+    session: Option<(SessionId, [u8; 16])>,
+}
+
+impl ClientBuilder {
+    pub(crate) fn new(connect_string: &str) -> ClientBuilder {
+        ClientBuilder {
+            connect_string: connect_string.to_owned(),
+            connect_timeout: Duration::from_secs(15),
+            settings: Settings {
+                session_timeout: Duration::from_secs(30),
+                attempt_timeout: None,
+                read_only: false,
+                reply_bytes_max: REPLY_BYTES_MAX,
+                request_bytes_max: REQUEST_BYTES_MAX,
+                waiting_bytes_max: WAITING_BYTES_MAX,
+            },
+            credentials: Vec::new(),
+            transport: Arc::new(TcpTransport),
+            watch_events_max: WATCH_EVENTS_MAX,
+            seed: None,
+            session: None,
+        }
+    }
+
+    /// How long the session shall outlive the connection; 30 s unless told otherwise. The server has
+    /// the last word, see [`Client::session_timeout`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # use std::time::Duration;
+    /// let client = Client::builder(&server).session_timeout(Duration::from_secs(10)).connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn session_timeout(mut self, timeout: Duration) -> ClientBuilder {
+        self.settings.session_timeout = timeout;
+        self
+    }
+
+    /// How long [`ClientBuilder::connect`] waits for the first connection; 15 s unless told otherwise.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # use std::time::Duration;
+    /// let client = Client::builder(&server).connect_timeout(Duration::from_secs(3)).connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn connect_timeout(mut self, timeout: Duration) -> ClientBuilder {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How long a single server may take to accept a connection before the next one is tried. Unless
+    /// told otherwise the session timeout is shared out between the servers.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # use std::time::Duration;
+    /// let client = Client::builder(&server).attempt_timeout(Duration::from_secs(1)).connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn attempt_timeout(mut self, timeout: Duration) -> ClientBuilder {
+        self.settings.attempt_timeout = Some(timeout);
+        self
+    }
+
+    /// Whether a server that is cut off from its ensemble will do, if there is no other. It answers
+    /// reads only.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// let client = Client::builder(&server).read_only(true).connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn read_only(mut self, allowed: bool) -> ClientBuilder {
+        self.settings.read_only = allowed;
+        self
+    }
+
+    /// Credentials for all connections. May be called several times.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// let client = Client::builder(&server).auth("digest", "user:password").connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn auth(mut self, scheme: &str, auth: impl AsRef<[u8]>) -> ClientBuilder {
+        self.credentials.push((scheme.to_owned(), auth.as_ref().to_vec()));
+        self
+    }
+
+    /// How servers are reached; plain TCP unless told otherwise.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, TcpTransport};
+    /// let client = Client::builder(&server).transport(TcpTransport).connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn transport(mut self, transport: impl Transport) -> ClientBuilder {
+        self.transport = Arc::new(transport);
+        self
+    }
+
+    /// The largest request to send, 1048575 bytes unless told otherwise: the servers' own limit, beyond
+    /// which they drop the connection without a word.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode, ErrorKind};
+    /// let client = Client::builder(&server).max_request_bytes(1000).connect().await?;
+    /// let error = client.create("/n", [0; 2000], CreateMode::Persistent).await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::RequestTooLarge);
+    /// # Ok(()) }
+    /// ```
+    pub fn max_request_bytes(mut self, bytes: usize) -> ClientBuilder {
+        // Lengths on the wire have 31 bits.
+        self.settings.request_bytes_max = bytes.min(1 << 30);
+        self
+    }
+
+    /// The largest reply to accept, 64 MiB unless told otherwise. A larger one fails its request with
+    /// [`ErrorKind::ReplyTooLarge`] and does no other harm.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode, ErrorKind};
+    /// let client = Client::builder(&server).max_reply_bytes(10_000).connect().await?;
+    /// client.create("/n", [0; 20_000], CreateMode::Persistent).await?;
+    /// assert_eq!(client.get("/n").await.unwrap_err().kind(), ErrorKind::ReplyTooLarge);
+    /// # Ok(()) }
+    /// ```
+    pub fn max_reply_bytes(mut self, bytes: usize) -> ClientBuilder {
+        self.settings.reply_bytes_max = bytes.clamp(1024, 1 << 30);
+        self
+    }
+
+    /// How much may wait to be sent, 64 MiB unless told otherwise. Requests beyond that fail at once
+    /// with [`ErrorKind::Overloaded`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// let client = Client::builder(&server).max_waiting_bytes(1 << 20).connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn max_waiting_bytes(mut self, bytes: usize) -> ClientBuilder {
+        self.settings.waiting_bytes_max = bytes.max(1);
+        self
+    }
+
+    /// How many events a [`Watcher`](crate::Watcher) keeps for a reader that is busy; 16384 unless told
+    /// otherwise. Where more would be, it has a gap.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// let client = Client::builder(&server).max_watch_events(100).connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn max_watch_events(mut self, events: usize) -> ClientBuilder {
+        self.watch_events_max = events.max(1);
+        self
+    }
+
+    /// Fixes the order in which servers are tried, and the length of pauses.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// let client = Client::builder(&server).seed(7).connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn seed(mut self, seed: u64) -> ClientBuilder {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Takes up a session that another client object had, by its id and password.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// use ironkeeper_client::Client;
+    ///
+    /// let before = Client::connect(&server).await?;
+    /// let (id, password) = (before.session_id(), before.session_password());
+    /// let after = Client::builder(&server).resume(id, password).connect().await?;
+    /// assert_eq!(after.session_id(), id);
+    /// # Ok(()) }
+    /// ```
+    pub fn resume(mut self, session: SessionId, password: [u8; 16]) -> ClientBuilder {
+        self.session = Some((session, password));
+        self
+    }
+
+    /// Starts the session in the background of the current tokio runtime and returns at once. Requests
+    /// wait for the connection.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// let client = ironkeeper_client::Client::builder(&server).start()?;
+    /// assert!(client.exists("/").await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn start(self) -> Result<Client> {
+        let parsed: ConnectString = self.connect_string.parse()?;
+        let random = self.seed.map_or_else(Random::from_os, Random::from_seed);
+        let request_bytes_max = self.settings.request_bytes_max;
+        let servers = parsed.servers().to_vec();
+        let mut machine = Machine::new(self.settings, servers, random, Instant::now());
+        if let Some((session, password)) = self.session {
+            machine.resume(session, password);
+        }
+        for (scheme, auth) in &self.credentials {
+            machine
+                .authenticate(scheme, auth, None)
+                .map_err(|_| Error::new(ErrorKind::RequestTooLarge).with_detail("credentials"))?;
+        }
+        let shared = Shared::new(machine);
+        tokio::spawn(Driver::new(shared.clone(), self.transport));
+        let chroot = Chroot::new(parsed.chroot());
+        Ok(Client::new(shared, chroot, request_bytes_max, self.watch_events_max))
+    }
+
+    /// Starts the session and waits for the first connection.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// let client = Client::builder(&server).connect().await?;
+    /// assert!(client.state().is_connected());
+    /// # Ok(()) }
+    /// ```
+    pub async fn connect(self) -> Result<Client> {
+        let limit = self.connect_timeout;
+        let client = self.start()?;
+        match tokio::time::timeout(limit, client.connected()).await {
+            Ok(connected) => connected.map(|()| client),
+            Err(_) => {
+                let reason = client.trouble();
+                let error = Error::new(ErrorKind::ConnectTimeout);
+                Err(match reason {
+                    Some(reason) => error.with_detail(reason),
+                    None => error,
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,1280 @@
+//! The operations.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ironkeeper_proto::acl::{self, AclVec};
+use ironkeeper_proto::jute::Put;
+use ironkeeper_proto::{
+    Acl, CreateMode, DecodeError, ErrorCode, OpCode, Reader, SessionId, Stat, Zxid, path,
+};
+
+use crate::builder::ClientBuilder;
+use crate::chroot::Chroot;
+use crate::create::{CreateOptions, Created};
+use crate::driver::Shared;
+use crate::error::{Error, ErrorKind, Result};
+use crate::hosts::Host;
+use crate::lock;
+use crate::multi::{MultiRead, Transaction, decode_committed, owned};
+use crate::reply::{Answer, Decode, Reply, RequestContext, Slot, malformed, nothing};
+use crate::session::machine::WatchRequest;
+use crate::session::watches::WatchKind;
+use crate::state::{ConnectionState, States};
+use crate::watch::{Inbox, Watch, WatchEnd, WatchHandle, WatchMode, WatchType, Watcher};
+
+/// Which version of a node a change is meant for.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
+///
+/// let client = Client::connect(&server).await?;
+/// client.create("/counter", "1", CreateMode::Persistent).await?;
+/// let node = client.get("/counter").await?;
+/// client.set("/counter", "2", node.stat.version).await?;
+/// let late = client.set("/counter", "3", node.stat.version).await.unwrap_err();
+/// assert_eq!(late.kind(), ErrorKind::BadVersion);
+/// client.set("/counter", "4", Version::Any).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// Whatever version the node has.
+    Any,
+    /// This one, or the change fails with [`ErrorKind::BadVersion`].
+    Exact(i32),
+}
+
+impl Version {
+    pub(crate) fn code(self) -> i32 {
+        match self {
+            Version::Any => -1,
+            Version::Exact(version) => version,
+        }
+    }
+}
+
+/// As everywhere in ZooKeeper, -1 is any version.
+impl From<i32> for Version {
+    fn from(version: i32) -> Version {
+        if version == -1 { Version::Any } else { Version::Exact(version) }
+    }
+}
+
+/// A node that was read.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::{Client, CreateMode};
+///
+/// let client = Client::connect(&server).await?;
+/// client.create("/n", "data", CreateMode::Persistent).await?;
+/// let node = client.get("/n").await?;
+/// assert_eq!((&node.data[..], node.stat.version), (&b"data"[..], 0));
+/// assert!(!node.is_null());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Node {
+    /// What is stored. Empty if it is null.
+    pub data: Bytes,
+    /// The node's numbers.
+    pub stat: Stat,
+    null: bool,
+}
+
+impl Node {
+    /// Whether null is stored rather than empty data.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateOptions};
+    /// # let client = Client::connect(&server).await?;
+    /// client.create_with("/n", "", &CreateOptions::default().null_data()).await?;
+    /// assert!(client.get("/n").await?.is_null());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_null(&self) -> bool {
+        self.null
+    }
+}
+
+pub(crate) fn node_of(reader: &mut Reader<'_>) -> std::result::Result<Node, DecodeError> {
+    let data = reader.buf()?;
+    let stat = Stat::decode(reader)?;
+    Ok(Node { data: owned(data.unwrap_or_default()), stat, null: data.is_none() })
+}
+
+/// Who the server takes this client for.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+///
+/// let client = Client::connect(&server).await?;
+/// let identities = client.who_am_i().await?;
+/// assert_eq!((identities[0].scheme.as_str(), identities[0].user.as_str()), ("ip", "127.0.0.1"));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Identity {
+    /// The scheme of the credentials, as in ACLs.
+    pub scheme: String,
+    /// Whom they name.
+    pub user: String,
+}
+
+/// A session with ZooKeeper or Ironkeeper. Cheap to clone; all clones share the session.
+///
+/// Every operation is sent when its method is called and answered by the [`Reply`] it returns; see
+/// there. The session ends with [`Client::close`], or in the background when the last clone is
+/// dropped.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::{Client, CreateMode, Version};
+///
+/// let client = Client::connect(&server).await?;
+/// client.create("/greeting", "hello", CreateMode::Persistent).await?;
+/// let node = client.get("/greeting").await?;
+/// assert_eq!(node.data, "hello");
+/// client.delete("/greeting", node.stat.version).await?;
+/// client.close().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    handle: Arc<Handle>,
+    pub(crate) chroot: Chroot,
+}
+
+/// Ends the session when the last clone goes.
+struct Handle {
+    shared: Arc<Shared>,
+    request_bytes_max: usize,
+    watch_events_max: usize,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.close(None);
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("session", &self.session_id())
+            .field("state", &self.state())
+            .field("chroot", &self.chroot.as_str())
+            .finish()
+    }
+}
+
+impl Client {
+    /// Connects to one of the servers of a connect string, `host:port,host:port/chroot`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// let client = ironkeeper_client::Client::connect(&server).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn connect(connect_string: &str) -> Result<Client> {
+        Client::builder(connect_string).connect().await
+    }
+
+    /// For everything that can be chosen.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// use std::time::Duration;
+    /// use ironkeeper_client::Client;
+    ///
+    /// let client = Client::builder(&server)
+    ///     .session_timeout(Duration::from_secs(5))
+    ///     .auth("digest", "user:password")
+    ///     .connect()
+    ///     .await?;
+    /// assert_eq!(client.session_timeout(), Duration::from_secs(5));
+    /// # Ok(()) }
+    /// ```
+    pub fn builder(connect_string: &str) -> ClientBuilder {
+        ClientBuilder::new(connect_string)
+    }
+
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        chroot: Chroot,
+        request_bytes_max: usize,
+        watch_events_max: usize,
+    ) -> Client {
+        Client { handle: Arc::new(Handle { shared, request_bytes_max, watch_events_max }), chroot }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+
+    pub(crate) fn check_path(user_path: &str) -> Result<()> {
+        path::validate(user_path).map_err(|why| Error::at(ErrorKind::InvalidPath(why), user_path))
+    }
+
+    /// Refuses what could not be sent anyway, before it is copied. The exact test is made when the
+    /// request is encoded.
+    pub(crate) fn check_size(&self, user_path: &str, bytes: usize) -> Result<()> {
+        if bytes <= self.handle.request_bytes_max {
+            return Ok(());
+        }
+        Err(Error::at(ErrorKind::RequestTooLarge, user_path).with_detail(format!("{bytes} bytes")))
+    }
+
+    fn context(&self, user_path: &str, is_write: bool) -> RequestContext {
+        RequestContext {
+            path: user_path.into(),
+            chroot: self.chroot.clone(),
+            is_write,
+            operations: Vec::new(),
+        }
+    }
+
+    /// A request about one node. `body` gets the path as the server knows it.
+    fn request<T: Send + 'static>(
+        &self,
+        op: OpCode,
+        user_path: &str,
+        is_write: bool,
+        decode: Decode<T>,
+        body: impl FnOnce(&str, &mut Vec<u8>),
+    ) -> Reply<T> {
+        let checked = Client::check_path(user_path)
+            .and_then(|()| self.check_size(user_path, user_path.len()));
+        if let Err(error) = checked {
+            return Reply::refused(error);
+        }
+        let server_path = self.chroot.to_server(user_path);
+        let context = self.context(user_path, is_write);
+        self.shared().submit(op, context, None, decode, |out| body(&server_path, out))
+    }
+
+    /// A read, with or without a watch.
+    fn read<T: Send + 'static>(
+        &self,
+        op: OpCode,
+        user_path: &str,
+        watch: Option<WatchKind>,
+        decode: Decode<T>,
+    ) -> Reply<T> {
+        let Some(kind) = watch else {
+            return self.request(op, user_path, false, decode, |server_path, out| {
+                out.put_str(server_path);
+                out.put_bool(false);
+            });
+        };
+        self.watching(op, user_path, kind, 1, decode, |server_path, out| {
+            out.put_str(server_path);
+            out.put_bool(true);
+        })
+    }
+
+    fn watching<T: Send + 'static>(
+        &self,
+        op: OpCode,
+        user_path: &str,
+        kind: WatchKind,
+        events_max: usize,
+        decode: Decode<T>,
+        body: impl FnOnce(&str, &mut Vec<u8>),
+    ) -> Reply<T> {
+        let checked = Client::check_path(user_path)
+            .and_then(|()| self.check_size(user_path, user_path.len()));
+        if let Err(error) = checked {
+            return Reply::refused(error);
+        }
+        let server_path = self.chroot.to_server(user_path);
+        let shared = self.shared();
+        let inbox = Inbox::new(shared.watcher_id(), self.chroot.clone(), events_max);
+        let watcher = WatchHandle(inbox.clone());
+        let request = WatchRequest { kind, path: (*server_path).into(), watcher };
+        let end = WatchEnd::new(shared.clone(), inbox, kind, (*server_path).into());
+        let context = self.context(user_path, false);
+        shared.submit(op, context, Some((end, request)), decode, |out| body(&server_path, out))
+    }
+
+    // Nodes.
+
+    /// Creates a node and gives its path, which for sequential nodes ends with their number.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode};
+    /// # let client = Client::connect(&server).await?;
+    /// client.create("/queue", "", CreateMode::Persistent).await?;
+    /// let path = client.create("/queue/n-", "job", CreateMode::EphemeralSequential).await?;
+    /// assert_eq!(path, "/queue/n-0000000000");
+    /// # Ok(()) }
+    /// ```
+    pub fn create(&self, path: &str, data: impl AsRef<[u8]>, mode: CreateMode) -> Reply<String> {
+        self.create_as(path, data.as_ref(), &CreateOptions::new(mode), false, created_path)
+    }
+
+    /// Creates a node with all there is to choose, and gives its path and numbers.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode, CreateOptions, acls};
+    /// # let client = Client::connect(&server).await?;
+    /// let options = CreateOptions::new(CreateMode::Container).acl(acls::open());
+    /// let created = client.create_with("/locks", "", &options).await?;
+    /// assert_eq!(created.stat.version, 0);
+    /// # Ok(()) }
+    /// ```
+    pub fn create_with(
+        &self,
+        path: &str,
+        data: impl AsRef<[u8]>,
+        options: &CreateOptions,
+    ) -> Reply<Created> {
+        self.create_as(path, data.as_ref(), options, true, created)
+    }
+
+    fn create_as<T: Send + 'static>(
+        &self,
+        path: &str,
+        data: &[u8],
+        options: &CreateOptions,
+        with_stat: bool,
+        decode: Decode<T>,
+    ) -> Reply<T> {
+        let bytes = path.len() + data.len() + options.acl_bytes() / 2;
+        let checked = options.check(path).and_then(|()| self.check_size(path, bytes));
+        if let Err(error) = checked {
+            return Reply::refused(error);
+        }
+        let server_path = match path {
+            // The name of a sequential node may be nothing but its number.
+            _ if path.ends_with('/') => {
+                format!("{}/", self.chroot.to_server(&path[..path.len() - 1])).into()
+            }
+            _ => self.chroot.to_server(path),
+        };
+        let context = self.context(path, true);
+        self.shared().submit(options.op(with_stat), context, None, decode, |out| {
+            options.encode(&server_path, data, out);
+        })
+    }
+
+    /// Deletes a node.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode, Version};
+    /// # let client = Client::connect(&server).await?;
+    /// client.create("/old", "", CreateMode::Persistent).await?;
+    /// client.delete("/old", Version::Any).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn delete(&self, path: &str, version: impl Into<Version>) -> Reply<()> {
+        let version = version.into();
+        self.request(OpCode::Delete, path, true, nothing, |server_path, out| {
+            out.put_str(server_path);
+            out.put_i32(version.code());
+        })
+    }
+
+    /// The numbers of a node, or `None` if there is no such node.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// assert!(client.exists("/").await?.is_some());
+    /// assert!(client.exists("/absent").await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub fn exists(&self, path: &str) -> Reply<Option<Stat>> {
+        self.read(OpCode::Exists, path, None, |context, _, answer| existing(context, answer))
+    }
+
+    /// Like [`Client::exists`], with a watch for the node's creation, deletion and change of data.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode, EventType};
+    /// # let client = Client::connect(&server).await?;
+    /// let (_, watch) = client.exists_and_watch("/flag").await?;
+    /// client.create("/flag", "", CreateMode::Ephemeral).await?;
+    /// assert_eq!(watch.await?.kind, EventType::NodeCreated);
+    /// # Ok(()) }
+    /// ```
+    pub fn exists_and_watch(&self, path: &str) -> Reply<(Option<Stat>, Watch)> {
+        self.read(OpCode::Exists, path, Some(WatchKind::Exist), |context, watch, answer| {
+            Ok((existing(context, answer)?, WatchEnd::one_shot(watch)))
+        })
+    }
+
+    /// The data and the numbers of a node.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode};
+    /// # let client = Client::connect(&server).await?;
+    /// client.create("/n", "data", CreateMode::Persistent).await?;
+    /// assert_eq!(client.get("/n").await?.data, "data");
+    /// # Ok(()) }
+    /// ```
+    pub fn get(&self, path: &str) -> Reply<Node> {
+        self.read(OpCode::GetData, path, None, |context, _, answer| node(context, answer))
+    }
+
+    /// Like [`Client::get`], with a watch for the node's deletion and change of data.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode, EventType, Version};
+    /// # let client = Client::connect(&server).await?;
+    /// client.create("/n", "1", CreateMode::Persistent).await?;
+    /// let (node, watch) = client.get_and_watch("/n").await?;
+    /// client.set("/n", "2", Version::Any).await?;
+    /// assert_eq!(watch.await?.kind, EventType::NodeDataChanged);
+    /// # Ok(()) }
+    /// ```
+    pub fn get_and_watch(&self, path: &str) -> Reply<(Node, Watch)> {
+        self.read(OpCode::GetData, path, Some(WatchKind::Data), |context, watch, answer| {
+            Ok((node(context, answer)?, WatchEnd::one_shot(watch)))
+        })
+    }
+
+    /// Sets the data of a node and gives its new numbers.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode, Version};
+    /// # let client = Client::connect(&server).await?;
+    /// client.create("/n", "1", CreateMode::Persistent).await?;
+    /// assert_eq!(client.set("/n", "2", Version::Any).await?.version, 1);
+    /// # Ok(()) }
+    /// ```
+    pub fn set(
+        &self,
+        path: &str,
+        data: impl AsRef<[u8]>,
+        version: impl Into<Version>,
+    ) -> Reply<Stat> {
+        let (data, version) = (data.as_ref(), version.into());
+        if let Err(error) = self.check_size(path, path.len() + data.len()) {
+            return Reply::refused(error);
+        }
+        self.request(OpCode::SetData, path, true, stat, |server_path, out| {
+            out.put_str(server_path);
+            out.put_buf(Some(data));
+            out.put_i32(version.code());
+        })
+    }
+
+    /// The names of a node's children, in no particular order.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// assert_eq!(client.children("/").await?, ["zookeeper"]);
+    /// # Ok(()) }
+    /// ```
+    pub fn children(&self, path: &str) -> Reply<Vec<String>> {
+        self.read(OpCode::GetChildren, path, None, |context, _, answer| {
+            names(context, &mut Reader::new(answer.body_of(context)?))
+        })
+    }
+
+    /// The names of a node's children, and the node's own numbers.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// let (children, stat) = client.children_and_stat("/").await?;
+    /// assert_eq!(stat.num_children as usize, children.len());
+    /// # Ok(()) }
+    /// ```
+    pub fn children_and_stat(&self, path: &str) -> Reply<(Vec<String>, Stat)> {
+        self.read(OpCode::GetChildren2, path, None, |context, _, answer| {
+            names_and_stat(context, answer)
+        })
+    }
+
+    /// Like [`Client::children_and_stat`], with a watch for changes of the list and for the node's
+    /// deletion.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode, EventType};
+    /// # let client = Client::connect(&server).await?;
+    /// let (_, _, watch) = client.children_and_watch("/").await?;
+    /// client.create("/new", "", CreateMode::Persistent).await?;
+    /// assert_eq!(watch.await?.kind, EventType::NodeChildrenChanged);
+    /// # Ok(()) }
+    /// ```
+    pub fn children_and_watch(&self, path: &str) -> Reply<(Vec<String>, Stat, Watch)> {
+        self.read(OpCode::GetChildren2, path, Some(WatchKind::Child), |context, watch, answer| {
+            let (names, stat) = names_and_stat(context, answer)?;
+            Ok((names, stat, WatchEnd::one_shot(watch)))
+        })
+    }
+
+    /// How many nodes there are below a node, at any depth.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode};
+    /// # let client = Client::connect(&server).await?;
+    /// client.create("/a", "", CreateMode::Persistent).await?;
+    /// client.create("/a/b", "", CreateMode::Persistent).await?;
+    /// assert_eq!(client.all_children_number("/a").await?, 1);
+    /// # Ok(()) }
+    /// ```
+    pub fn all_children_number(&self, path: &str) -> Reply<i32> {
+        self.request(
+            OpCode::GetAllChildrenNumber,
+            path,
+            false,
+            |context, _, answer| {
+                Reader::new(answer.body_of(context)?).i32().map_err(malformed(context))
+            },
+            |server_path, out| out.put_str(server_path),
+        )
+    }
+
+    /// The paths of all ephemeral nodes of this session that begin with `prefix`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode};
+    /// # let client = Client::connect(&server).await?;
+    /// client.create("/me", "", CreateMode::Ephemeral).await?;
+    /// assert_eq!(client.ephemerals("/").await?, ["/me"]);
+    /// # Ok(()) }
+    /// ```
+    pub fn ephemerals(&self, prefix: &str) -> Reply<Vec<String>> {
+        self.request(
+            OpCode::GetEphemerals,
+            prefix,
+            false,
+            |context, _, answer| {
+                let mut paths = names(context, &mut Reader::new(answer.body_of(context)?))?;
+                for path in &mut paths {
+                    *path = context.chroot.to_user(path).to_owned();
+                }
+                Ok(paths)
+            },
+            |server_path, out| out.put_str(server_path),
+        )
+    }
+
+    /// Waits until the server has caught up with all that was committed before. Reads behind this see
+    /// what other clients have been told to be done.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// let synced = client.sync("/");
+    /// let fresh = client.children("/").await?;
+    /// synced.await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn sync(&self, path: &str) -> Reply<()> {
+        self.request(OpCode::Sync, path, false, nothing, |server_path, out| {
+            out.put_str(server_path);
+        })
+    }
+
+    /// Fails unless the node is there and has this version. Several checks, or a check together with
+    /// changes, go into a [`Client::transaction`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, ErrorKind};
+    /// # let client = Client::connect(&server).await?;
+    /// client.check("/", 0).await?;
+    /// assert_eq!(client.check("/", 7).await.unwrap_err().kind(), ErrorKind::BadVersion);
+    /// # Ok(()) }
+    /// ```
+    pub fn check(&self, path: &str, version: impl Into<Version>) -> Reply<()> {
+        self.transaction().check(path, version).commit_as(|context, watch, answer| {
+            decode_committed(context, watch, answer).map(|_| ())
+        })
+    }
+
+    /// Several changes that take place all together or not at all. See [`Transaction`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode, Version};
+    /// # let client = Client::connect(&server).await?;
+    /// client
+    ///     .transaction()
+    ///     .create("/a", "", CreateMode::Persistent)
+    ///     .create("/a/b", "", CreateMode::Persistent)
+    ///     .commit()
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn transaction(&self) -> Transaction {
+        Transaction::new(self.clone())
+    }
+
+    /// Several reads in one request. See [`MultiRead`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// let results = client.multi_read().get("/").children("/").send().await?;
+    /// assert_eq!(results.len(), 2);
+    /// # Ok(()) }
+    /// ```
+    pub fn multi_read(&self) -> MultiRead {
+        MultiRead::new(self.clone())
+    }
+
+    // Watches.
+
+    /// Sets a watch that stays. The node need not be there. See [`Watcher`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode, WatchItem, WatchMode};
+    /// # let client = Client::connect(&server).await?;
+    /// let mut watcher = client.watch("/app", WatchMode::Persistent).await?;
+    /// client.create("/app", "", CreateMode::Persistent).await?;
+    /// assert!(matches!(watcher.next().await, Some(WatchItem::Event(_))));
+    /// # Ok(()) }
+    /// ```
+    pub fn watch(&self, path: &str, mode: WatchMode) -> Reply<Watcher> {
+        let events_max = self.handle.watch_events_max;
+        self.watching(
+            OpCode::AddWatch,
+            path,
+            mode.kind(),
+            events_max,
+            |context, watch, answer| {
+                answer.body_of(context)?;
+                Ok(WatchEnd::lasting(watch))
+            },
+            |server_path, out| {
+                out.put_str(server_path);
+                out.put_i32(mode.code());
+            },
+        )
+    }
+
+    /// Whether the server knows of such a watch of this client; [`ErrorKind::NoWatcher`] if not.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, ErrorKind, WatchType};
+    /// # let client = Client::connect(&server).await?;
+    /// let (_, _watch) = client.get_and_watch("/").await?;
+    /// client.check_watches("/", WatchType::Data).await?;
+    /// let none = client.check_watches("/", WatchType::Children).await.unwrap_err();
+    /// assert_eq!(none.kind(), ErrorKind::NoWatcher);
+    /// # Ok(()) }
+    /// ```
+    pub fn check_watches(&self, path: &str, kind: WatchType) -> Reply<()> {
+        self.request(OpCode::CheckWatches, path, false, nothing, |server_path, out| {
+            out.put_str(server_path);
+            out.put_i32(kind.code());
+        })
+    }
+
+    /// Removes all watches of this client on a node. Whoever waits for one of them gets
+    /// [`ErrorKind::NoWatcher`], or the end of the stream.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, ErrorKind, WatchType};
+    /// # let client = Client::connect(&server).await?;
+    /// let (_, watch) = client.get_and_watch("/").await?;
+    /// client.remove_watches("/", WatchType::Any).await?;
+    /// assert_eq!(watch.await.unwrap_err().kind(), ErrorKind::NoWatcher);
+    /// # Ok(()) }
+    /// ```
+    pub fn remove_watches(&self, path: &str, kind: WatchType) -> Reply<()> {
+        if let Err(error) = Client::check_path(path) {
+            return Reply::refused(error);
+        }
+        self.shared().remove_all_watches(
+            self.context(path, false),
+            &self.chroot.to_server(path),
+            kind,
+        )
+    }
+
+    // Access.
+
+    /// The ACL of a node, and its numbers.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, Perms};
+    /// # let client = Client::connect(&server).await?;
+    /// let (acl, _) = client.get_acl("/").await?;
+    /// assert_eq!(acl[0].perms, Perms::ALL);
+    /// # Ok(()) }
+    /// ```
+    pub fn get_acl(&self, path: &str) -> Reply<(Vec<Acl>, Stat)> {
+        self.request(
+            OpCode::GetAcl,
+            path,
+            false,
+            |context, _, answer| {
+                let mut reader = Reader::new(answer.body_of(context)?);
+                let acl = AclVec::decode(&mut reader).map_err(malformed(context))?;
+                let stat = Stat::decode(&mut reader).map_err(malformed(context))?;
+                Ok((acl.map(|acl| acl.to_vec()).unwrap_or_default(), stat))
+            },
+            |server_path, out| out.put_str(server_path),
+        )
+    }
+
+    /// Sets the ACL of a node. The version is that of the ACL, `aversion`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode, Version, acls};
+    /// # let client = Client::connect(&server).await?;
+    /// client.create("/n", "", CreateMode::Persistent).await?;
+    /// let stat = client.set_acl("/n", &acls::read(), Version::Any).await?;
+    /// assert_eq!(stat.aversion, 1);
+    /// # Ok(()) }
+    /// ```
+    pub fn set_acl(&self, path: &str, list: &[Acl], version: impl Into<Version>) -> Reply<Stat> {
+        let version = version.into();
+        let bytes: usize = list.iter().map(|acl| 12 + acl.scheme.len() + acl.id.len()).sum();
+        if let Err(error) = self.check_size(path, path.len() + bytes) {
+            return Reply::refused(error);
+        }
+        if list.is_empty() {
+            return Reply::refused(Error::at(ErrorKind::InvalidAcl, path));
+        }
+        self.request(OpCode::SetAcl, path, true, stat, |server_path, out| {
+            out.put_str(server_path);
+            acl::encode_list(list, out);
+            out.put_i32(version.code());
+        })
+    }
+
+    /// Adds credentials to this connection and all that follow. Refused ones end the session, as with
+    /// every ZooKeeper client. Without a connection they wait for one, however long that takes; to wait
+    /// for the answer is a matter of choice.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// client.add_auth("digest", "user:password").await?;
+    /// assert_eq!(client.who_am_i().await?[1].user, "user");
+    /// # Ok(()) }
+    /// ```
+    pub fn add_auth(&self, scheme: &str, auth: impl AsRef<[u8]>) -> Reply<()> {
+        let auth = auth.as_ref();
+        let slot = Slot::new(RequestContext::default(), None, nothing);
+        let token = slot.clone();
+        let added =
+            self.shared().with_machine(|machine| machine.authenticate(scheme, auth, Some(token)));
+        if let Err((Some(token), failure)) = added {
+            token.failed(failure);
+        }
+        Reply::waiting(slot)
+    }
+
+    /// Who the server takes this client for.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// assert_eq!(client.who_am_i().await?[0].scheme, "ip");
+    /// # Ok(()) }
+    /// ```
+    pub fn who_am_i(&self) -> Reply<Vec<Identity>> {
+        let context = RequestContext::default();
+        let decode: Decode<Vec<Identity>> = |context, _, answer| {
+            let malformed = malformed(context);
+            let mut reader = Reader::new(answer.body_of(context)?);
+            let count = reader.count(8).map_err(&malformed)?.unwrap_or(0);
+            let mut identities = Vec::with_capacity(count);
+            for _ in 0..count {
+                let scheme = reader.opt_str().map_err(&malformed)?.unwrap_or_default().into_owned();
+                let user = reader.opt_str().map_err(&malformed)?.unwrap_or_default().into_owned();
+                identities.push(Identity { scheme, user });
+            }
+            Ok(identities)
+        };
+        self.shared().submit(OpCode::WhoAmI, context, None, decode, |_| {})
+    }
+
+    // The ensemble.
+
+    /// The configuration of the ensemble, as text. The chroot does not matter.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// let config = client.config().await?;
+    /// assert!(config.data.is_empty()); // a server that stands alone
+    /// # Ok(()) }
+    /// ```
+    pub fn config(&self) -> Reply<Node> {
+        self.outside_chroot().get(CONFIG_PATH)
+    }
+
+    /// Like [`Client::config`], with a watch for the next change.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// let (config, watch) = client.config_and_watch().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn config_and_watch(&self) -> Reply<(Node, Watch)> {
+        self.outside_chroot().get_and_watch(CONFIG_PATH)
+    }
+
+    /// Changes the members of the ensemble and gives the new configuration: servers that join and ids
+    /// of servers that leave, or else the list of all members. With `from_config` only if the
+    /// configuration has that version.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// let leaving = client.reconfig(None, Some("3"), None, None).await;
+    /// assert!(leaving.is_err()); // a server that stands alone has no ensemble to change
+    /// # Ok(()) }
+    /// ```
+    pub fn reconfig(
+        &self,
+        joining: Option<&str>,
+        leaving: Option<&str>,
+        members: Option<&str>,
+        from_config: Option<i64>,
+    ) -> Reply<Node> {
+        let bytes = [joining, leaving, members].iter().flatten().map(|text| text.len()).sum();
+        if let Err(error) = self.check_size(CONFIG_PATH, bytes) {
+            return Reply::refused(error);
+        }
+        let context = RequestContext { is_write: true, ..RequestContext::default() };
+        let decode: Decode<Node> = |context, _, answer| node(context, answer);
+        self.shared().submit(OpCode::Reconfig, context, None, decode, |out| {
+            out.put_opt_str(joining);
+            out.put_opt_str(leaving);
+            out.put_opt_str(members);
+            out.put_i64(from_config.unwrap_or(-1));
+        })
+    }
+
+    fn outside_chroot(&self) -> Client {
+        Client { handle: self.handle.clone(), chroot: Chroot::default() }
+    }
+
+    // The session.
+
+    /// A handle on the same session that works under `path` as if that were the root.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode};
+    /// # let client = Client::connect(&server).await?;
+    /// client.create("/app", "", CreateMode::Persistent).await?;
+    /// let app = client.at("/app")?;
+    /// app.create("/x", "", CreateMode::Persistent).await?;
+    /// assert!(client.exists("/app/x").await?.is_some());
+    /// assert_eq!(app.chroot(), "/app");
+    /// # Ok(()) }
+    /// ```
+    pub fn at(&self, path: &str) -> Result<Client> {
+        Client::check_path(path)?;
+        Ok(Client { handle: self.handle.clone(), chroot: self.chroot.join(path) })
+    }
+
+    /// The path under which this handle works; `/` if it is the root.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// assert_eq!(client.at("/app")?.chroot(), "/app");
+    /// # Ok(()) }
+    /// ```
+    pub fn chroot(&self) -> &str {
+        self.chroot.as_str()
+    }
+
+    /// The id of the session; zero before the first connection.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, SessionId};
+    /// # let client = Client::connect(&server).await?;
+    /// assert_ne!(client.session_id(), SessionId::NONE);
+    /// # Ok(()) }
+    /// ```
+    pub fn session_id(&self) -> SessionId {
+        lock(&self.shared().core).machine.session().0
+    }
+
+    /// What another client object needs, besides the id, to take up this session. A secret.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// let (id, password) = (client.session_id(), client.session_password());
+    /// let same = Client::builder(&server).resume(id, password).connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn session_password(&self) -> [u8; 16] {
+        lock(&self.shared().core).machine.session().1
+    }
+
+    /// How long the server waits for a sign of life, as it decided.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// assert!(client.session_timeout() > std::time::Duration::ZERO);
+    /// # Ok(()) }
+    /// ```
+    pub fn session_timeout(&self) -> Duration {
+        lock(&self.shared().core).machine.timeout()
+    }
+
+    /// The last transaction this client has seen the effects of.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// let stat = client.set("/", "x", -1).await?;
+    /// assert!(client.last_zxid() >= stat.mzxid);
+    /// # Ok(()) }
+    /// ```
+    pub fn last_zxid(&self) -> Zxid {
+        lock(&self.shared().core).machine.last_zxid()
+    }
+
+    /// The server in use, as the connect string names it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// assert_eq!(client.server().unwrap().to_string(), server);
+    /// # Ok(()) }
+    /// ```
+    pub fn server(&self) -> Option<Host> {
+        lock(&self.shared().core).machine.server().cloned()
+    }
+
+    /// Why there is no connection at the moment, as far as that is known; `None` while there is one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use ironkeeper_client::Client;
+    /// // Nobody listens there.
+    /// let client = Client::builder("127.0.0.1:1").start()?;
+    /// client.get("/").await.unwrap_err();
+    /// assert!(client.trouble().is_some_and(|why| why.starts_with("127.0.0.1:1: ")));
+    /// # Ok(()) }
+    /// ```
+    pub fn trouble(&self) -> Option<String> {
+        lock(&self.shared().core).machine.trouble().map(str::to_owned)
+    }
+
+    /// How many watches this client has set and not yet seen fire.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// let (_, watch) = client.get_and_watch("/").await?;
+    /// assert_eq!(client.watch_count(), 1);
+    /// drop(watch);
+    /// assert_eq!(client.watch_count(), 0);
+    /// # Ok(()) }
+    /// ```
+    pub fn watch_count(&self) -> usize {
+        lock(&self.shared().core).machine.watch_count()
+    }
+
+    /// Where the connection stands.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, ConnectionState};
+    /// # let client = Client::connect(&server).await?;
+    /// assert_eq!(client.state(), ConnectionState::Connected);
+    /// # Ok(()) }
+    /// ```
+    pub fn state(&self) -> ConnectionState {
+        lock(&self.shared().states).current()
+    }
+
+    /// All changes of the connection's state from now on. See [`States`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, ConnectionState};
+    /// # let client = Client::connect(&server).await?;
+    /// let mut states = client.states();
+    /// client.close().await?;
+    /// assert_eq!(states.next().await, Some(ConnectionState::Closed));
+    /// # Ok(()) }
+    /// ```
+    pub fn states(&self) -> States {
+        lock(&self.shared().states).subscribe()
+    }
+
+    /// Waits until there is a connection. An error if the session is over.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// let client = Client::builder(&server).start()?;
+    /// client.connected().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn connected(&self) -> Result<()> {
+        let (mut states, mut state) = {
+            let mut subscribers = lock(&self.shared().states);
+            (subscribers.subscribe(), subscribers.current())
+        };
+        loop {
+            match state {
+                _ if state.is_connected() => return Ok(()),
+                ConnectionState::Closed => return Err(Error::new(ErrorKind::Closed)),
+                ConnectionState::Lost => return Err(Error::new(ErrorKind::SessionExpired)),
+                ConnectionState::AuthFailed => return Err(Error::new(ErrorKind::AuthFailed)),
+                _ => {}
+            }
+            match states.next().await {
+                Some(next) => state = next,
+                None => state = self.state(),
+            }
+        }
+    }
+
+    /// Ends the session, after all requests that were made before. Its ephemeral nodes are gone when
+    /// this returns, if a server could be told; otherwise they go when the session times out.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, ErrorKind};
+    /// # let client = Client::connect(&server).await?;
+    /// client.close().await?;
+    /// assert_eq!(client.get("/").await.unwrap_err().kind(), ErrorKind::Closed);
+    /// # Ok(()) }
+    /// ```
+    pub async fn close(&self) -> Result<()> {
+        let slot = Slot::new(RequestContext::default(), None, nothing);
+        self.shared().close(Some(slot.clone()));
+        // The machine answers with `Closed` when it is: here that is what was asked for.
+        match Reply::waiting(slot).await {
+            Err(error) if error.kind() != ErrorKind::Closed => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+const CONFIG_PATH: &str = "/zookeeper/config";
+
+fn created_path(
+    context: &RequestContext,
+    _: Option<WatchEnd>,
+    answer: Answer<'_>,
+) -> Result<String> {
+    let mut reader = Reader::new(answer.body_of(context)?);
+    let path = reader.str().map_err(malformed(context))?;
+    Ok(context.chroot.to_user(&path).to_owned())
+}
+
+fn created(context: &RequestContext, _: Option<WatchEnd>, answer: Answer<'_>) -> Result<Created> {
+    let mut reader = Reader::new(answer.body_of(context)?);
+    let path = reader.str().map_err(malformed(context))?;
+    let stat = Stat::decode(&mut reader).map_err(malformed(context))?;
+    Ok(Created { path: context.chroot.to_user(&path).to_owned(), stat })
+}
+
+fn stat(context: &RequestContext, _: Option<WatchEnd>, answer: Answer<'_>) -> Result<Stat> {
+    Stat::decode(&mut Reader::new(answer.body_of(context)?)).map_err(malformed(context))
+}
+
+fn existing(context: &RequestContext, answer: Answer<'_>) -> Result<Option<Stat>> {
+    if answer.err == ErrorCode::NoNode.code() {
+        return Ok(None);
+    }
+    stat(context, None, answer).map(Some)
+}
+
+fn node(context: &RequestContext, answer: Answer<'_>) -> Result<Node> {
+    node_of(&mut Reader::new(answer.body_of(context)?)).map_err(malformed(context))
+}
+
+fn names(context: &RequestContext, reader: &mut Reader<'_>) -> Result<Vec<String>> {
+    let names = reader.str_vec().map_err(malformed(context))?;
+    Ok(names.iter().flat_map(|names| names.iter()).map(|name| name.into_owned()).collect())
+}
+
+fn names_and_stat(context: &RequestContext, answer: Answer<'_>) -> Result<(Vec<String>, Stat)> {
+    let mut reader = Reader::new(answer.body_of(context)?);
+    let names = names(context, &mut reader)?;
+    Ok((names, Stat::decode(&mut reader).map_err(malformed(context))?))
+}

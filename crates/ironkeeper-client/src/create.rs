@@ -1,0 +1,216 @@
+//! What a create asks for and gives back.
+
+use std::time::Duration;
+
+use ironkeeper_proto::jute::Put;
+use ironkeeper_proto::stat::TTL_MS_MAX;
+use ironkeeper_proto::{Acl, CreateMode, OpCode, Perms, Stat, acl, path};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// How a node is created: its kind, who may do what with it, and how long it lives.
+///
+/// ```
+/// use std::time::Duration;
+/// use ironkeeper_client::{Acl, CreateMode, CreateOptions, Perms};
+///
+/// let options = CreateOptions::new(CreateMode::PersistentWithTtl)
+///     .ttl(Duration::from_secs(60))
+///     .acl(vec![Acl::new(Perms::ALL, "auth", "")]);
+/// assert_eq!(options.mode(), CreateMode::PersistentWithTtl);
+/// ```
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    mode: CreateMode,
+    /// `None`: everybody may do everything.
+    acl: Option<Vec<Acl>>,
+    ttl: Option<Duration>,
+    null_data: bool,
+}
+
+impl CreateOptions {
+    /// A node of this kind, open to everybody.
+    ///
+    /// ```
+    /// use ironkeeper_client::{CreateMode, CreateOptions};
+    /// let options = CreateOptions::new(CreateMode::Ephemeral);
+    /// ```
+    pub fn new(mode: CreateMode) -> CreateOptions {
+        CreateOptions { mode, acl: None, ttl: None, null_data: false }
+    }
+
+    /// Who may do what. Without this: everybody may do everything.
+    ///
+    /// ```
+    /// use ironkeeper_client::{CreateOptions, acls};
+    /// let options = CreateOptions::default().acl(acls::creator());
+    /// ```
+    pub fn acl(mut self, acl: Vec<Acl>) -> CreateOptions {
+        self.acl = Some(acl);
+        self
+    }
+
+    /// How long a node of a TTL kind lives without being changed and without children.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ironkeeper_client::{CreateMode, CreateOptions};
+    /// let options = CreateOptions::new(CreateMode::PersistentWithTtl).ttl(Duration::from_secs(60));
+    /// ```
+    pub fn ttl(mut self, ttl: Duration) -> CreateOptions {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// Sends null in place of the data. Servers tell null from empty, and so do some other clients.
+    ///
+    /// ```
+    /// use ironkeeper_client::CreateOptions;
+    /// let options = CreateOptions::default().null_data();
+    /// ```
+    pub fn null_data(mut self) -> CreateOptions {
+        self.null_data = true;
+        self
+    }
+
+    /// The kind of node.
+    ///
+    /// ```
+    /// use ironkeeper_client::{CreateMode, CreateOptions};
+    /// assert_eq!(CreateOptions::default().mode(), CreateMode::Persistent);
+    /// ```
+    pub fn mode(&self) -> CreateMode {
+        self.mode
+    }
+
+    pub(crate) fn check(&self, user_path: &str) -> Result<()> {
+        let refuse =
+            |why: &str| Err(Error::at(ErrorKind::InvalidArgument, user_path).with_detail(why));
+        // The number of a sequential node is appended, so its path may end with a slash.
+        let checked = match self.mode.is_sequential() {
+            true => path::validate(&format!("{user_path}0")),
+            false => path::validate(user_path),
+        };
+        checked.map_err(|why| Error::at(ErrorKind::InvalidPath(why), user_path))?;
+        match (self.mode.is_ttl(), self.ttl) {
+            (true, None) => return refuse("a TTL node needs a TTL"),
+            (false, Some(_)) => return refuse("only TTL nodes have a TTL"),
+            (true, Some(ttl)) if ttl.as_millis() < 1 || ttl.as_millis() > TTL_MS_MAX as u128 => {
+                return refuse("a TTL is at least 1 ms and at most 2^40-1 ms");
+            }
+            _ => {}
+        }
+        match &self.acl {
+            Some(acl) if acl.is_empty() => Err(Error::at(ErrorKind::InvalidAcl, user_path)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The operation by which such a node is created.
+    pub(crate) fn op(&self, with_stat: bool) -> OpCode {
+        match self.mode {
+            CreateMode::Container => OpCode::CreateContainer,
+            _ if self.mode.is_ttl() => OpCode::CreateTtl,
+            _ if with_stat => OpCode::Create2,
+            _ => OpCode::Create,
+        }
+    }
+
+    pub(crate) fn encode(&self, server_path: &str, data: &[u8], out: &mut impl Put) {
+        out.put_str(server_path);
+        out.put_buf(if self.null_data { None } else { Some(data) });
+        match &self.acl {
+            Some(list) => acl::encode_list(list, out),
+            None => {
+                out.put_len(1);
+                out.put_raw(acl::OPEN_ENCODED);
+            }
+        }
+        out.put_i32(self.mode.flags());
+        if self.mode.is_ttl() {
+            let ttl_ms = self.ttl.map_or(0, |ttl| ttl.as_millis());
+            out.put_i64(i64::try_from(ttl_ms).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// An upper bound of what the list takes on the wire.
+    pub(crate) fn acl_bytes(&self) -> usize {
+        let list = self.acl.iter().flatten();
+        list.map(|acl| 12 + 2 * (acl.scheme.len() + acl.id.len())).sum::<usize>() + 64
+    }
+}
+
+impl Default for CreateOptions {
+    fn default() -> CreateOptions {
+        CreateOptions::new(CreateMode::Persistent)
+    }
+}
+
+impl From<CreateMode> for CreateOptions {
+    fn from(mode: CreateMode) -> CreateOptions {
+        CreateOptions::new(mode)
+    }
+}
+
+/// A node that was created.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::{Client, CreateMode, CreateOptions};
+///
+/// let client = Client::connect(&server).await?;
+/// let options = CreateOptions::new(CreateMode::PersistentSequential);
+/// let created = client.create_with("/zookeeper/job-", "data", &options).await?;
+/// assert!(created.path.starts_with("/zookeeper/job-000000000"));
+/// assert_eq!(created.stat.data_length, 4);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Created {
+    /// The path, with the number of a sequential node.
+    pub path: String,
+    /// Its numbers.
+    pub stat: Stat,
+}
+
+/// Lists that most nodes have.
+///
+/// ```
+/// use ironkeeper_client::acls;
+/// assert_eq!(acls::open()[0].scheme, "world");
+/// ```
+pub mod acls {
+    use super::*;
+
+    /// Everybody may do everything.
+    ///
+    /// ```
+    /// assert_eq!(ironkeeper_client::acls::open()[0].id, "anyone");
+    /// ```
+    pub fn open() -> Vec<Acl> {
+        acl::open()
+    }
+
+    /// Everybody may read.
+    ///
+    /// ```
+    /// use ironkeeper_client::{Perms, acls};
+    /// assert_eq!(acls::read()[0].perms, Perms::READ);
+    /// ```
+    pub fn read() -> Vec<Acl> {
+        vec![Acl::new(Perms::READ, "world", "anyone")]
+    }
+
+    /// Whoever the creating client has authenticated as may do everything, nobody else anything.
+    ///
+    /// ```
+    /// assert_eq!(ironkeeper_client::acls::creator()[0].scheme, "auth");
+    /// ```
+    pub fn creator() -> Vec<Acl> {
+        vec![Acl::new(Perms::ALL, "auth", "")]
+    }
+}

@@ -1,0 +1,468 @@
+//! What can go wrong, and what a caller wants to know about it.
+
+use std::fmt;
+
+use ironkeeper_proto::ErrorCode;
+use ironkeeper_proto::path::PathError;
+
+use crate::multi::OpResult;
+
+/// The result of everything that talks to a server.
+///
+/// ```
+/// fn version_of(node: ironkeeper_client::Result<ironkeeper_client::Node>) -> Option<i32> {
+///     node.ok().map(|node| node.stat.version)
+/// }
+/// ```
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Whether a request that failed may have been carried out all the same.
+///
+/// ```
+/// use ironkeeper_client::{Error, Happened};
+///
+/// fn safe_to_repeat(error: &Error) -> bool {
+///     error.happened() == Happened::No && error.is_retriable()
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Happened {
+    /// It was not carried out, and will not be.
+    No,
+    /// The connection broke while the answer was under way: it may have been carried out, or not.
+    Maybe,
+}
+
+/// What kind of failure an [`Error`] is: the answers of the server first, then what the client itself
+/// finds out.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::{Client, ErrorKind};
+///
+/// let client = Client::connect(&server).await?;
+/// let error = client.get("/nothing/here").await.unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::NoNode);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The node, or the parent of a node to be created, is not there.
+    NoNode,
+    /// There is a node of that name already.
+    NodeExists,
+    /// The node has another version than the one asked for.
+    BadVersion,
+    /// The node has children.
+    NotEmpty,
+    /// The ACL does not allow it to the identities of this connection.
+    NoAuth,
+    /// Ephemeral nodes have no children.
+    NoChildrenForEphemerals,
+    /// The ACL is empty or malformed, or names nobody.
+    InvalidAcl,
+    /// The server refuses an argument.
+    BadArguments,
+    /// The server, or its configuration, does not know this operation.
+    Unimplemented,
+    /// The server could not read the request.
+    MarshallingError,
+    /// A write on a server that is cut off from its ensemble.
+    NotReadOnly,
+    /// Local sessions own no ephemeral nodes.
+    EphemeralOnLocalSession,
+    /// There is no such watch.
+    NoWatcher,
+    /// The quota of the subtree is used up.
+    QuotaExceeded,
+    /// The server is overloaded and did not take the request.
+    ThrottledOp,
+    /// The server's configuration does not allow changes of the ensemble.
+    ReconfigDisabled,
+    /// Another change of the ensemble is under way.
+    ReconfigInProgress,
+    /// No quorum of the new ensemble is in touch with the leader.
+    NewConfigNoQuorum,
+    /// The session now belongs to another connection.
+    SessionMoved,
+    /// An operation of a multi that was not tried, because one before it failed, or that was taken
+    /// back, because one behind it did.
+    RolledBack,
+    /// Any other code of a server.
+    Other(i32),
+
+    /// The connection broke before the answer came. [`Error::happened`] tells more.
+    ConnectionLoss,
+    /// The session is over.
+    SessionExpired,
+    /// The server refused the credentials; the client is of no more use.
+    AuthFailed,
+    /// The client was closed.
+    Closed,
+    /// No server answered in the time that was given.
+    ConnectTimeout,
+    /// The path is none.
+    InvalidPath(PathError),
+    /// An argument that no server accepts.
+    InvalidArgument,
+    /// The request is larger than servers accept.
+    RequestTooLarge,
+    /// The answer is larger than this client was told to accept.
+    ReplyTooLarge,
+    /// The answer could not be read.
+    MalformedReply,
+    /// More is waiting to be sent than this client was told to keep.
+    Overloaded,
+    /// The connect string is none.
+    BadConnectString,
+    /// The settings of TLS cannot be used.
+    BadTlsSettings,
+}
+
+impl ErrorKind {
+    pub(crate) fn from_code(code: i32) -> ErrorKind {
+        let Some(known) = ErrorCode::from_code(code) else { return ErrorKind::Other(code) };
+        match known {
+            ErrorCode::NoNode => ErrorKind::NoNode,
+            ErrorCode::NodeExists => ErrorKind::NodeExists,
+            ErrorCode::BadVersion => ErrorKind::BadVersion,
+            ErrorCode::NotEmpty => ErrorKind::NotEmpty,
+            ErrorCode::NoAuth => ErrorKind::NoAuth,
+            ErrorCode::NoChildrenForEphemerals => ErrorKind::NoChildrenForEphemerals,
+            ErrorCode::InvalidAcl => ErrorKind::InvalidAcl,
+            ErrorCode::BadArguments => ErrorKind::BadArguments,
+            ErrorCode::Unimplemented => ErrorKind::Unimplemented,
+            ErrorCode::MarshallingError => ErrorKind::MarshallingError,
+            ErrorCode::NotReadOnly => ErrorKind::NotReadOnly,
+            ErrorCode::EphemeralOnLocalSession => ErrorKind::EphemeralOnLocalSession,
+            ErrorCode::NoWatcher => ErrorKind::NoWatcher,
+            ErrorCode::QuotaExceeded => ErrorKind::QuotaExceeded,
+            ErrorCode::ThrottledOp => ErrorKind::ThrottledOp,
+            ErrorCode::ReconfigDisabled => ErrorKind::ReconfigDisabled,
+            ErrorCode::ReconfigInProgress => ErrorKind::ReconfigInProgress,
+            ErrorCode::NewConfigNoQuorum => ErrorKind::NewConfigNoQuorum,
+            ErrorCode::SessionMoved => ErrorKind::SessionMoved,
+            ErrorCode::SessionExpired => ErrorKind::SessionExpired,
+            ErrorCode::AuthFailed | ErrorCode::SessionClosedRequireSaslAuth => {
+                ErrorKind::AuthFailed
+            }
+            ErrorCode::RuntimeInconsistency => ErrorKind::RolledBack,
+            ErrorCode::ConnectionLoss => ErrorKind::ConnectionLoss,
+            _ => ErrorKind::Other(code),
+        }
+    }
+
+    /// The code of the ZooKeeper protocol, for those kinds that have one.
+    ///
+    /// ```
+    /// use ironkeeper_client::{ErrorCode, ErrorKind};
+    /// assert_eq!(ErrorKind::NoNode.code(), Some(ErrorCode::NoNode));
+    /// assert_eq!(ErrorKind::ConnectTimeout.code(), None);
+    /// ```
+    pub fn code(self) -> Option<ErrorCode> {
+        Some(match self {
+            ErrorKind::NoNode => ErrorCode::NoNode,
+            ErrorKind::NodeExists => ErrorCode::NodeExists,
+            ErrorKind::BadVersion => ErrorCode::BadVersion,
+            ErrorKind::NotEmpty => ErrorCode::NotEmpty,
+            ErrorKind::NoAuth => ErrorCode::NoAuth,
+            ErrorKind::NoChildrenForEphemerals => ErrorCode::NoChildrenForEphemerals,
+            ErrorKind::InvalidAcl => ErrorCode::InvalidAcl,
+            ErrorKind::BadArguments => ErrorCode::BadArguments,
+            ErrorKind::Unimplemented => ErrorCode::Unimplemented,
+            ErrorKind::MarshallingError => ErrorCode::MarshallingError,
+            ErrorKind::NotReadOnly => ErrorCode::NotReadOnly,
+            ErrorKind::EphemeralOnLocalSession => ErrorCode::EphemeralOnLocalSession,
+            ErrorKind::NoWatcher => ErrorCode::NoWatcher,
+            ErrorKind::QuotaExceeded => ErrorCode::QuotaExceeded,
+            ErrorKind::ThrottledOp => ErrorCode::ThrottledOp,
+            ErrorKind::ReconfigDisabled => ErrorCode::ReconfigDisabled,
+            ErrorKind::ReconfigInProgress => ErrorCode::ReconfigInProgress,
+            ErrorKind::NewConfigNoQuorum => ErrorCode::NewConfigNoQuorum,
+            ErrorKind::SessionMoved => ErrorCode::SessionMoved,
+            ErrorKind::RolledBack => ErrorCode::RuntimeInconsistency,
+            ErrorKind::ConnectionLoss => ErrorCode::ConnectionLoss,
+            ErrorKind::SessionExpired | ErrorKind::Closed => ErrorCode::SessionExpired,
+            ErrorKind::AuthFailed => ErrorCode::AuthFailed,
+            ErrorKind::Other(code) => return ErrorCode::from_code(code),
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ErrorKind::NoNode => "the node does not exist",
+            ErrorKind::NodeExists => "the node exists already",
+            ErrorKind::BadVersion => "the node has another version",
+            ErrorKind::NotEmpty => "the node has children",
+            ErrorKind::NoAuth => "the ACL does not allow it",
+            ErrorKind::NoChildrenForEphemerals => "ephemeral nodes cannot have children",
+            ErrorKind::InvalidAcl => "the ACL is not valid",
+            ErrorKind::BadArguments => "the server refuses the arguments",
+            ErrorKind::Unimplemented => "the server does not support the operation",
+            ErrorKind::MarshallingError => "the server could not read the request",
+            ErrorKind::NotReadOnly => "the server is read-only",
+            ErrorKind::EphemeralOnLocalSession => "a local session cannot own ephemeral nodes",
+            ErrorKind::NoWatcher => "there is no such watch",
+            ErrorKind::QuotaExceeded => "the quota is exceeded",
+            ErrorKind::ThrottledOp => "the server is overloaded",
+            ErrorKind::ReconfigDisabled => "reconfiguration is disabled",
+            ErrorKind::ReconfigInProgress => "another reconfiguration is under way",
+            ErrorKind::NewConfigNoQuorum => "the new ensemble has no quorum in touch",
+            ErrorKind::SessionMoved => "the session moved to another connection",
+            ErrorKind::RolledBack => "not done, because another operation failed",
+            ErrorKind::Other(code) => {
+                return match ErrorCode::from_code(*code) {
+                    Some(known) => write!(f, "the server says {} ({code})", known.text()),
+                    None => write!(f, "the server says {code}"),
+                };
+            }
+            ErrorKind::ConnectionLoss => "the connection was lost",
+            ErrorKind::SessionExpired => "the session has expired",
+            ErrorKind::AuthFailed => "the server refused the credentials",
+            ErrorKind::Closed => "the client is closed",
+            ErrorKind::ConnectTimeout => "no server answered in time",
+            ErrorKind::InvalidPath(why) => return write!(f, "invalid path: {why}"),
+            ErrorKind::InvalidArgument => "invalid argument",
+            ErrorKind::RequestTooLarge => "the request is larger than servers accept",
+            ErrorKind::ReplyTooLarge => "the reply is larger than the client's limit",
+            ErrorKind::MalformedReply => "the reply could not be read",
+            ErrorKind::Overloaded => "too much is waiting to be sent",
+            ErrorKind::BadConnectString => "invalid connect string",
+            ErrorKind::BadTlsSettings => "the TLS settings cannot be used",
+        })
+    }
+}
+
+/// A failed request: what failed, where, and whether it may have happened all the same.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::{Client, Happened, Version};
+///
+/// let client = Client::connect(&server).await?;
+/// let error = client.delete("/absent", Version::Any).await.unwrap_err();
+/// assert_eq!(error.path(), Some("/absent"));
+/// assert_eq!(error.happened(), Happened::No);
+/// assert!(!error.is_retriable());
+/// assert_eq!(error.to_string(), "/absent: the node does not exist");
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    happened: Happened,
+    path: Option<Box<str>>,
+    detail: Option<Box<str>>,
+    failed: Option<Box<FailedMulti>>,
+}
+
+#[derive(Clone, Debug)]
+struct FailedMulti {
+    at: usize,
+    results: Vec<Result<OpResult>>,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind) -> Error {
+        Error { kind, happened: Happened::No, path: None, detail: None, failed: None }
+    }
+
+    pub(crate) fn at(kind: ErrorKind, path: &str) -> Error {
+        Error::new(kind).with_path(path)
+    }
+
+    pub(crate) fn with_path(mut self, path: &str) -> Error {
+        self.path = Some(path.into());
+        self
+    }
+
+    pub(crate) fn with_detail(mut self, detail: impl Into<Box<str>>) -> Error {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    pub(crate) fn maybe_happened(mut self) -> Error {
+        self.happened = Happened::Maybe;
+        self
+    }
+
+    pub(crate) fn of_multi(mut self, at: usize, results: Vec<Result<OpResult>>) -> Error {
+        self.failed = Some(Box::new(FailedMulti { at, results }));
+        self
+    }
+
+    /// What kind of failure this is.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, ErrorKind};
+    /// # let client = Client::connect(&server).await?;
+    /// let error = client.get("/absent").await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::NoNode);
+    /// # Ok(()) }
+    /// ```
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The code of the ZooKeeper protocol, if the failure has one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, ErrorCode};
+    /// # let client = Client::connect(&server).await?;
+    /// let error = client.get("/absent").await.unwrap_err();
+    /// assert_eq!(error.code(), Some(ErrorCode::NoNode));
+    /// # Ok(()) }
+    /// ```
+    pub fn code(&self) -> Option<ErrorCode> {
+        self.kind.code()
+    }
+
+    /// Whether the request may have been carried out although it failed.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, Happened};
+    /// # let client = Client::connect(&server).await?;
+    /// let error = client.delete("/absent", -1).await.unwrap_err();
+    /// assert_eq!(error.happened(), Happened::No);
+    /// # Ok(()) }
+    /// ```
+    pub fn happened(&self) -> Happened {
+        self.happened
+    }
+
+    /// The node that was asked for, as the caller named it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// assert_eq!(client.get("/absent").await.unwrap_err().path(), Some("/absent"));
+    /// # Ok(()) }
+    /// ```
+    pub fn path(&self) -> Option<&str> {
+        self.path.as_deref()
+    }
+
+    /// Whether the client is of no more use: its session is over, and with it the ephemeral nodes.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// client.close().await?;
+    /// assert!(client.get("/").await.unwrap_err().is_session_over());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_session_over(&self) -> bool {
+        matches!(self.kind, ErrorKind::SessionExpired | ErrorKind::AuthFailed | ErrorKind::Closed)
+    }
+
+    /// Whether the same request may succeed if it is made again, later. Before repeating a write,
+    /// ask [`Error::happened`] too.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// assert!(!client.get("/absent").await.unwrap_err().is_retriable());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_retriable(&self) -> bool {
+        matches!(
+            self.kind,
+            ErrorKind::ConnectionLoss
+                | ErrorKind::SessionMoved
+                | ErrorKind::ThrottledOp
+                | ErrorKind::Overloaded
+                | ErrorKind::NewConfigNoQuorum
+                | ErrorKind::ReconfigInProgress
+                | ErrorKind::Other(-7 | -122)
+        )
+    }
+
+    /// Which operation of a multi failed, counted from zero.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// let error = client.transaction().check("/", -1).delete("/absent", -1).commit().await.unwrap_err();
+    /// assert_eq!(error.failed_operation(), Some(1));
+    /// # Ok(()) }
+    /// ```
+    pub fn failed_operation(&self) -> Option<usize> {
+        self.failed.as_ref().map(|failed| failed.at)
+    }
+
+    /// What the server said of each operation of a failed multi. Empty for all other requests.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// let error = client.transaction().check("/", -1).delete("/absent", -1).commit().await.unwrap_err();
+    /// assert_eq!(error.multi_results().len(), 2);
+    /// # Ok(()) }
+    /// ```
+    pub fn multi_results(&self) -> &[Result<OpResult>] {
+        self.failed.as_ref().map_or(&[], |failed| &failed.results)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            write!(f, "{path}: ")?;
+        }
+        if let Some(failed) = &self.failed {
+            write!(f, "operation {} of {}: ", failed.at + 1, failed.results.len())?;
+        }
+        write!(f, "{}", self.kind)?;
+        if let Some(detail) = &self.detail {
+            write!(f, " ({detail})")?;
+        }
+        match self.happened {
+            Happened::No => Ok(()),
+            Happened::Maybe => f.write_str("; the request may have been carried out"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

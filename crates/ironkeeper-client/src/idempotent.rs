@@ -1,0 +1,172 @@
+//! Writes that may be repeated after a lost reply without being done twice.
+//!
+//! Each looks, when a repetition fails, whether that is because the first try was carried out: the node
+//! is there with the very data, the version is the next one, the node is gone. Somebody else's change
+//! with the same outcome counts as ours; it cannot be told apart, and need not be. Ephemeral nodes can and
+//! must be: they have an owner, and a lock has one.
+
+use ironkeeper_proto::{CreateMode, Stat};
+
+use crate::client::{Client, Version};
+use crate::create::{CreateOptions, Created};
+use crate::error::{Error, ErrorKind, Happened, Result};
+use crate::retry::{Retries, RetryPolicy};
+
+impl Client {
+    /// Creates a node and tries again after a lost connection. If the node is there when it is tried
+    /// again, with this data and never changed, it was created. Not for sequential nodes, which have
+    /// [`Client::create_protected`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// use std::time::Duration;
+    /// use ironkeeper_client::{Client, CreateMode, RetryPolicy};
+    ///
+    /// let client = Client::connect(&server).await?;
+    /// let policy = RetryPolicy::times(5, Duration::from_millis(100));
+    /// client.create_idempotent("/n", "data", CreateMode::Persistent, &policy).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn create_idempotent(
+        &self,
+        path: &str,
+        data: impl AsRef<[u8]>,
+        options: impl Into<CreateOptions>,
+        policy: &RetryPolicy,
+    ) -> Result<Created> {
+        let (data, options) = (data.as_ref(), options.into());
+        if options.mode().is_sequential() {
+            let error = Error::at(ErrorKind::InvalidArgument, path);
+            return Err(error.with_detail("sequential nodes need a protected create"));
+        }
+        let mut retries = Retries::new(self, policy);
+        let mut in_doubt = false;
+        loop {
+            let error = match self.create_with(path, data, &options).await {
+                Err(error) if error.kind() == ErrorKind::NodeExists && in_doubt => {
+                    match self.get(path).await {
+                        Ok(node)
+                            if node.data == data
+                                && node.stat.version == 0
+                                && node.stat.ephemeral_owner == self.owner(options.mode()) =>
+                        {
+                            return Ok(Created { path: path.to_owned(), stat: node.stat });
+                        }
+                        Ok(_) => return Err(error),
+                        // Deleted in between: create it again.
+                        Err(gone) if gone.kind() == ErrorKind::NoNode => {
+                            in_doubt = false;
+                            continue;
+                        }
+                        Err(error) => error,
+                    }
+                }
+                Err(error) => error,
+                done => return done,
+            };
+            if !error.is_retriable() {
+                return Err(error);
+            }
+            in_doubt |= error.happened() == Happened::Maybe;
+            retries.pause(error).await?;
+        }
+    }
+
+    /// Sets the data of a node and tries again after a lost connection. If the node then has this data
+    /// and the version behind the one asked for, it was set.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// use std::time::Duration;
+    /// use ironkeeper_client::{Client, CreateMode, RetryPolicy};
+    ///
+    /// let client = Client::connect(&server).await?;
+    /// client.create("/n", "1", CreateMode::Persistent).await?;
+    /// let policy = RetryPolicy::times(5, Duration::from_millis(100));
+    /// assert_eq!(client.set_idempotent("/n", "2", 0, &policy).await?.version, 1);
+    /// # Ok(()) }
+    /// ```
+    pub async fn set_idempotent(
+        &self,
+        path: &str,
+        data: impl AsRef<[u8]>,
+        version: impl Into<Version>,
+        policy: &RetryPolicy,
+    ) -> Result<Stat> {
+        let (data, version) = (data.as_ref(), version.into());
+        let mut retries = Retries::new(self, policy);
+        let mut in_doubt = false;
+        loop {
+            let error = match self.set(path, data, version).await {
+                Err(error) if error.kind() == ErrorKind::BadVersion && in_doubt => {
+                    match self.get(path).await {
+                        Ok(node)
+                            if node.data == data
+                                && node.stat.version == version.code().wrapping_add(1) =>
+                        {
+                            return Ok(node.stat);
+                        }
+                        Ok(_) => return Err(error),
+                        Err(error) => error,
+                    }
+                }
+                Err(error) => error,
+                done => return done,
+            };
+            if !error.is_retriable() {
+                return Err(error);
+            }
+            in_doubt |= error.happened() == Happened::Maybe;
+            retries.pause(error).await?;
+        }
+    }
+
+    /// Deletes a node and tries again after a lost connection. If it is gone then, it was deleted.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// use std::time::Duration;
+    /// use ironkeeper_client::{Client, CreateMode, RetryPolicy, Version};
+    ///
+    /// let client = Client::connect(&server).await?;
+    /// client.create("/n", "", CreateMode::Persistent).await?;
+    /// let policy = RetryPolicy::times(5, Duration::from_millis(100));
+    /// client.delete_idempotent("/n", Version::Any, &policy).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn delete_idempotent(
+        &self,
+        path: &str,
+        version: impl Into<Version>,
+        policy: &RetryPolicy,
+    ) -> Result<()> {
+        let version = version.into();
+        let mut retries = Retries::new(self, policy);
+        let mut in_doubt = false;
+        loop {
+            let error = match self.delete(path, version).await {
+                Err(error) if error.kind() == ErrorKind::NoNode && in_doubt => return Ok(()),
+                Err(error) if error.is_retriable() => error,
+                other => return other,
+            };
+            in_doubt |= error.happened() == Happened::Maybe;
+            retries.pause(error).await?;
+        }
+    }
+}
+
+impl Client {
+    /// The owner of a node that this session creates.
+    fn owner(&self, mode: CreateMode) -> i64 {
+        if mode.is_ephemeral() { self.session_id().0 } else { 0 }
+    }
+}

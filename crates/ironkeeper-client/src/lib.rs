@@ -1,0 +1,82 @@
+//! An async client for Ironkeeper and Apache ZooKeeper.
+//!
+//! Start with [`Client`]: it connects, and its methods are the operations. Each returns a [`Reply`]:
+//! the request is on its way when the method returns, and the future only waits for the answer, so
+//! that many requests travel together without any further ado. [`Error`] answers what a caller wants
+//! to know: did it happen, is the session over, is it worth another try. [`Watch`] and [`Watcher`] tell
+//! of changes and never lose one silently; [`States`] tells how the connection fares.
+//!
+//! The crate needs a tokio runtime and depends on no server. It never repeats a write by itself: what
+//! may have happened is said to be so, and [`RetryPolicy`] is there for those who ask for it.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let running = ironkeeper_testing::TestServer::start()?;
+//! # let server = running.connect_string();
+//! use ironkeeper_client::{Client, CreateMode, ErrorKind};
+//!
+//! let client = Client::connect(&server).await?;
+//! match client.create("/app", "", CreateMode::Persistent).await {
+//!     Err(error) if error.kind() == ErrorKind::NodeExists => {}
+//!     other => drop(other?),
+//! }
+//! let (config, changed) = client.exists_and_watch("/app/config").await?;
+//! # Ok(()) }
+//! ```
+
+#![warn(missing_docs)]
+
+mod builder;
+mod chroot;
+mod client;
+mod create;
+mod driver;
+mod error;
+mod guaranteed;
+mod hosts;
+mod idempotent;
+mod multi;
+mod parents;
+mod protected;
+mod random;
+mod reply;
+mod retry;
+mod session;
+mod state;
+mod transport;
+mod tree_walk;
+mod watch;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use builder::ClientBuilder;
+pub use client::{Client, Identity, Node, Version};
+pub use create::{CreateOptions, Created, acls};
+pub use error::{Error, ErrorKind, Happened, Result};
+pub use guaranteed::GuaranteedDelete;
+pub use hosts::{ConnectString, DEFAULT_PORT, Host};
+pub use ironkeeper_proto::path::PathError;
+pub use ironkeeper_proto::watch_event::EventType;
+pub use ironkeeper_proto::{Acl, CreateMode, ErrorCode, Perms, SessionId, Stat, Zxid};
+pub use multi::{MultiRead, OpResult, Transaction};
+pub use reply::Reply;
+pub use retry::{Pauses, RetryPolicy};
+pub use state::{ConnectionState, States};
+pub use transport::{
+    Connection, MemoryListener, MemoryTransport, Opening, TcpTransport, Transport,
+};
+#[cfg(feature = "tls")]
+pub use transport::{TlsSettings, TlsTransport};
+pub use tree_walk::{TreeWalk, Visited};
+pub use watch::{Watch, WatchEvent, WatchItem, WatchMode, WatchType, Watcher};
+
+/// A panic elsewhere leaves nothing half-done behind our locks: nothing under them can panic.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The examples of the README are tested with the others.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,317 @@
+//! Trying again: how often, and how long to wait in between.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::client::Client;
+use crate::error::{ErrorKind, Result};
+use crate::random::Random;
+
+/// How often to try again, and how long to wait in between. The policies are Curator's.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use std::time::Duration;
+/// use ironkeeper_client::{Client, RetryPolicy};
+///
+/// let client = Client::connect(&server).await?;
+/// let policy = RetryPolicy::exponential(Duration::from_millis(100), 5);
+/// let node = client.retry(&policy, || client.get("/zookeeper")).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RetryPolicy {
+    pause: Pause,
+    /// Tries beyond the first.
+    times: Option<u32>,
+    elapsed: Option<Duration>,
+    seed: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum Pause {
+    Fixed(Duration),
+    /// Random, growing with each try.
+    Exponential {
+        base: Duration,
+        max: Duration,
+    },
+}
+
+/// Curator's bound for the exponent; beyond it the pause grows no more.
+const EXPONENT_MAX: u32 = 29;
+
+impl RetryPolicy {
+    fn new(pause: Pause, times: Option<u32>) -> RetryPolicy {
+        RetryPolicy { pause, times, elapsed: None, seed: None }
+    }
+
+    /// No second try.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ironkeeper_client::RetryPolicy;
+    /// assert_eq!(RetryPolicy::never().pauses().next_after(Duration::ZERO), None);
+    /// ```
+    pub fn never() -> RetryPolicy {
+        RetryPolicy::times(0, Duration::ZERO)
+    }
+
+    /// One more try.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ironkeeper_client::RetryPolicy;
+    /// let pause = Duration::from_millis(5);
+    /// assert_eq!(RetryPolicy::once(pause).pauses().next_after(Duration::ZERO), Some(pause));
+    /// ```
+    pub fn once(pause: Duration) -> RetryPolicy {
+        RetryPolicy::times(1, pause)
+    }
+
+    /// So many more tries.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ironkeeper_client::RetryPolicy;
+    /// let mut pauses = RetryPolicy::times(2, Duration::ZERO).pauses();
+    /// assert!(pauses.next_after(Duration::ZERO).is_some());
+    /// assert!(pauses.next_after(Duration::ZERO).is_some());
+    /// assert!(pauses.next_after(Duration::ZERO).is_none());
+    /// ```
+    pub fn times(times: u32, pause: Duration) -> RetryPolicy {
+        RetryPolicy::new(Pause::Fixed(pause), Some(times))
+    }
+
+    /// Until it succeeds or the session is over.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ironkeeper_client::RetryPolicy;
+    /// let policy = RetryPolicy::forever(Duration::from_millis(100));
+    /// ```
+    pub fn forever(pause: Duration) -> RetryPolicy {
+        RetryPolicy::new(Pause::Fixed(pause), None)
+    }
+
+    /// As long as this time has not passed since the first try.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ironkeeper_client::RetryPolicy;
+    /// let policy = RetryPolicy::until_elapsed(Duration::from_secs(10), Duration::from_millis(100));
+    /// assert_eq!(policy.pauses().next_after(Duration::from_secs(11)), None);
+    /// ```
+    pub fn until_elapsed(max: Duration, pause: Duration) -> RetryPolicy {
+        RetryPolicy { elapsed: Some(max), ..RetryPolicy::forever(pause) }
+    }
+
+    /// So many more tries, with random pauses that double on average.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ironkeeper_client::RetryPolicy;
+    /// let policy = RetryPolicy::exponential(Duration::from_millis(100), 3);
+    /// let first = policy.pauses().next_after(Duration::ZERO).unwrap();
+    /// assert!(first >= Duration::from_millis(100) && first < Duration::from_millis(200));
+    /// ```
+    pub fn exponential(base: Duration, times: u32) -> RetryPolicy {
+        RetryPolicy::bounded_exponential(base, Duration::MAX, times)
+    }
+
+    /// Like [`RetryPolicy::exponential`], with no pause longer than `max`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ironkeeper_client::RetryPolicy;
+    /// let (base, max) = (Duration::from_millis(100), Duration::from_secs(1));
+    /// let mut pauses = RetryPolicy::bounded_exponential(base, max, 50).pauses();
+    /// assert!((0..50).all(|_| pauses.next_after(Duration::ZERO).unwrap() <= max));
+    /// ```
+    pub fn bounded_exponential(base: Duration, max: Duration, times: u32) -> RetryPolicy {
+        RetryPolicy::new(Pause::Exponential { base, max }, Some(times))
+    }
+
+    /// Fixes the random pauses.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ironkeeper_client::RetryPolicy;
+    /// let policy = RetryPolicy::exponential(Duration::from_millis(10), 9).with_seed(7);
+    /// let (mut one, mut two) = (policy.pauses(), policy.pauses());
+    /// assert!((0..9).all(|_| one.next_after(Duration::ZERO) == two.next_after(Duration::ZERO)));
+    /// ```
+    pub fn with_seed(mut self, seed: u64) -> RetryPolicy {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The pauses of one use of the policy, for loops of one's own.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ironkeeper_client::RetryPolicy;
+    /// let mut pauses = RetryPolicy::once(Duration::from_millis(5)).pauses();
+    /// assert!(pauses.next_after(Duration::ZERO).is_some());
+    /// assert!(pauses.next_after(Duration::ZERO).is_none());
+    /// ```
+    pub fn pauses(&self) -> Pauses {
+        let random = self.seed.map_or_else(Random::from_os, Random::from_seed);
+        Pauses { policy: self.clone(), random, done: 0 }
+    }
+}
+
+/// One use of a [`RetryPolicy`], with an example at [`RetryPolicy::pauses`].
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use ironkeeper_client::{Pauses, RetryPolicy};
+///
+/// let started = Instant::now();
+/// let mut pauses: Pauses = RetryPolicy::times(2, Duration::ZERO).pauses();
+/// let mut tries = 1;
+/// while let Some(pause) = pauses.next_after(started.elapsed()) {
+///     std::thread::sleep(pause);
+///     tries += 1;
+/// }
+/// assert_eq!(tries, 3);
+/// ```
+#[derive(Debug)]
+pub struct Pauses {
+    policy: RetryPolicy,
+    random: Random,
+    done: u32,
+}
+
+impl Pauses {
+    /// How long to wait before the next try; `None` if there shall be none. `elapsed` is the time since
+    /// the first try.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ironkeeper_client::RetryPolicy;
+    /// let pause = Duration::from_millis(7);
+    /// assert_eq!(RetryPolicy::forever(pause).pauses().next_after(Duration::ZERO), Some(pause));
+    /// ```
+    pub fn next_after(&mut self, elapsed: Duration) -> Option<Duration> {
+        let tries_are_over = self.policy.times.is_some_and(|times| self.done >= times);
+        let time_is_over = self.policy.elapsed.is_some_and(|max| elapsed >= max);
+        if tries_are_over || time_is_over {
+            return None;
+        }
+        let exponent = (self.done + 1).min(EXPONENT_MAX);
+        self.done = self.done.saturating_add(1);
+        Some(match self.policy.pause {
+            Pause::Fixed(pause) => pause,
+            Pause::Exponential { base, max } => {
+                let factor = self.random.below(1 << exponent).max(1) as u32;
+                base.saturating_mul(factor).min(max)
+            }
+        })
+    }
+}
+
+impl Client {
+    /// Makes a request until it succeeds, fails for good, or the policy has enough. After a lost
+    /// connection it waits for the next one before it tries again.
+    ///
+    /// A write may be carried out more than once: a reply that was lost does not tell. Where that
+    /// matters, see [`Client::create_protected`] and the idempotent operations.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// use std::time::Duration;
+    /// use ironkeeper_client::{Client, RetryPolicy};
+    ///
+    /// let client = Client::connect(&server).await?;
+    /// let policy = RetryPolicy::times(3, Duration::from_millis(100));
+    /// let children = client.retry(&policy, || client.children("/")).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn retry<T, F>(
+        &self,
+        policy: &RetryPolicy,
+        mut request: impl FnMut() -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut retries = Retries::new(self, policy);
+        loop {
+            match request().await {
+                Err(error) if error.is_retriable() => retries.pause(error).await?,
+                other => return other,
+            }
+        }
+    }
+}
+
+/// A loop that tries again.
+pub(crate) struct Retries<'a> {
+    client: &'a Client,
+    pauses: Pauses,
+    started: Instant,
+}
+
+impl Retries<'_> {
+    pub(crate) fn new<'a>(client: &'a Client, policy: &RetryPolicy) -> Retries<'a> {
+        Retries { client, pauses: policy.pauses(), started: Instant::now() }
+    }
+
+    /// Waits before the next try, and for a connection; gives the error back if it was the last.
+    pub(crate) async fn pause(&mut self, error: crate::Error) -> Result<()> {
+        let Some(pause) = self.pauses.next_after(self.started.elapsed()) else { return Err(error) };
+        tokio::time::sleep(pause).await;
+        if error.kind() == ErrorKind::ConnectionLoss {
+            // A try without a connection is none. How long that may take is bounded by the life of
+            // the session, and before there is one by what it would be.
+            let patience = self.client.session_timeout();
+            if let Ok(connected) = tokio::time::timeout(patience, self.client.connected()).await {
+                connected?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pauses(policy: &RetryPolicy, count: usize) -> Vec<Option<u128>> {
+        let mut pauses = policy.pauses();
+        (0..count)
+            .map(|_| pauses.next_after(Duration::ZERO).map(|pause| pause.as_millis()))
+            .collect()
+    }
+
+    #[test]
+    fn policies_stop_when_they_say() {
+        let ms = Duration::from_millis;
+        assert_eq!(pauses(&RetryPolicy::times(2, ms(3)), 3), [Some(3), Some(3), None]);
+        assert_eq!(pauses(&RetryPolicy::never(), 1), [None]);
+        let mut elapsed = RetryPolicy::until_elapsed(ms(10), ms(1)).pauses();
+        assert!(elapsed.next_after(ms(9)).is_some());
+        assert!(elapsed.next_after(ms(10)).is_none());
+    }
+
+    #[test]
+    fn exponential_pauses_stay_in_their_range() {
+        let policy = RetryPolicy::exponential(Duration::from_millis(10), 40).with_seed(1);
+        for (at, pause) in pauses(&policy, 40).into_iter().enumerate() {
+            let pause = pause.unwrap();
+            assert!(
+                pause >= 10 && pause < 10 << (at as u32 + 1).min(EXPONENT_MAX),
+                "{at}: {pause}"
+            );
+        }
+    }
+}

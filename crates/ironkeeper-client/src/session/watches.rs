@@ -1,0 +1,270 @@
+//! Who waits for which node.
+//!
+//! The server keeps watches per connection and forgets them with it; this table is what brings them
+//! back. Paths are those of the server, chroot included.
+
+use std::collections::HashMap;
+
+use ironkeeper_proto::jute::Put;
+use ironkeeper_proto::watch_event::EventType;
+use ironkeeper_proto::{OpCode, Zxid};
+
+/// Identifies a watcher for as long as the client lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct WatcherId(pub(crate) u64);
+
+/// The five lists in which a reconnecting client names its watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum WatchKind {
+    /// The data of a node that is there.
+    Data,
+    /// A node that is not there yet.
+    Exist,
+    Child,
+    Persistent,
+    Recursive,
+}
+
+impl WatchKind {
+    const ALL: [WatchKind; 5] = [
+        WatchKind::Data,
+        WatchKind::Exist,
+        WatchKind::Child,
+        WatchKind::Persistent,
+        WatchKind::Recursive,
+    ];
+
+    pub(crate) fn is_one_shot(self) -> bool {
+        matches!(self, WatchKind::Data | WatchKind::Exist | WatchKind::Child)
+    }
+
+    /// How a request to remove such watches names them.
+    pub(crate) fn remove_code(self) -> i32 {
+        match self {
+            WatchKind::Child => 1,
+            WatchKind::Data | WatchKind::Exist => 2,
+            WatchKind::Persistent => 4,
+            WatchKind::Recursive => 5,
+        }
+    }
+}
+
+/// What the table keeps for its user: a handle to deliver to.
+pub(crate) trait Watcher: Clone {
+    fn id(&self) -> WatcherId;
+    /// Whether anybody still wants to hear of it.
+    fn is_wanted(&self) -> bool;
+}
+
+#[derive(Debug)]
+pub(crate) struct WatchTable<W> {
+    /// By kind. An entry with no watchers is removed at once.
+    lists: [HashMap<Box<str>, Vec<W>>; 5],
+}
+
+/// The text of paths in one setWatches request. Apache refuses frames above 1 MiB; its own client
+/// uses the same figure.
+const BATCH_BYTES: usize = 128 * 1024;
+
+impl<W: Watcher> WatchTable<W> {
+    pub(crate) fn new() -> WatchTable<W> {
+        WatchTable { lists: std::array::from_fn(|_| HashMap::new()) }
+    }
+
+    pub(crate) fn add(&mut self, kind: WatchKind, path: &str, watcher: W) {
+        let list = &mut self.lists[kind as usize];
+        match list.get_mut(path) {
+            Some(watchers) => watchers.push(watcher),
+            None => {
+                list.insert(path.into(), vec![watcher]);
+            }
+        }
+    }
+
+    /// Forgets a watcher. Says whether it was there.
+    pub(crate) fn remove(&mut self, kind: WatchKind, path: &str, id: WatcherId) -> bool {
+        let list = &mut self.lists[kind as usize];
+        let Some(watchers) = list.get_mut(path) else { return false };
+        let before = watchers.len();
+        watchers.retain(|watcher| watcher.id() != id);
+        let found = watchers.len() < before;
+        if watchers.is_empty() {
+            list.remove(path);
+        }
+        found
+    }
+
+    /// Takes out all watchers of a node whose kind a removal by this code concerns.
+    pub(crate) fn take(&mut self, code: i32, path: &str) -> Vec<W> {
+        const ANY: i32 = 3;
+        let mut taken = Vec::new();
+        for kind in WatchKind::ALL {
+            if code == ANY || code == kind.remove_code() {
+                taken.extend(self.lists[kind as usize].remove(path).unwrap_or_default());
+            }
+        }
+        taken
+    }
+
+    /// Whether somebody else waits for what the server counts as the same watch.
+    pub(crate) fn is_watched(&self, kind: WatchKind, path: &str) -> bool {
+        WatchKind::ALL.into_iter().any(|other| {
+            other.remove_code() == kind.remove_code()
+                && self.lists[other as usize].contains_key(path)
+        })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lists.iter().flat_map(HashMap::values).map(Vec::len).sum()
+    }
+
+    /// Those who have to hear of an event. One-shot watches are used up by it.
+    pub(crate) fn fire(&mut self, event: EventType, path: &str) -> Vec<W> {
+        let used_up: &[WatchKind] = match event {
+            EventType::NodeCreated | EventType::NodeDataChanged => {
+                &[WatchKind::Data, WatchKind::Exist]
+            }
+            EventType::NodeDeleted => &[WatchKind::Data, WatchKind::Exist, WatchKind::Child],
+            EventType::NodeChildrenChanged => &[WatchKind::Child],
+        };
+        let mut told = Vec::new();
+        for kind in used_up {
+            told.extend(self.lists[*kind as usize].remove(path).unwrap_or_default());
+        }
+        if let Some(watchers) = self.lists[WatchKind::Persistent as usize].get(path) {
+            told.extend(watchers.iter().cloned());
+        }
+        let recursive = &self.lists[WatchKind::Recursive as usize];
+        if event != EventType::NodeChildrenChanged && !recursive.is_empty() {
+            let mut above = Some(path);
+            while let Some(at) = above {
+                told.extend(recursive.get(at).into_iter().flatten().cloned());
+                above = ironkeeper_proto::path::parent(at);
+            }
+        }
+        told
+    }
+
+    /// The watchers that a break in the connection may have cost events.
+    pub(crate) fn lasting(&self) -> Vec<W> {
+        [WatchKind::Persistent, WatchKind::Recursive]
+            .into_iter()
+            .flat_map(|kind| self.lists[kind as usize].values().flatten().cloned())
+            .collect()
+    }
+
+    /// Everybody, and the table is empty.
+    pub(crate) fn drain(&mut self) -> Vec<W> {
+        self.lists
+            .iter_mut()
+            .flat_map(|list| list.drain().flat_map(|(_, watchers)| watchers))
+            .collect()
+    }
+
+    /// The requests that bring all watches back: for each an operation and its body.
+    pub(crate) fn set_watches(&self, relative_zxid: Zxid) -> Vec<(OpCode, Vec<u8>)> {
+        let mut requests = Vec::new();
+        let mut batch: [Vec<&str>; 5] = Default::default();
+        let mut bytes = 0;
+        for kind in WatchKind::ALL {
+            for path in self.lists[kind as usize].keys() {
+                if bytes + path.len() > BATCH_BYTES && bytes > 0 {
+                    requests.push(encode_batch(&batch, relative_zxid));
+                    batch = Default::default();
+                    bytes = 0;
+                }
+                bytes += path.len() + 4;
+                batch[kind as usize].push(path);
+            }
+        }
+        if bytes > 0 {
+            requests.push(encode_batch(&batch, relative_zxid));
+        }
+        requests
+    }
+}
+
+/// Servers before 3.6 know nothing of the longer request, so it is used only where it is needed.
+fn encode_batch(batch: &[Vec<&str>; 5], relative_zxid: Zxid) -> (OpCode, Vec<u8>) {
+    let lasting = batch[3..].iter().any(|paths| !paths.is_empty());
+    let mut body = Vec::new();
+    body.put_i64(relative_zxid.0);
+    for paths in &batch[..if lasting { 5 } else { 3 }] {
+        body.put_len(paths.len());
+        for path in paths {
+            body.put_str(path);
+        }
+    }
+    (if lasting { OpCode::SetWatches2 } else { OpCode::SetWatches }, body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ironkeeper_proto::{Reader, Request};
+
+    impl Watcher for u64 {
+        fn id(&self) -> WatcherId {
+            WatcherId(*self)
+        }
+
+        fn is_wanted(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn an_event_finds_the_watches_it_concerns_and_uses_up_the_one_shot_ones() {
+        let mut table = WatchTable::new();
+        table.add(WatchKind::Data, "/a", 1);
+        table.add(WatchKind::Exist, "/a", 2);
+        table.add(WatchKind::Child, "/a", 3);
+        table.add(WatchKind::Persistent, "/a", 4);
+        table.add(WatchKind::Recursive, "/", 5);
+        assert_eq!(table.fire(EventType::NodeChildrenChanged, "/a"), [3, 4]);
+        assert_eq!(table.fire(EventType::NodeDataChanged, "/a"), [1, 2, 4, 5]);
+        assert_eq!(table.fire(EventType::NodeDeleted, "/a"), [4, 5]);
+        assert_eq!(table.fire(EventType::NodeCreated, "/a/b"), [5]);
+        assert_eq!(table.fire(EventType::NodeChildrenChanged, "/"), [0u64; 0]);
+    }
+
+    #[test]
+    fn a_watch_of_a_missing_node_counts_as_one_of_its_data() {
+        let mut table = WatchTable::new();
+        table.add(WatchKind::Exist, "/a", 1);
+        assert!(table.is_watched(WatchKind::Data, "/a"));
+        assert!(!table.is_watched(WatchKind::Child, "/a"));
+        assert!(table.remove(WatchKind::Exist, "/a", WatcherId(1)));
+        assert!(!table.remove(WatchKind::Exist, "/a", WatcherId(1)));
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn batches_stay_below_the_frame_limit_and_hold_every_watch_once() {
+        let mut table = WatchTable::new();
+        for number in 0..20_000u64 {
+            table.add(WatchKind::ALL[(number % 5) as usize], &format!("/w/{number:030}"), number);
+        }
+        let requests = table.set_watches(Zxid(9));
+        assert!(requests.len() > 4);
+        let mut seen = 0;
+        for (op, body) in &requests {
+            assert!(body.len() < 2 * BATCH_BYTES);
+            match Request::decode(*op, Reader::new(body)).unwrap() {
+                Request::SetWatches(watches) | Request::SetWatches2(watches) => {
+                    assert_eq!(watches.relative_zxid, Zxid(9));
+                    seen += watches.data.len() + watches.exist.len() + watches.child.len();
+                    seen += watches.persistent.map_or(0, |list| list.len());
+                    seen += watches.persistent_recursive.map_or(0, |list| list.len());
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(seen, 20_000);
+    }
+
+    #[test]
+    fn no_watches_need_no_request() {
+        assert!(WatchTable::<u64>::new().set_watches(Zxid(9)).is_empty());
+    }
+}

@@ -1,0 +1,208 @@
+//! Where the connection stands, and the stream that tells of its changes.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use futures_core::Stream;
+
+use crate::lock;
+
+/// Where a client stands. The words are Curator's, and they mean the same.
+///
+/// ```
+/// use ironkeeper_client::ConnectionState;
+/// assert!(ConnectionState::Reconnected.is_connected());
+/// assert!(!ConnectionState::Suspended.is_connected());
+/// assert!(ConnectionState::Lost.is_final());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ConnectionState {
+    /// No server has answered yet.
+    Connecting,
+    /// Connected for the first time.
+    Connected,
+    /// Connected to a server that is cut off from its ensemble and answers reads only.
+    ReadOnly,
+    /// The connection broke. The session may live on: ephemeral nodes and locks have to be held for
+    /// doubtful until the next state.
+    Suspended,
+    /// Connected again, with the same session.
+    Reconnected,
+    /// The session is over: its ephemeral nodes are gone or about to go. Final.
+    Lost,
+    /// The client was closed by its user. Final.
+    Closed,
+    /// The server refused the credentials. Final.
+    AuthFailed,
+}
+
+impl ConnectionState {
+    /// Whether requests are being answered, reads at least.
+    ///
+    /// ```
+    /// use ironkeeper_client::ConnectionState;
+    /// assert!(ConnectionState::ReadOnly.is_connected());
+    /// assert!(!ConnectionState::Connecting.is_connected());
+    /// ```
+    pub fn is_connected(self) -> bool {
+        use ConnectionState::*;
+        matches!(self, Connected | ReadOnly | Reconnected)
+    }
+
+    /// Whether no other state can follow.
+    ///
+    /// ```
+    /// use ironkeeper_client::ConnectionState;
+    /// assert!(ConnectionState::Closed.is_final());
+    /// assert!(!ConnectionState::Suspended.is_final());
+    /// ```
+    pub fn is_final(self) -> bool {
+        matches!(
+            self,
+            ConnectionState::Lost | ConnectionState::Closed | ConnectionState::AuthFailed
+        )
+    }
+}
+
+impl fmt::Display for ConnectionState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ConnectionState::Connecting => "connecting",
+            ConnectionState::Connected => "connected",
+            ConnectionState::ReadOnly => "connected read-only",
+            ConnectionState::Suspended => "suspended",
+            ConnectionState::Reconnected => "reconnected",
+            ConnectionState::Lost => "lost",
+            ConnectionState::Closed => "closed",
+            ConnectionState::AuthFailed => "authentication failed",
+        })
+    }
+}
+
+/// How many changes wait for a reader that does not come. The oldest go first: what a late reader
+/// needs is how things stand now.
+const WAITING_MAX: usize = 256;
+
+/// All changes of the connection's state from the moment of the subscription on. A stream; it ends
+/// after a final state.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::{Client, ConnectionState};
+///
+/// let client = Client::connect(&server).await?;
+/// let mut states = client.states();
+/// client.close().await?;
+/// assert_eq!(states.next().await, Some(ConnectionState::Closed));
+/// assert_eq!(states.next().await, None);
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct States {
+    slot: Arc<Mutex<StatesSlot>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct StatesSlot {
+    waiting: VecDeque<ConnectionState>,
+    ended: bool,
+    waker: Option<Waker>,
+}
+
+impl StatesSlot {
+    fn push(&mut self, state: ConnectionState) -> Option<Waker> {
+        if self.waiting.len() == WAITING_MAX {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(state);
+        self.ended |= state.is_final();
+        self.waker.take()
+    }
+}
+
+impl States {
+    /// The next change; `None` after the final one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// let mut states = client.states();
+    /// client.close().await?;
+    /// while let Some(state) = states.next().await {
+    ///     println!("{state}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn next(&mut self) -> Option<ConnectionState> {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<ConnectionState>> {
+        let mut slot = lock(&self.slot);
+        match slot.waiting.pop_front() {
+            Some(state) => Poll::Ready(Some(state)),
+            None if slot.ended => Poll::Ready(None),
+            None => {
+                slot.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Stream for States {
+    type Item = ConnectionState;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ConnectionState>> {
+        self.get_mut().poll(cx)
+    }
+}
+
+/// Hands every change to every subscriber.
+#[derive(Debug)]
+pub(crate) struct Subscribers {
+    current: ConnectionState,
+    slots: Vec<Arc<Mutex<StatesSlot>>>,
+}
+
+impl Subscribers {
+    pub(crate) fn new() -> Subscribers {
+        Subscribers { current: ConnectionState::Connecting, slots: Vec::new() }
+    }
+
+    pub(crate) fn current(&self) -> ConnectionState {
+        self.current
+    }
+
+    pub(crate) fn subscribe(&mut self) -> States {
+        let slot = Arc::new(Mutex::new(StatesSlot {
+            ended: self.current.is_final(),
+            ..StatesSlot::default()
+        }));
+        self.forget_dropped();
+        self.slots.push(slot.clone());
+        States { slot }
+    }
+
+    pub(crate) fn tell(&mut self, state: ConnectionState, wakers: &mut Vec<Waker>) {
+        self.current = state;
+        self.forget_dropped();
+        wakers.extend(self.slots.iter().filter_map(|slot| lock(slot).push(state)));
+    }
+
+    fn forget_dropped(&mut self) {
+        self.slots.retain(|slot| Arc::strong_count(slot) > 1);
+    }
+}

@@ -1,0 +1,84 @@
+//! Connections inside the process, for tests and simulations.
+
+use std::io;
+
+use tokio::io::DuplexStream;
+use tokio::sync::mpsc;
+
+use super::{Opening, Transport};
+use crate::hosts::Host;
+
+/// What one end may be ahead of the other.
+const BUFFER_BYTES: usize = 256 * 1024;
+/// Connections nobody has taken yet.
+const BACKLOG: usize = 64;
+
+/// Connections inside the process: the other end comes out of a [`MemoryListener`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> ironkeeper_client::Result<()> {
+/// use ironkeeper_client::{Client, MemoryTransport};
+///
+/// let (transport, mut listener) = MemoryTransport::new();
+/// let client = Client::builder("anywhere").transport(transport).start()?;
+/// let (server, mut stream) = listener.accept().await.unwrap();
+/// assert_eq!(server.to_string(), "anywhere:2181");
+/// // A server of one's own goes here; `stream` is where it reads and writes.
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct MemoryTransport {
+    connections: mpsc::Sender<(Host, DuplexStream)>,
+}
+
+/// The server's side of a [`MemoryTransport`], with an example there.
+///
+/// ```
+/// use ironkeeper_client::{MemoryListener, MemoryTransport};
+/// let (transport, listener): (MemoryTransport, MemoryListener) = MemoryTransport::new();
+/// ```
+#[derive(Debug)]
+pub struct MemoryListener {
+    connections: mpsc::Receiver<(Host, DuplexStream)>,
+}
+
+impl MemoryTransport {
+    /// A transport and its listener. Once the listener is dropped, connections are refused.
+    ///
+    /// ```
+    /// let (transport, listener) = ironkeeper_client::MemoryTransport::new();
+    /// ```
+    pub fn new() -> (MemoryTransport, MemoryListener) {
+        let (sender, receiver) = mpsc::channel(BACKLOG);
+        (MemoryTransport { connections: sender }, MemoryListener { connections: receiver })
+    }
+}
+
+impl MemoryListener {
+    /// The next connection, and the server it was meant for. `None` when all clients are gone.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let (transport, mut listener) = ironkeeper_client::MemoryTransport::new();
+    /// drop(transport);
+    /// assert!(listener.accept().await.is_none());
+    /// # }
+    /// ```
+    pub async fn accept(&mut self) -> Option<(Host, DuplexStream)> {
+        self.connections.recv().await
+    }
+}
+
+impl Transport for MemoryTransport {
+    fn open(&self, server: &Host) -> Opening {
+        let (connections, server) = (self.connections.clone(), server.clone());
+        Box::pin(async move {
+            let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
+            let refused = |_| io::Error::from(io::ErrorKind::ConnectionRefused);
+            connections.send((server, theirs)).await.map_err(refused)?;
+            Ok(Box::new(ours) as _)
+        })
+    }
+}

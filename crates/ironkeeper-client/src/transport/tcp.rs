@@ -1,0 +1,51 @@
+//! Plain TCP.
+
+use std::io;
+
+use tokio::net::{TcpStream, lookup_host};
+
+use super::{Opening, Transport};
+use crate::hosts::Host;
+use crate::random::Random;
+
+/// Plain TCP: what a client uses unless told otherwise.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::{Client, TcpTransport};
+///
+/// let client = Client::builder(&server).transport(TcpTransport).connect().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpTransport;
+
+impl Transport for TcpTransport {
+    fn open(&self, server: &Host) -> Opening {
+        let server = server.clone();
+        Box::pin(async move { Ok(Box::new(open(&server).await?) as _) })
+    }
+}
+
+/// Tries all addresses of a name, one after the other, in an order that differs from time to time: one
+/// name may stand for a whole ensemble, and an address that swallows packets takes all the time there
+/// is for an attempt.
+pub(super) async fn open(server: &Host) -> io::Result<TcpStream> {
+    let mut failure = None;
+    let mut addresses: Vec<_> = lookup_host((server.name(), server.port())).await?.collect();
+    Random::from_os().shuffle(&mut addresses);
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                // Requests are gathered before they are written; waiting for more only costs time.
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => failure = Some(error),
+        }
+    }
+    Err(failure.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no address")))
+}

@@ -1,0 +1,192 @@
+//! Watches: what fires, what stays, what is removed.
+
+use ironkeeper_client::{
+    CreateMode, ErrorKind, EventType, Version, WatchItem, WatchMode, WatchType, Watcher,
+};
+
+use super::place::{Place, soon};
+
+async fn event(watcher: &mut Watcher) -> (EventType, String) {
+    match soon(watcher.next()).await {
+        Some(WatchItem::Event(event)) => (event.kind, event.path),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn one_shot_watches_fire_once_for_what_they_are_about() {
+    let place = Place::new().await;
+    let client = place.client().await;
+    let (_, created) = client.exists_and_watch("/n").await.unwrap();
+    let (_, _, listed) = client.children_and_watch("/").await.unwrap();
+    client.create("/n", "", CreateMode::Persistent).await.unwrap();
+    assert_eq!(soon(created).await.unwrap().kind, EventType::NodeCreated);
+    let listed = soon(listed).await.unwrap();
+    assert_eq!((listed.kind, listed.path.as_str()), (EventType::NodeChildrenChanged, "/"));
+
+    let (_, data) = client.get_and_watch("/n").await.unwrap();
+    let (_, there) = client.exists_and_watch("/n").await.unwrap();
+    client.set("/n", "x", Version::Any).await.unwrap();
+    assert_eq!(soon(data).await.unwrap().kind, EventType::NodeDataChanged);
+    assert_eq!(soon(there).await.unwrap().kind, EventType::NodeDataChanged);
+
+    let (_, data) = client.get_and_watch("/n").await.unwrap();
+    let (_, _, list) = client.children_and_watch("/n").await.unwrap();
+    client.delete("/n", Version::Any).await.unwrap();
+    assert_eq!(soon(data).await.unwrap().kind, EventType::NodeDeleted);
+    assert_eq!(soon(list).await.unwrap().kind, EventType::NodeDeleted);
+    assert_eq!(client.watch_count(), 0);
+}
+
+#[tokio::test]
+async fn a_failed_read_sets_no_watch() {
+    let place = Place::new().await;
+    let client = place.client().await;
+    let error = client.get_and_watch("/none").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoNode);
+    assert_eq!(client.watch_count(), 0);
+    let none = client.check_watches("/none", WatchType::Data).await.unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::NoWatcher);
+}
+
+#[tokio::test]
+async fn an_event_comes_before_the_answer_that_shows_it() {
+    let place = Place::new().await;
+    let (client, other) = (place.client().await, place.client().await);
+    client.create("/n", "0", CreateMode::Persistent).await.unwrap();
+    for round in 1..=50 {
+        let (node, mut watch) = client.get_and_watch("/n").await.unwrap();
+        let written = other.set("/n", round.to_string(), Version::Any);
+        let mut told = false;
+        loop {
+            let seen = client.get("/n").await.unwrap();
+            // Polled once, without waiting, until it has told.
+            told = told
+                || std::future::poll_fn(|cx| {
+                    std::task::Poll::Ready(std::pin::Pin::new(&mut watch).poll(cx).is_ready())
+                })
+                .await;
+            if seen.stat.mzxid > node.stat.mzxid {
+                assert!(told, "round {round}: new data without the event");
+                break;
+            }
+        }
+        written.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn lasting_watches_see_everything_in_order() {
+    let place = Place::new().await;
+    let client = place.client().await;
+    let mut all = client.watch("/", WatchMode::Recursive).await.unwrap();
+    let mut one = client.watch("/a", WatchMode::Persistent).await.unwrap();
+    client.create("/a", "", CreateMode::Persistent).await.unwrap();
+    client.create("/a/b", "", CreateMode::Persistent).await.unwrap();
+    client.set("/a", "x", Version::Any).await.unwrap();
+    client.delete("/a/b", Version::Any).await.unwrap();
+    client.delete("/a", Version::Any).await.unwrap();
+    for (kind, path) in [
+        (EventType::NodeCreated, "/a"),
+        (EventType::NodeCreated, "/a/b"),
+        (EventType::NodeDataChanged, "/a"),
+        (EventType::NodeDeleted, "/a/b"),
+        (EventType::NodeDeleted, "/a"),
+    ] {
+        assert_eq!(event(&mut all).await, (kind, path.to_owned()));
+    }
+    for kind in [
+        EventType::NodeCreated,
+        EventType::NodeChildrenChanged,
+        EventType::NodeDataChanged,
+        EventType::NodeChildrenChanged,
+        EventType::NodeDeleted,
+    ] {
+        assert_eq!(event(&mut one).await, (kind, "/a".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn dropping_the_last_watcher_ends_the_servers_watch() {
+    let place = Place::new().await;
+    let client = place.client().await;
+    let first = client.watch("/a", WatchMode::Recursive).await.unwrap();
+    let mut second = client.watch("/a", WatchMode::Recursive).await.unwrap();
+    drop(first);
+    client.create("/a", "", CreateMode::Persistent).await.unwrap();
+    assert_eq!(event(&mut second).await.0, EventType::NodeCreated);
+    drop(second);
+    let gone = client.check_watches("/a", WatchType::Recursive).await.unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NoWatcher);
+    assert_eq!(client.watch_count(), 0);
+
+    // One that nobody waited for.
+    drop(client.watch("/a", WatchMode::Persistent));
+    let gone = client.check_watches("/a", WatchType::Persistent).await.unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NoWatcher);
+
+    // A new one that was asked for before the old one was dropped is not taken along.
+    let old = client.watch("/a", WatchMode::Recursive).await.unwrap();
+    let new = client.watch("/a", WatchMode::Recursive);
+    drop(old);
+    let mut new = new.await.unwrap();
+    client.set("/a", "x", Version::Any).await.unwrap();
+    assert_eq!(event(&mut new).await.0, EventType::NodeDataChanged);
+}
+
+#[tokio::test]
+async fn watches_are_removed_when_asked() {
+    let place = Place::new().await;
+    let client = place.client().await;
+    let (_, one) = client.get_and_watch("/").await.unwrap();
+    let (_, two) = client.get_and_watch("/").await.unwrap();
+    one.remove().await.unwrap();
+    // Somebody else still needs it.
+    client.check_watches("/", WatchType::Data).await.unwrap();
+    two.remove().await.unwrap();
+    assert!(client.check_watches("/", WatchType::Data).await.is_err());
+
+    let watcher = client.watch("/x", WatchMode::Persistent).await.unwrap();
+    watcher.remove().await.unwrap();
+    assert!(client.check_watches("/x", WatchType::Any).await.is_err());
+
+    let (_, data) = client.get_and_watch("/").await.unwrap();
+    let (_, _, list) = client.children_and_watch("/").await.unwrap();
+    let mut all = client.watch("/", WatchMode::Recursive).await.unwrap();
+    client.remove_watches("/", WatchType::Any).await.unwrap();
+    assert_eq!(soon(data).await.unwrap_err().kind(), ErrorKind::NoWatcher);
+    assert_eq!(soon(list).await.unwrap_err().kind(), ErrorKind::NoWatcher);
+    assert_eq!(soon(all.next()).await, None);
+    let none = client.remove_watches("/", WatchType::Any).await.unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::NoWatcher);
+}
+
+#[tokio::test]
+async fn a_watcher_that_nobody_reads_has_a_gap_instead_of_endless_memory() {
+    let place = Place::new().await;
+    let client = ironkeeper_client::Client::builder(&place.connect_string()).max_watch_events(10);
+    let client = client.connect().await.unwrap();
+    let mut watcher = client.watch("/", WatchMode::Recursive).await.unwrap();
+    client.create("/n", "", CreateMode::Persistent).await.unwrap();
+    for _ in 0..30 {
+        client.set("/n", "", Version::Any).await.unwrap();
+    }
+    for _ in 0..10 {
+        event(&mut watcher).await;
+    }
+    assert_eq!(soon(watcher.next()).await, Some(WatchItem::Gap));
+    client.delete("/n", Version::Any).await.unwrap();
+    assert_eq!(event(&mut watcher).await, (EventType::NodeDeleted, "/n".to_owned()));
+}
+
+#[tokio::test]
+async fn watches_end_with_the_session() {
+    let place = Place::new().await;
+    let client = place.client().await;
+    let (_, watch) = client.get_and_watch("/").await.unwrap();
+    let mut watcher = client.watch("/", WatchMode::Recursive).await.unwrap();
+    client.close().await.unwrap();
+    assert_eq!(soon(watch).await.unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(soon(watcher.next()).await, Some(WatchItem::SessionEnded));
+    assert_eq!(soon(watcher.next()).await, None);
+}
