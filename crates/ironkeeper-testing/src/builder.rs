@@ -1,0 +1,204 @@
+//! How a test server is to be set up.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use ironkeeper_server::config::{Config, Sources};
+
+use crate::error::Error;
+use crate::port::HeldPort;
+use crate::server::{DataDir, TestServer};
+
+/// What makes a server quick and open enough for tests. Each can be set otherwise.
+const DEFAULTS: [(&str, &str); 11] = [
+    // Sessions of a tenth of a second up, and such that outlive any pause in a debugger.
+    ("tickTime", "50"),
+    ("minSessionTimeout", "100"),
+    ("maxSessionTimeout", "3600000"),
+    // The data need not survive a power cut.
+    ("forceSync", "no"),
+    ("preAllocSize", "64"),
+    ("maxClientCnxns", "0"),
+    ("4lw.commands.whitelist", "*"),
+    ("extendedTypesEnabled", "true"),
+    // Empty containers and TTL nodes go soon after their time.
+    ("znode.container.checkIntervalMs", "50"),
+    ("znode.container.maxPerMinute", "1000000"),
+    ("autopurge.purgeInterval", "0"),
+];
+
+/// Sets up a [`TestServer`]; from [`TestServer::builder`].
+///
+/// ```
+/// use ironkeeper_testing::TestServer;
+///
+/// let server = TestServer::builder()
+///     .set("jute.maxbuffer", "4096")
+///     .set("skipACL", "yes")
+///     .start()?;
+/// assert_ne!(server.port(), 0);
+/// # Ok::<(), ironkeeper_testing::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder {
+    port: u16,
+    data_dir: Option<PathBuf>,
+    settings: BTreeMap<String, String>,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Builder {
+        let settings = DEFAULTS.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Builder { port: 0, data_dir: None, settings: settings.into() }
+    }
+
+    /// Listens on this port of 127.0.0.1 instead of any free one.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestServer;
+    ///
+    /// # let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    /// let server = TestServer::builder().port(free).start()?;
+    /// assert_eq!(server.port(), free);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Builder {
+        self.port = port;
+        self
+    }
+
+    /// Keeps the data here, and leaves it here, instead of in a temporary directory. May hold what a
+    /// server, Ironkeeper or Apache ZooKeeper, has left before.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestServer;
+    ///
+    /// let dir = tempfile::tempdir()?;
+    /// drop(TestServer::builder().data_dir(dir.path()).start()?);
+    /// assert!(dir.path().join("version-2").is_dir());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Builder {
+        self.data_dir = Some(dir.into());
+        self
+    }
+
+    /// Sets any key of `zoo.cfg`, or what Apache ZooKeeper takes as a Java system property, under
+    /// the same name. A key that is unknown, or would have no effect, fails the start.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestServer;
+    ///
+    /// let server = TestServer::builder().set("tickTime", "2000").set("enforceQuota", "true").start()?;
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "numbers and texts are written as they are")]
+    pub fn set(mut self, key: impl Into<String>, value: impl ToString) -> Builder {
+        self.settings.insert(key.into(), value.to_string());
+        self
+    }
+
+    /// Starts the server. Clients can connect when this returns.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestServer;
+    ///
+    /// let server = TestServer::builder().start()?;
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn start(self) -> Result<TestServer, Error> {
+        let dir = match self.data_dir {
+            Some(dir) => DataDir::Given(dir),
+            None => {
+                let prefix = "ironkeeper-test-";
+                let dir = tempfile::Builder::new().prefix(prefix).tempdir().map_err(Error::Dir)?;
+                DataDir::Temporary(dir)
+            }
+        };
+        let port = HeldPort::take(self.port).map_err(Error::Port)?;
+        let mut config = config(&self.settings)?;
+        // Paths need not be text, so they do not go through the text of a `zoo.cfg`.
+        dir.path().clone_into(&mut config.data_dir);
+        if !self.settings.contains_key("dataLogDir") {
+            dir.path().clone_into(&mut config.data_log_dir);
+        }
+        config.client_address.host = Some(port.address().ip().to_string());
+        config.client_address.port = port.address().port();
+        TestServer::launch(config, port, dir)
+    }
+}
+
+fn config(settings: &BTreeMap<String, String>) -> Result<Config, Error> {
+    for (key, instead) in
+        [("clientPort", "port"), ("clientPortAddress", "port"), ("dataDir", "data_dir")]
+    {
+        if settings.contains_key(key) {
+            return Err(Error::Setting(format!("{key} is set with Builder::{instead}")));
+        }
+    }
+    // Both are required of a file, and replaced afterwards.
+    let mut zoo_cfg = String::from("dataDir=unset\nclientPort=1\n");
+    for (key, value) in settings {
+        zoo_cfg.push_str(&format!("{}={}\n", escape(key), escape(value)));
+    }
+    let loaded = Config::from_sources(&Sources { zoo_cfg: &zoo_cfg, ..Sources::default() })?;
+    let notice = loaded.notices.iter().find(|notice| notice.deserves_attention());
+    if let Some(notice) = notice {
+        return Err(Error::Setting(notice.to_string()));
+    }
+    Ok(loaded.config)
+}
+
+/// Writes what has a meaning in property files as a Java character escape.
+fn escape(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '\\' | '=' | ':' | '#' | '!');
+    let mut escaped = String::new();
+    for c in text.chars() {
+        if plain(c) {
+            escaped.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                escaped.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_is_the_same_after_the_property_file() {
+        for text in ["plain", "a=b: c", "C:\\data\\x", "# no comment", "ä🦀\n line", "a\\"] {
+            let line = format!("key={}", escape(text));
+            let entries = ironkeeper_server::config::properties::parse(&line).expect("one entry");
+            assert_eq!(entries[0].value, text);
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_all_in_effect() {
+        let config = config(&Builder::new().settings).expect("a configuration without notices");
+        assert_eq!((config.tick_time_ms, config.min_session_timeout_ms), (50, 100));
+        assert!(config.extended_types_enabled && !config.force_sync);
+        assert!(config.four_letter_words.allows("wchc"));
+    }
+
+    #[track_caller]
+    fn check_refused(key: &str, expected: &str) {
+        let refused = Builder::new().set(key, "1").start().expect_err("a refusal").to_string();
+        assert!(refused.contains(expected), "{refused}");
+    }
+
+    #[test]
+    fn a_setting_that_would_not_do_its_job_fails_the_start() {
+        check_refused("tikTime", "tickTime");
+        check_refused("clientPort", "Builder::port");
+        check_refused("secureClientPort", "TLS");
+    }
+}

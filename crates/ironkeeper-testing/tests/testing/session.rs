@@ -1,0 +1,104 @@
+//! As much of a client as it takes to see what becomes of sessions.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use ironkeeper_proto::connect::{ConnectRequest, ConnectResponse};
+use ironkeeper_proto::reply::ReplyHeader;
+use ironkeeper_proto::{CreateMode, ErrorCode, OpCode, Put, Reader, SessionId, Zxid, acl};
+
+/// Longer than any answer takes on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn dial(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a live socket");
+    stream
+}
+
+/// One connection with a session.
+#[derive(Debug)]
+pub struct Session {
+    pub stream: TcpStream,
+    pub id: SessionId,
+    pub timeout_ms: i32,
+}
+
+impl Session {
+    pub fn open(address: SocketAddr, timeout_ms: i32) -> Session {
+        Session::attach(address, SessionId::NONE, timeout_ms).expect("a new session")
+    }
+
+    /// `None` if the server says that the session is gone.
+    pub fn attach(address: SocketAddr, id: SessionId, timeout_ms: i32) -> Option<Session> {
+        let mut stream = dial(address);
+        let mut body = Vec::new();
+        ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: Zxid::ZERO,
+            timeout_ms,
+            session: id,
+            password: &id.password(),
+            read_only: Some(false),
+        }
+        .encode(&mut body);
+        send(&mut stream, &body).expect("a live connection");
+        let answer = receive(&mut stream).expect("an answer");
+        let answer = ConnectResponse::decode(&answer).expect("a connect response");
+        let ConnectResponse { session: id, timeout_ms, .. } = answer;
+        (timeout_ms > 0).then_some(Session { stream, id, timeout_ms })
+    }
+
+    fn call(&mut self, op: OpCode, body: &[u8]) -> i32 {
+        let mut request = Vec::new();
+        request.put_i32(1);
+        request.put_i32(op.code());
+        request.extend_from_slice(body);
+        send(&mut self.stream, &request).expect("a live connection");
+        let answer = receive(&mut self.stream).expect("an answer");
+        ReplyHeader::decode(&mut Reader::new(&answer)).expect("a reply").err
+    }
+
+    pub fn create(&mut self, path: &str, mode: CreateMode) {
+        let mut body = Vec::new();
+        body.put_str(path);
+        body.put_buf(Some(b"data"));
+        acl::encode_list(&acl::open(), &mut body);
+        body.put_i32(mode.flags());
+        assert_eq!(self.call(OpCode::Create, &body), 0);
+    }
+
+    pub fn has(&mut self, path: &str) -> bool {
+        let mut body = Vec::new();
+        body.put_str(path);
+        body.put_bool(false);
+        match self.call(OpCode::Exists, &body) {
+            0 => true,
+            err if err == ErrorCode::NoNode.code() => false,
+            err => panic!("error {err}"),
+        }
+    }
+
+    /// Waits for the server to end the connection.
+    pub fn hear_end(&mut self) {
+        let end = receive(&mut self.stream).expect_err("the end of the connection");
+        assert_ne!(end.kind(), io::ErrorKind::WouldBlock, "the connection is still there");
+    }
+}
+
+fn send(stream: &mut TcpStream, body: &[u8]) -> io::Result<()> {
+    let mut frame = Vec::new();
+    frame.put_len(body.len());
+    frame.extend_from_slice(body);
+    stream.write_all(&frame)
+}
+
+fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut head = [0; 4];
+    stream.read_exact(&mut head)?;
+    let len = usize::try_from(i32::from_be_bytes(head)).expect("a length");
+    let mut body = vec![0; len];
+    stream.read_exact(&mut body)?;
+    Ok(body)
+}
