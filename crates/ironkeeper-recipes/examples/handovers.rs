@@ -1,0 +1,45 @@
+//! How often a lock changes hands per second, with so many contenders, each with a session of its own:
+//! `handovers HOST:PORT CONTENDERS SECONDS`. `interop/java/src/Handovers.java` does the same with Curator.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ironkeeper_client::Client;
+use ironkeeper_recipes::lock::Mutex;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let mut args = std::env::args().skip(1);
+    let mut next = |what: &str| args.next().ok_or(format!("{what} is missing"));
+    let address = next("HOST:PORT")?;
+    let contenders: usize = next("CONTENDERS")?.parse()?;
+    let seconds: u64 = next("SECONDS")?.parse()?;
+    let (handovers, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut tasks = Vec::new();
+    for _ in 0..contenders {
+        let client = Client::connect(&address).await?;
+        let (handovers, done) = (handovers.clone(), done.clone());
+        tasks.push(tokio::spawn(async move {
+            let mutex = Mutex::new(&client, "/handovers");
+            while !done.load(Ordering::Relaxed) {
+                let guard = mutex.lock().await?;
+                handovers.fetch_add(1, Ordering::Relaxed);
+                guard.release().await?;
+            }
+            Ok::<_, ironkeeper_recipes::RecipeError>(())
+        }));
+    }
+    // The first ones are not counted: not everybody is in line yet.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (before, started) = (handovers.load(Ordering::Relaxed), Instant::now());
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    let count = handovers.load(Ordering::Relaxed) - before;
+    println!("{:.0} hand-overs per second", count as f64 / started.elapsed().as_secs_f64());
+    done.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await??;
+    }
+    Ok(())
+}

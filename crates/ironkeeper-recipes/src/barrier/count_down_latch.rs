@@ -1,0 +1,235 @@
+//! A latch that opens when a number of things have been counted. The `CountDownLatch` of menagerie and
+//! of java.util.concurrent.
+//!
+//! # On the tree
+//! ```text
+//! /latches/loaded               persistent; its data is how many are missing: "2"
+//!   closed                      persistent; goes with the last count. Those who wait watch it
+//!   counted-<id>                the receipt of a count
+//! ```
+//!
+//! # Steps
+//! Whoever uses the latch first creates it and `closed` in one transaction.
+//! 1. [`CountDownLatch::count_down`]: read the number; then in one transaction create a receipt, write
+//!    the number less one if nobody else has written it meanwhile, and with the last count delete
+//!    `closed`. A receipt that is there already means that an earlier try was carried out whose reply
+//!    was lost.
+//! 2. [`CountDownLatch::wait`]: read and watch `closed`, and go on when it is gone and the number is 0.
+//!
+//! # Guarantees
+//! Every count counts once, whatever happens to the connection. With
+//! [`CountDownLatch::count_down_as`] that holds across sessions and restarts too: its receipt stays,
+//! and a second count under the same id does nothing. A wait costs one watch event, with the last count.
+//!
+//! # When things break
+//! - Disconnected: both go on after the reconnect.
+//! - Session over: both end with an error. Whether the count was done is not known then; use an id, and
+//!   count again.
+//! - The future of a count dropped: it was done or not, once at most.
+
+use std::time::Duration;
+
+use ironkeeper_client::{Client, CreateMode, ErrorKind, Node, Version};
+
+use crate::error::{RecipeError, Result};
+use crate::place::{create_containers, join, patient, uuid};
+
+/// A latch on a path.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::barrier::CountDownLatch;
+///
+/// let client = Client::connect(&server).await?;
+/// let latch = CountDownLatch::new(&client, "/latches/loaded", 2)?;
+/// let waiting = tokio::spawn({
+///     let latch = latch.clone();
+///     async move { latch.wait().await }
+/// });
+/// assert_eq!(latch.count_down().await?, 1);
+/// assert_eq!(latch.count_down_as("part-2").await?, 0);
+/// waiting.await??;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct CountDownLatch {
+    client: Client,
+    path: String,
+    count: u64,
+}
+
+/// A receipt that is of no use when the count is over. It goes in the background, or with the session.
+struct Receipt<'a> {
+    client: &'a Client,
+    path: String,
+}
+
+impl Drop for Receipt<'_> {
+    fn drop(&mut self) {
+        if tokio::runtime::Handle::try_current().is_ok() && !self.client.state().is_final() {
+            drop(self.client.delete_guaranteed(&self.path, Version::Any));
+        }
+    }
+}
+
+impl CountDownLatch {
+    /// A latch on `path`, which opens after `count` counts. Whoever comes first decides about the
+    /// number. Makes no request.
+    pub fn new(client: &Client, path: impl Into<String>, count: u64) -> Result<CountDownLatch> {
+        if count == 0 {
+            return Err(RecipeError::Misuse("a latch that is never closed: 0 counts".to_owned()));
+        }
+        Ok(CountDownLatch { client: client.clone(), path: path.into(), count })
+    }
+
+    /// The path of the latch.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// How many counts are missing.
+    pub async fn missing(&self) -> Result<u64> {
+        Ok(self.read().await?.1)
+    }
+
+    /// Counts one. Says how many are missing then. Does nothing if the latch is open.
+    pub async fn count_down(&self) -> Result<u64> {
+        let path = join(&self.path, &format!("counted-{}", uuid()));
+        let receipt = Receipt { client: &self.client, path };
+        self.count(&receipt.path, CreateMode::Ephemeral).await
+    }
+
+    /// Counts one for `id`, which counts once however often that is asked for and by whomever. Says how
+    /// many are missing then.
+    pub async fn count_down_as(&self, id: &str) -> Result<u64> {
+        if id.is_empty() || id.contains('/') {
+            return Err(RecipeError::Misuse(format!("{id:?} cannot be part of a node's name")));
+        }
+        let receipt = join(&self.path, &format!("counted-{id}"));
+        self.count(&receipt, CreateMode::Persistent).await
+    }
+
+    /// Waits until the latch is open.
+    pub async fn wait(&self) -> Result<()> {
+        let (client, closed) = (&self.client, self.closed());
+        loop {
+            match client.retry(&patient(), || client.get_and_watch(&closed)).await {
+                Ok((_, watch)) => drop(watch.await?),
+                // Open, or not made yet: the number tells.
+                Err(error) if error.kind() == ErrorKind::NoNode => {
+                    if self.read_latest().await? == 0 {
+                        return Ok(());
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits this long at most. Says whether the latch is open.
+    pub async fn wait_within(&self, patience: Duration) -> Result<bool> {
+        match tokio::time::timeout(patience, self.wait()).await {
+            Ok(waited) => waited.map(|()| true),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Removes the latch, open or not. Those who wait begin to wait for a new one.
+    pub async fn remove(&self) -> Result<()> {
+        let client = &self.client;
+        match client.retry(&patient(), || client.delete_recursive(&self.path)).await {
+            Err(error) if error.kind() != ErrorKind::NoNode => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn closed(&self) -> String {
+        join(&self.path, "closed")
+    }
+
+    async fn count(&self, receipt: &str, mode: CreateMode) -> Result<u64> {
+        let (client, closed) = (&self.client, self.closed());
+        loop {
+            let (node, missing) = self.read().await?;
+            let Some(left) = missing.checked_sub(1) else { return Ok(0) };
+            let counted = client
+                .retry(&patient(), || {
+                    let mut count = client.transaction().create(receipt, "", mode).set(
+                        &self.path,
+                        left.to_string(),
+                        node.stat.version,
+                    );
+                    if left == 0 {
+                        count = count.delete(&closed, Version::Any);
+                    }
+                    count.commit()
+                })
+                .await;
+            match counted {
+                Ok(_) => return Ok(left),
+                Err(error) if error.kind() == ErrorKind::NodeExists => {
+                    return self.read_latest().await;
+                }
+                // Another count came first, or the latch was removed.
+                Err(error) if error.kind() == ErrorKind::BadVersion => {}
+                Err(error) if error.kind() == ErrorKind::NoNode => {
+                    if error.failed_operation() == Some(2) {
+                        let why =
+                            "not open, but nobody can see it: its child is missing".to_owned();
+                        return Err(RecipeError::Malformed { path: closed, why });
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// As [`CountDownLatch::read`], from a server that has caught up.
+    async fn read_latest(&self) -> Result<u64> {
+        let client = &self.client;
+        client.retry(&patient(), || client.sync(&self.path)).await?;
+        Ok(self.read().await?.1)
+    }
+
+    /// The node and the number. Creates the latch if it is not there.
+    async fn read(&self) -> Result<(Node, u64)> {
+        let client = &self.client;
+        loop {
+            match client.retry(&patient(), || client.get(&self.path)).await {
+                Ok(node) => {
+                    let text = std::str::from_utf8(&node.data).unwrap_or_default();
+                    return match text.parse() {
+                        Ok(missing) => Ok((node, missing)),
+                        Err(_) => {
+                            let why = format!("{:?} is not the number of a latch", node.data);
+                            Err(RecipeError::Malformed { path: self.path.clone(), why })
+                        }
+                    };
+                }
+                Err(error) if error.kind() == ErrorKind::NoNode => {}
+                Err(error) => return Err(error.into()),
+            }
+            create_containers(client, &self.path).await?;
+            let mode = CreateMode::Persistent;
+            let created = client
+                .retry(&patient(), || {
+                    let create =
+                        client.transaction().create(&self.path, self.count.to_string(), mode);
+                    create.create(&self.closed(), "", mode).commit()
+                })
+                .await;
+            match created {
+                Err(error)
+                    if !matches!(error.kind(), ErrorKind::NodeExists | ErrorKind::NoNode) =>
+                {
+                    return Err(error.into());
+                }
+                _ => {}
+            }
+        }
+    }
+}

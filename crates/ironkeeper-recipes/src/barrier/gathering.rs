@@ -1,0 +1,249 @@
+//! What the double barrier and the sized barrier share: members gather below a path, go on together,
+//! and leave together.
+//!
+//! Whether the barrier is open is told by the node `ready`, which whoever completes the number makes.
+//! It may be there from an earlier round whose last member died; so it counts only if it was written
+//! after we came, or if somebody who came before it was written is still inside. Whoever completes a
+//! round and finds an old one writes to it, which the waiting see as they see a new one.
+
+use std::collections::BTreeSet;
+
+use ironkeeper_client::{Client, CreateMode, ErrorKind, Stat, Version};
+
+use super::tidy_watch::TidyWatch;
+use crate::error::{RecipeError, Result};
+use crate::guard::Guard;
+use crate::place::{Place, join, name_of, patient};
+
+/// The node that says that the number is complete.
+const READY: &str = "ready";
+
+/// How many have to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Size {
+    Fixed(usize),
+    /// The data of the barrier's node says it, as a decimal number.
+    InData,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Gathering {
+    pub(super) client: Client,
+    pub(super) path: String,
+    pub(super) size: Size,
+}
+
+impl Gathering {
+    pub(super) async fn enter(&self) -> Result<Membership> {
+        // Before there is anything to withdraw; and a barrier without a size is not made by entering.
+        self.read_size().await?;
+        let mode = CreateMode::Ephemeral;
+        let place = Place::take(&self.client, &self.path, "member", b"", mode).await?;
+        let client = &self.client;
+        let ready_path = join(&self.path, READY);
+        loop {
+            let (ready, watch) =
+                client.retry(&patient(), || client.exists_and_watch(&ready_path)).await?;
+            let ready_written = TidyWatch::new(watch);
+            let (size, resized) = self.read_size().await?;
+            let members = self.members().await?;
+            if !members.contains(place.name()) {
+                return Err(RecipeError::NodeGone { path: place.path().to_owned() });
+            }
+            if ready.as_ref().is_some_and(|ready| is_newer(ready, &place)) {
+                break;
+            }
+            if members.len() >= size {
+                self.open(&ready_path, &place).await?;
+                break;
+            }
+            if let Some(ready) = &ready
+                && self.is_round_on(ready, &members).await?
+            {
+                break;
+            }
+            match resized {
+                None => ready_written.fired().await?,
+                Some(resized) => tokio::select! {
+                    fired = ready_written.fired() => fired?,
+                    fired = resized.fired() => fired?,
+                },
+            }
+        }
+        if !place.is_of_this_session() {
+            return Err(RecipeError::ForeignSession { path: place.path().to_owned() });
+        }
+        Ok(Membership { guard: Guard::new(place), path: self.path.clone() })
+    }
+
+    /// How many are inside.
+    pub(super) async fn count(&self) -> Result<usize> {
+        match self.members().await {
+            Err(error) if error.kind() == Some(ErrorKind::NoNode) => Ok(0),
+            members => Ok(members?.len()),
+        }
+    }
+
+    async fn members(&self) -> Result<BTreeSet<String>> {
+        members(&self.client, &self.path).await
+    }
+
+    async fn read_size(&self) -> Result<(usize, Option<TidyWatch>)> {
+        if let Size::Fixed(size) = self.size {
+            return Ok((size, None));
+        }
+        let client = &self.client;
+        let (node, watch) = client.retry(&patient(), || client.get_and_watch(&self.path)).await?;
+        let watch = TidyWatch::new(watch);
+        let text = std::str::from_utf8(&node.data).unwrap_or_default();
+        match text.trim().parse() {
+            Ok(size) if size > 0 => Ok((size, Some(watch))),
+            _ => {
+                let why = format!("{:?} is not the size of a barrier", node.data);
+                Err(RecipeError::Malformed { path: self.path.clone(), why })
+            }
+        }
+    }
+
+    /// Tells all who wait. If two see the number complete at the same time, one of them does it.
+    async fn open(&self, ready_path: &str, place: &Place) -> Result<()> {
+        let client = &self.client;
+        loop {
+            let created = client
+                .retry(&patient(), || client.create(ready_path, "", CreateMode::Persistent))
+                .await;
+            match created {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::NodeExists => {}
+                Err(error) => return Err(error.into()),
+            }
+            let found = client.retry(&patient(), || client.exists(ready_path)).await?;
+            let Some(found) = found else { continue };
+            if is_newer(&found, place) {
+                return Ok(());
+            }
+            let set = client.retry(&patient(), || client.set(ready_path, "", found.version)).await;
+            match set {
+                Ok(_) => return Ok(()),
+                Err(error) if matches!(error.kind(), ErrorKind::NoNode | ErrorKind::BadVersion) => {
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Whether somebody is inside who saw the barrier open: then the round goes on, and whoever comes
+    /// too late for the count belongs to it.
+    async fn is_round_on(&self, ready: &Stat, members: &BTreeSet<String>) -> Result<bool> {
+        let client = &self.client;
+        for name in members {
+            let path = join(&self.path, name);
+            let found = client.retry(&patient(), || client.exists(&path)).await?;
+            if found.is_some_and(|stat| stat.czxid < ready.mzxid) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn is_newer(ready: &Stat, place: &Place) -> bool {
+    ready.mzxid > place.czxid()
+}
+
+async fn members(client: &Client, path: &str) -> Result<BTreeSet<String>> {
+    let names = client.retry(&patient(), || client.children(path)).await?;
+    Ok(names.into_iter().filter(|name| name != READY).collect())
+}
+
+/// Being inside of a barrier. [`Membership::leave`] leaves together with the others; dropping it just
+/// goes.
+#[derive(Debug)]
+#[must_use = "a membership that is dropped leaves at once"]
+pub struct Membership {
+    guard: Guard,
+    path: String,
+}
+
+impl Membership {
+    /// What proves it: lost when the session ends or somebody deletes the node.
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// Waits until all have left who are inside now, and leaves with them.
+    ///
+    /// Dropping the future leaves at once, so nobody waits for one who does not come any more.
+    pub async fn leave(self) -> Result<()> {
+        let Membership { guard, path } = self;
+        let client = guard.client().clone();
+        let me = guard.node_name().to_owned();
+        let mut staying = Some(guard);
+        // Whoever comes from now on is of the next round, and nobody to wait for.
+        let round = present(&client, &path, None).await?;
+        let mut left = round.clone();
+        loop {
+            if let Some(guard) = &staying
+                && !left.contains(&me)
+            {
+                return Err(RecipeError::NodeGone { path: guard.path().to_owned() });
+            }
+            let (Some(lowest), Some(highest)) = (left.first(), left.last()) else { return Ok(()) };
+            let awaited = match &staying {
+                Some(_) if left.len() == 1 => {
+                    // The last one. Nobody waits for `ready` any more: all who did have gone.
+                    let ready_path = join(&path, READY);
+                    let deleted =
+                        client.retry(&patient(), || client.delete(&ready_path, Version::Any)).await;
+                    match deleted {
+                        Err(error) if error.kind() != ErrorKind::NoNode => return Err(error.into()),
+                        _ => {}
+                    }
+                    return release(staying.take()).await;
+                }
+                Some(_) if *lowest == me => highest,
+                _ => lowest,
+            };
+            let awaited = join(&path, awaited);
+            let watch = match client.retry(&patient(), || client.get_and_watch(&awaited)).await {
+                Ok((_, watch)) => Some(watch),
+                Err(error) if error.kind() == ErrorKind::NoNode => None,
+                Err(error) => return Err(error.into()),
+            };
+            if let Some(watch) = watch {
+                // The one with the lowest name stays until all others have gone. They go at once, and
+                // wait for it.
+                if name_of(&awaited) == left[0] {
+                    release(staying.take()).await?;
+                }
+                watch.await?;
+            }
+            left = present(&client, &path, Some(&round)).await?;
+        }
+    }
+
+    /// Waits this long at most, and leaves alone then. Says whether all have left.
+    pub async fn leave_within(self, patience: std::time::Duration) -> Result<bool> {
+        match tokio::time::timeout(patience, self.leave()).await {
+            Ok(left) => left.map(|()| true),
+            Err(_) => Ok(false),
+        }
+    }
+}
+
+/// The members that are there, sorted, of a round if one is given.
+async fn present(client: &Client, path: &str, of: Option<&[String]>) -> Result<Vec<String>> {
+    let names = match members(client, path).await {
+        Err(error) if error.kind() == Some(ErrorKind::NoNode) => BTreeSet::new(),
+        names => names?,
+    };
+    let is_of = |name: &String| of.is_none_or(|round| round.contains(name));
+    Ok(names.into_iter().filter(is_of).collect())
+}
+
+async fn release(guard: Option<Guard>) -> Result<()> {
+    match guard {
+        Some(guard) => guard.release().await,
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,143 @@
+//! A barrier that one sets and removes, and that many wait at. Curator's `DistributedBarrier`.
+//!
+//! # On the tree
+//! ```text
+//! /barriers/maintenance        persistent: closed as long as it is there
+//! ```
+//!
+//! # Steps
+//! 1. [`Barrier::set`] creates the node, [`Barrier::remove`] deletes it.
+//! 2. [`Barrier::wait`] lets its server catch up, reads and watches the node, and goes on when there is
+//!    none. After an event it looks again.
+//!
+//! # Guarantees
+//! Nobody passes a barrier that was set before the wait began and has not been removed since, whatever
+//! server it asks. The removal costs one watch event per waiter, which is as few as can be: all of them
+//! go on. Nothing is left on the server by those who gave up: the node is read, not looked for, so a
+//! barrier that is not there gets no watch.
+//!
+//! # When things break
+//! - Disconnected: the wait goes on after the reconnect, at the same or another server.
+//! - Session over: the wait ends with an error. The barrier stays: its node belongs to nobody.
+//! - The future of [`Barrier::wait`] dropped: nothing is left to withdraw.
+
+use std::time::Duration;
+
+use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
+
+use crate::error::Result;
+use crate::place::{create_containers, patient};
+
+/// A barrier on a path, set and removed by anybody.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::barrier::Barrier;
+///
+/// let client = Client::connect(&server).await?;
+/// let barrier = Barrier::new(&client, "/barriers/maintenance");
+/// barrier.set().await?;
+/// let worker = tokio::spawn({
+///     let barrier = barrier.clone();
+///     async move { barrier.wait().await }
+/// });
+/// barrier.remove().await?;
+/// worker.await??;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Barrier {
+    client: Client,
+    path: String,
+}
+
+impl Barrier {
+    /// A barrier on `path`. Makes no request.
+    pub fn new(client: &Client, path: impl Into<String>) -> Barrier {
+        Barrier { client: client.clone(), path: path.into() }
+    }
+
+    /// The path of the barrier.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Closes the barrier. Says whether it was open until now, as far as a lost reply lets one know.
+    pub async fn set(&self) -> Result<bool> {
+        let client = &self.client;
+        loop {
+            let created = client
+                .retry(&patient(), || client.create(&self.path, "", CreateMode::Persistent))
+                .await;
+            match created {
+                Ok(_) => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::NodeExists => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::NoNode => {
+                    create_containers(client, &self.path).await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Opens the barrier for all who wait. Says whether it was closed until now, as far as a lost
+    /// reply lets one know.
+    pub async fn remove(&self) -> Result<bool> {
+        let client = &self.client;
+        match client.retry(&patient(), || client.delete(&self.path, Version::Any)).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NoNode => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether the barrier is closed.
+    pub async fn is_set(&self) -> Result<bool> {
+        let client = &self.client;
+        let found = client
+            .retry(&patient(), || {
+                let (synced, found) = (client.sync(&self.path), client.exists(&self.path));
+                async move {
+                    synced.await?;
+                    found.await
+                }
+            })
+            .await?;
+        Ok(found.is_some())
+    }
+
+    /// Waits until the barrier is open.
+    pub async fn wait(&self) -> Result<()> {
+        let client = &self.client;
+        loop {
+            let read = client
+                .retry(&patient(), || {
+                    // Both take their place in line now: the read is as new as the sync.
+                    let synced = client.sync(&self.path);
+                    let read = client.get_and_watch(&self.path);
+                    async move {
+                        synced.await?;
+                        read.await
+                    }
+                })
+                .await;
+            match read {
+                Ok((_, watch)) => drop(watch.await?),
+                Err(error) if error.kind() == ErrorKind::NoNode => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits this long at most. Says whether the barrier was open.
+    pub async fn wait_within(&self, patience: Duration) -> Result<bool> {
+        match tokio::time::timeout(patience, self.wait()).await {
+            Ok(passed) => passed.map(|()| true),
+            Err(_) => Ok(false),
+        }
+    }
+}

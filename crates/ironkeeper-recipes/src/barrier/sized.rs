@@ -1,0 +1,111 @@
+//! A double barrier whose number is not in the programs but on the tree.
+//!
+//! # On the tree
+//! ```text
+//! /barriers/job                      persistent; its data is the number: "3"
+//!   _c_<uuid>-member                 ephemeral: somebody inside
+//!   ready                            persistent: the number is complete, all may go on
+//! ```
+//!
+//! # Steps
+//! As the [double barrier](super::DoubleBarrier), with one more: whoever waits watches the data, too,
+//! and looks again when the number changes. [`SizedBarrier::set_size`] writes it; so may an operator
+//! with a shell.
+//!
+//! # Guarantees
+//! Those of the double barrier. Entering costs one watch event per waiting member, and one more for
+//! each change of the number. The watch on the data is taken off the server when the wait is over.
+//!
+//! # When things break
+//! As with the double barrier. A barrier whose node is not there cannot be entered:
+//! [`ErrorKind::NoNode`]; one whose data is no number above 0 neither: [`RecipeError::Malformed`].
+
+use std::time::Duration;
+
+use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
+
+use super::gathering::{Gathering, Membership, Size};
+use crate::error::{RecipeError, Result};
+use crate::place::{create_containers, patient};
+
+/// A barrier for as many members as its node says.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::barrier::SizedBarrier;
+///
+/// let client = Client::connect(&server).await?;
+/// let barrier = SizedBarrier::new(&client, "/barriers/job");
+/// barrier.set_size(5).await?;
+/// let waiting = tokio::spawn({
+///     let barrier = barrier.clone();
+///     async move { barrier.enter().await }
+/// });
+/// // There are fewer workers than was thought.
+/// barrier.set_size(1).await?;
+/// waiting.await??.leave().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct SizedBarrier {
+    gathering: Gathering,
+}
+
+impl SizedBarrier {
+    /// A barrier on `path`. Makes no request.
+    pub fn new(client: &Client, path: impl Into<String>) -> SizedBarrier {
+        let (client, path) = (client.clone(), path.into());
+        SizedBarrier { gathering: Gathering { client, path, size: Size::InData } }
+    }
+
+    /// The path of the barrier.
+    pub fn path(&self) -> &str {
+        &self.gathering.path
+    }
+
+    /// Says how many have to come, and creates the barrier if it is not there.
+    pub async fn set_size(&self, size: usize) -> Result<()> {
+        if size == 0 {
+            return Err(RecipeError::Misuse("a barrier for nobody: its size is 0".to_owned()));
+        }
+        let (client, path, data) = (&self.gathering.client, self.path(), size.to_string());
+        loop {
+            match client.retry(&patient(), || client.set(path, &data, Version::Any)).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::NoNode => {}
+                Err(error) => return Err(error.into()),
+            }
+            let mode = CreateMode::Persistent;
+            match client.retry(&patient(), || client.create(path, &data, mode)).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::NodeExists => {}
+                Err(error) if error.kind() == ErrorKind::NoNode => {
+                    create_containers(client, path).await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// How many are inside or waiting to be.
+    pub async fn count(&self) -> Result<usize> {
+        self.gathering.count().await
+    }
+
+    /// Waits until all are here.
+    pub async fn enter(&self) -> Result<Membership> {
+        self.gathering.enter().await
+    }
+
+    /// Waits this long at most. `None` if not all came: we have left then.
+    pub async fn enter_within(&self, patience: Duration) -> Result<Option<Membership>> {
+        match tokio::time::timeout(patience, self.enter()).await {
+            Ok(entered) => entered.map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+}

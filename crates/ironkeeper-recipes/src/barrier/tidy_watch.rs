@@ -1,0 +1,39 @@
+//! A watch that is taken off the server when nobody waits for it any more.
+//!
+//! A watch on a node that is not there stays on the server until the node comes, which may be never.
+//! Whoever gives up waiting takes it along.
+
+use ironkeeper_client::{Result, Watch};
+use tokio::runtime::Handle;
+
+#[derive(Debug)]
+pub(super) struct TidyWatch {
+    watch: Option<Watch>,
+    /// It may be dropped outside of the runtime.
+    runtime: Handle,
+}
+
+impl TidyWatch {
+    pub(super) fn new(watch: Watch) -> TidyWatch {
+        TidyWatch { watch: Some(watch), runtime: Handle::current() }
+    }
+
+    /// Waits for the event, whatever it is.
+    pub(super) async fn fired(mut self) -> Result<()> {
+        if let Some(watch) = &mut self.watch {
+            watch.await?;
+            self.watch = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for TidyWatch {
+    fn drop(&mut self) {
+        if let Some(watch) = self.watch.take() {
+            // If it fails the session is over, and its watches with it, or there is no connection,
+            // and the watch that the client forgets now is not set again on the next one.
+            self.runtime.spawn(async move { drop(watch.remove().await) });
+        }
+    }
+}

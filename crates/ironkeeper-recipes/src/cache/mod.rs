@@ -1,0 +1,25 @@
+//! Looking on: what a node, its children or a whole subtree hold, without asking each time.
+
+mod cached_node;
+pub mod children;
+mod follow;
+mod keeper;
+mod lasting;
+pub mod node;
+mod one_shot;
+mod scope;
+mod store;
+mod task;
+pub mod tree;
+
+pub use cached_node::{CacheEvent, CachedNode, Watching};
+#[doc(inline)]
+pub use children::ChildrenCache;
+#[doc(inline)]
+pub use node::NodeCache;
+pub use store::CacheEvents;
+#[doc(inline)]
+pub use tree::TreeCache;
+
+pub(crate) use follow::follow;
+pub(crate) use task::Task;

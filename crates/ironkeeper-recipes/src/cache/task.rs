@@ -1,0 +1,21 @@
+//! The background task of a recipe, which ends with its owner.
+
+use std::future::Future;
+
+use tokio::task::JoinHandle;
+
+/// A task that only reads and tells: it may be stopped at any await.
+#[derive(Debug)]
+pub(crate) struct Task(JoinHandle<()>);
+
+impl Task {
+    pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Task {
+        Task(tokio::spawn(work))
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

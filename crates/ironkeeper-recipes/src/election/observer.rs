@@ -1,0 +1,193 @@
+//! Seeing who leads without being a candidate.
+//!
+//! # On the tree
+//! Nothing of its own: it reads the nodes of one of the elections.
+//!
+//! # Steps
+//! Look who is first. Read and watch that node; when it changes, look again. Where nobody is a
+//! candidate, watch the list of them, or the path if that is not there.
+//!
+//! # Guarantees
+//! Every look is true when it is made, and the last leader is never missed; leaders that come and go
+//! between two looks may be. One watch event per observer and change of leader: observers watch the
+//! leader, not the list, so that candidates come and go unnoticed.
+//!
+//! # When things break
+//! Disconnected: the wait goes on after the reconnect, and what happened meanwhile is seen then.
+//! Session over: an error.
+
+use ironkeeper_client::{Client, ErrorKind, SessionId};
+
+use crate::election::single_node::parse_leader;
+use crate::election::{latch, support};
+use crate::error::Result;
+use crate::lock::mutex;
+use crate::place::patient;
+use crate::queue_of_waiters::{Bases, Participant, line_up};
+
+/// Which kind of election is observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Election {
+    /// That of [`LeaderLatch`](super::LeaderLatch), Curator's too.
+    Latch,
+    /// That of [`LeaderSelector`](super::LeaderSelector), Curator's too.
+    Selector,
+    /// That of [`ElectionSupport`](super::ElectionSupport), ZooKeeper's own too.
+    Support,
+    /// That of [`StaticElection`](super::StaticElection).
+    SingleNode,
+}
+
+impl Election {
+    fn bases(self) -> Option<Bases> {
+        match self {
+            Election::Latch => Some(latch::BASES),
+            Election::Selector => Some(mutex::BASES),
+            Election::Support => Some(support::BASES),
+            Election::SingleNode => None,
+        }
+    }
+}
+
+/// Follows who leads.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::election::{Election, LeaderLatch, LeaderObserver};
+///
+/// let client = Client::connect(&server).await?;
+/// let mut observer = LeaderObserver::new(&client, "/leader", Election::Latch);
+/// assert!(observer.next().await?.is_none()); // how it stands at the beginning
+/// let latch = LeaderLatch::start(&client, "/leader", "host-1");
+/// assert_eq!(observer.next().await?.unwrap().id(), "host-1");
+/// latch.close().await?;
+/// assert!(observer.next().await?.is_none());
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct LeaderObserver {
+    client: Client,
+    path: String,
+    election: Election,
+    /// What was told last; `None` if nothing was.
+    told: Option<Option<Participant>>,
+}
+
+impl LeaderObserver {
+    /// Follows the election of this kind on `path`. Makes no request.
+    pub fn new(client: &Client, path: impl Into<String>, election: Election) -> LeaderObserver {
+        LeaderObserver { client: client.clone(), path: path.into(), election, told: None }
+    }
+
+    /// Who leads now.
+    pub async fn leader(&self) -> Result<Option<Participant>> {
+        loop {
+            let Some(path) = self.first().await? else { return Ok(None) };
+            match self.client.retry(&patient(), || self.client.get(&path)).await {
+                Ok(node) => return Ok(Some(self.participant(path, &node))),
+                Err(error) if error.kind() == ErrorKind::NoNode => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The leader as it is when this is called for the first time; then each time it has changed.
+    /// May be dropped at any await: nothing is missed.
+    pub async fn next(&mut self) -> Result<Option<Participant>> {
+        let client = self.client.clone();
+        loop {
+            let Some(path) = self.first().await? else {
+                if self.is_news(None) {
+                    return Ok(None);
+                }
+                self.await_candidates().await?;
+                continue;
+            };
+            let (node, watch) = match client.retry(&patient(), || client.get_and_watch(&path)).await
+            {
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::NoNode => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let leader = Some(self.participant(path, &node));
+            if self.is_news(leader.as_ref()) {
+                return Ok(leader);
+            }
+            watch.await?;
+        }
+    }
+
+    fn is_news(&mut self, leader: Option<&Participant>) -> bool {
+        let key = |leader: &Participant| (leader.path.clone(), leader.czxid);
+        let same = match &self.told {
+            Some(told) => told.as_ref().map(key) == leader.map(key),
+            None => false,
+        };
+        if !same {
+            self.told = Some(leader.cloned());
+        }
+        !same
+    }
+
+    fn participant(&self, path: String, node: &ironkeeper_client::Node) -> Participant {
+        let data = match self.election {
+            Election::SingleNode => {
+                parse_leader(&node.data).map_or_else(|| node.data.to_vec(), String::into_bytes)
+            }
+            _ => node.data.to_vec(),
+        };
+        Participant {
+            path,
+            data,
+            session: SessionId(node.stat.ephemeral_owner),
+            czxid: node.stat.czxid,
+            is_granted: true,
+        }
+    }
+
+    /// The node of the leader.
+    async fn first(&self) -> Result<Option<String>> {
+        let client = &self.client;
+        let Some(bases) = self.election.bases() else {
+            let found = client.retry(&patient(), || client.exists(&self.path)).await?;
+            return Ok(found.map(|_| self.path.clone()));
+        };
+        match client.retry(&patient(), || client.children(&self.path)).await {
+            Ok(names) => Ok(line_up(&names, bases, None)
+                .first()
+                .map(|first| crate::place::join(&self.path, &first.name))),
+            Err(error) if error.kind() == ErrorKind::NoNode => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits for a change where there was no leader.
+    async fn await_candidates(&self) -> Result<()> {
+        let client = &self.client;
+        if let Some(bases) = self.election.bases() {
+            match client.retry(&patient(), || client.children_and_watch(&self.path)).await {
+                Ok((names, _, watch)) => {
+                    if line_up(&names, bases, None).is_empty() {
+                        watch.await?;
+                    }
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::NoNode => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // The one place where a path that is not there has to be watched. The watch goes when the
+        // path comes, or with the session.
+        let (found, watch) =
+            client.retry(&patient(), || client.exists_and_watch(&self.path)).await?;
+        if found.is_none() {
+            watch.await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! A party: participants who come with an identifier that need not be unique. kazoo's `Party` and
+//! `ShallowParty`.
+//!
+//! # On the tree
+//! ```text
+//! /parties/workers                             container, if it was not there
+//!   0b7c…e1__party__                           ephemeral: a participant, its identifier as data
+//!   53a9…04-anna                               ephemeral: one of a shallow party, its identifier in
+//!                                              the name (and as data, too)
+//! ```
+//! Both names begin with 32 random hexadecimal digits.
+//!
+//! # Steps, guarantees, and when things break
+//! Those of [`GroupMember`](super::GroupMember), except that nobody waits for a name: each participant
+//! has a node of its own, and two with the same identifier are two.
+
+use bytes::Bytes;
+use ironkeeper_client::Client;
+
+use crate::cache::ChildrenCache;
+use crate::error::{RecipeError, Result};
+use crate::node::PersistentNode;
+use crate::place::{join, name_of, uuid};
+
+/// What the names of participants end with, unless the party is shallow.
+const MARK: &str = "__party__";
+
+/// A participant of a party.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::group::Party;
+///
+/// let client = Client::connect(&server).await?;
+/// let party = Party::join(&client, "/parties/workers", "anna").await?;
+/// assert_eq!(party.participants(), ["anna"]);
+/// party.leave().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Party {
+    node: PersistentNode,
+    cache: ChildrenCache,
+    is_shallow: bool,
+}
+
+impl Party {
+    /// Joins with an identifier, and waits until everybody can see it. Dropping the future withdraws.
+    pub async fn join(client: &Client, path: impl Into<String>, identifier: &str) -> Result<Party> {
+        let name = format!("{}{MARK}", random_digits());
+        Party::join_as(client, path.into(), name, identifier, false).await
+    }
+
+    /// Joins with the identifier in the name of the node, so that the list of names is enough to see
+    /// who is there.
+    pub async fn join_shallow(
+        client: &Client,
+        path: impl Into<String>,
+        identifier: &str,
+    ) -> Result<Party> {
+        let path = path.into();
+        if identifier.contains('/') {
+            let why = format!("{path}: {identifier:?} cannot be a part of a node's name");
+            return Err(RecipeError::Misuse(why));
+        }
+        let name = format!("{}-{identifier}", random_digits());
+        Party::join_as(client, path, name, identifier, true).await
+    }
+
+    async fn join_as(
+        client: &Client,
+        path: String,
+        name: String,
+        identifier: &str,
+        is_shallow: bool,
+    ) -> Result<Party> {
+        let data = Bytes::copy_from_slice(identifier.as_bytes());
+        let node = PersistentNode::builder(client, join(&path, &name)).data(data).start();
+        node.created().await?;
+        let cache = ChildrenCache::start(client, path);
+        cache.initialized().await?;
+        Ok(Party { node, cache, is_shallow })
+    }
+
+    /// The path of the party.
+    pub fn path(&self) -> &str {
+        self.cache.path()
+    }
+
+    /// The identifiers of all participants, in no particular order.
+    pub fn participants(&self) -> Vec<String> {
+        let nodes = self.cache.children();
+        let identifier = |(name, data): (&str, &[u8])| {
+            if self.is_shallow {
+                return name.split_once('-').map(|(_, identifier)| identifier.to_owned());
+            }
+            name.contains(MARK).then(|| String::from_utf8_lossy(data).into_owned())
+        };
+        nodes
+            .iter()
+            .map(|node| (name_of(&node.path), &node.data[..]))
+            .filter_map(identifier)
+            .collect()
+    }
+
+    /// Leaves, and waits until that is done.
+    pub async fn leave(self) -> Result<()> {
+        self.node.close().await
+    }
+}
+
+fn random_digits() -> String {
+    uuid().replace('-', "")
+}

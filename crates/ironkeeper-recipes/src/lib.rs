@@ -1,0 +1,79 @@
+//! What people use ZooKeeper for: locks, elections, queues, barriers and more, on Ironkeeper and on
+//! Apache ZooKeeper alike.
+//!
+//! Start with [`lock::Mutex`]. What is common to all recipes:
+//!
+//! - What is held is a [`Guard`]. It knows when it is lost ([`Guard::lost`]), carries a fencing token
+//!   ([`Guard::fencing_token`]), and can make writes that fail at the server when it is not held any
+//!   more ([`Guard::fence`]).
+//! - Every future may be dropped at any await: what it began is withdrawn.
+//! - A lost reply leaves no orphan: nodes carry a mark by which they are found again.
+//! - Nobody is woken who has nothing to do. Each recipe says how many watch events a hand-over costs.
+//! - On the tree the recipes look as Curator's do, so that Java programs take part.
+//!
+//! A [`Client`](ironkeeper_client::Client) is one session. When that is over, everything held by it is
+//! lost, and every recipe says so; a new client and new recipes take over. Nothing here goes on with
+//! another session behind its user's back.
+//!
+//! | here | Curator | kazoo, menagerie, others |
+//! | --- | --- | --- |
+//! | [`lock::Mutex`] | `InterProcessMutex` | kazoo `Lock`, menagerie `DistributedLock` |
+//! | [`lock::Reentrant`] | `InterProcessMutex` (re-entrance) | menagerie `ReentrantZkLock` |
+//! | [`lock::ReadWriteLock`], [`lock::WriteGuard`] | `InterProcessReadWriteLock` | kazoo `ReadLock`, `WriteLock` |
+//! | [`lock::Semaphore`] | `InterProcessSemaphoreV2` | kazoo `Semaphore`; Redisson `PermitExpirableSemaphore` |
+//! | [`lock::SemaphoreMutex`] | `InterProcessSemaphoreMutex` | |
+//! | [`lock::MultiLock`] | `InterProcessMultiLock` | Redisson `MultiLock` |
+//! | [`lock::SingleNodeLock`] | | the textbook's first lock |
+//! | [`lock::NonBlockingLease`] | | kazoo `NonBlockingLease`, `MultiNonBlockingLease` |
+//! | [`lock::Optimistic`] | | |
+//! | [`lock::revoke`], [`Guard::revocation`] | `Revoker`, `Revocable` | |
+//! | [`lock::Mutex::with_lock_delay`] | | Chubby and Consul lock-delay |
+//! | [`lock::DeadlockDetector`] | | |
+//! | [`election::LeaderLatch`] | `LeaderLatch` | |
+//! | [`election::LeaderSelector`] | `LeaderSelector` | kazoo `Election` |
+//! | [`election::StaticElection`] | | |
+//! | [`election::ElectionSupport`] | | ZooKeeper's `LeaderElectionSupport` |
+//! | [`election::LeaderObserver`] | `LeaderLatch.getLeader` | etcd `Observe` |
+//! | [`barrier::Barrier`] | `DistributedBarrier` | kazoo `Barrier` |
+//! | [`barrier::DoubleBarrier`] | `DistributedDoubleBarrier` | kazoo `DoubleBarrier` |
+//! | [`barrier::SizedBarrier`] | | |
+//! | [`barrier::CyclicBarrier`] | | menagerie `ZkCyclicBarrier` |
+//! | [`barrier::CountDownLatch`] | | menagerie `ZkCountDownLatch` |
+//! | [`queue::SimpleQueue`] | `SimpleDistributedQueue` | kazoo `Queue` |
+//! | [`queue::WorkQueue`] | `DistributedQueue`, `QueueBuilder` | kazoo `LockingQueue` |
+//! | [`queue::IdQueue`] | `DistributedIdQueue` | |
+//! | [`queue::PriorityQueue`] | `DistributedPriorityQueue` | etcd `PriorityQueue` |
+//! | [`queue::DelayQueue`] | `DistributedDelayQueue` | |
+//! | [`queue::Queue::with_limit`] | `QueueBuilder.maxItems` | |
+//! | [`queue::ShardedQueue`] | `QueueSharder` | |
+//! | [`shared::SharedValue`], [`shared::SharedCount`] | `SharedValue`, `SharedCount` | |
+//! | [`shared::AtomicValue`] | `DistributedAtomicValue` | |
+//! | [`shared::AtomicLong`], [`shared::AtomicInteger`] | `DistributedAtomicLong`, `DistributedAtomicInteger` | kazoo `Counter` |
+//! | [`shared::CachedCounter`] | `CachedAtomicLong`, `CachedAtomicInteger` | |
+//! | [`cache::NodeCache`] | `NodeCache`, `CuratorCache` (single node) | kazoo `DataWatch` |
+//! | [`cache::ChildrenCache`] | `PathChildrenCache` | kazoo `ChildrenWatch` |
+//! | [`cache::TreeCache`] | `CuratorCache`, `TreeCache` | kazoo `TreeCache` |
+//! | [`node::PersistentNode`] | `PersistentNode` | |
+//! | [`node::TtlNode`] | `PersistentTtlNode` | |
+//! | [`node::PersistentWatcher`] | `PersistentWatcher` | |
+//! | [`group::GroupMember`], [`group::Group`] | `GroupMember` | |
+//! | [`group::Party`] | | kazoo `Party`, `ShallowParty` |
+
+pub mod barrier;
+pub mod cache;
+pub mod election;
+mod error;
+pub mod group;
+mod guard;
+pub mod lock;
+mod lost;
+pub mod node;
+mod place;
+pub mod queue;
+mod queue_of_waiters;
+pub mod shared;
+
+pub use error::{RecipeError, Result};
+pub use guard::Guard;
+pub use lost::Lost;
+pub use queue_of_waiters::Participant;

@@ -1,0 +1,84 @@
+//! What listeners of a lock are told.
+
+use ironkeeper_client::{Client, ConnectionState, States, Zxid};
+use tokio::sync::broadcast;
+
+use crate::lost::Lost;
+
+/// How many events wait for a listener that does not come; older ones are dropped.
+pub(crate) const EVENTS_MAX: usize = 64;
+
+/// Something happened to a lock, as seen by the process that asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LockEvent {
+    /// It was asked for, and took its place in line.
+    Queued {
+        /// Our node.
+        path: String,
+    },
+    /// Somebody is in the way.
+    Waiting {
+        /// Our node.
+        path: String,
+        /// The node we wait for.
+        behind: String,
+    },
+    /// It was granted.
+    Granted {
+        /// Our node.
+        path: String,
+        /// The fencing token of the guard.
+        token: Zxid,
+    },
+    /// It was given back.
+    Released {
+        /// The node that is gone.
+        path: String,
+    },
+    /// It was lost; told by whoever awaits [`Guard::lost`](crate::Guard::lost).
+    Lost {
+        /// The node.
+        path: String,
+        /// How.
+        why: Lost,
+    },
+    /// The connection changed: what is held may be in doubt, or gone.
+    Connection(ConnectionState),
+    /// The listener was too slow, and so many events are missing here.
+    Missed(u64),
+}
+
+/// The events of a lock and of its connection, from the moment of the subscription on.
+#[derive(Debug)]
+pub struct LockEvents {
+    events: broadcast::Receiver<LockEvent>,
+    states: States,
+    connection_is_over: bool,
+}
+
+impl LockEvents {
+    pub(crate) fn new(client: &Client, events: broadcast::Receiver<LockEvent>) -> LockEvents {
+        LockEvents { events, states: client.states(), connection_is_over: false }
+    }
+
+    /// The next event; `None` when the lock and all its guards are gone.
+    pub async fn next(&mut self) -> Option<LockEvent> {
+        loop {
+            tokio::select! {
+                biased;
+                event = self.events.recv() => return match event {
+                    Ok(event) => Some(event),
+                    Err(broadcast::error::RecvError::Lagged(missed)) => {
+                        Some(LockEvent::Missed(missed))
+                    }
+                    Err(broadcast::error::RecvError::Closed) => None,
+                },
+                state = self.states.next(), if !self.connection_is_over => match state {
+                    Some(state) => return Some(LockEvent::Connection(state)),
+                    None => self.connection_is_over = true,
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Locks: for one at a time, for many readers or one writer, for a number at a time.
+
+pub mod deadlock;
+mod event;
+pub mod lease;
+pub mod multi;
+pub mod mutex;
+pub mod optimistic;
+pub mod read_write;
+pub mod reentrant;
+pub(crate) mod request;
+pub mod revocation;
+pub mod semaphore;
+pub mod single_node;
+
+#[doc(inline)]
+pub use deadlock::{Deadlock, DeadlockDetector, Victim, Wait, WaitGraph};
+pub use event::{LockEvent, LockEvents};
+#[doc(inline)]
+pub use lease::{HeldLease, NonBlockingLease};
+#[doc(inline)]
+pub use multi::{MultiGuard, MultiLock};
+#[doc(inline)]
+pub use mutex::Mutex;
+#[doc(inline)]
+pub use optimistic::{Optimistic, Versioned};
+#[doc(inline)]
+pub use read_write::{ReadWriteLock, WriteGuard};
+#[doc(inline)]
+pub use reentrant::Reentrant;
+#[doc(inline)]
+pub use revocation::revoke;
+#[doc(inline)]
+pub use semaphore::{Semaphore, SemaphoreMutex};
+#[doc(inline)]
+pub use single_node::SingleNodeLock;

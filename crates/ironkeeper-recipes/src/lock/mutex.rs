@@ -1,0 +1,210 @@
+//! A fair exclusive lock: one at a time, in the order of asking. Curator's `InterProcessMutex`.
+//!
+//! # On the tree
+//! ```text
+//! /locks/report                                container, removed when empty
+//!   _c_<uuid>-lock-0000000007                  ephemeral: the holder
+//!   _c_<uuid>-lock-0000000008                  ephemeral: waits for 7
+//!   lock-delay                                 only with a lock-delay: the holder has not released yet
+//! ```
+//!
+//! # Steps
+//! 1. Create an ephemeral sequential child with a unique mark in its name.
+//! 2. List the children. Whoever has the smallest number holds the lock.
+//! 3. Else read and watch the next smaller one alone, and begin again at 2 when it changes.
+//! 4. Release by deleting the node.
+//!
+//! # Guarantees
+//! One holder at a time among guards whose session lives; grants in the order of the nodes' numbers;
+//! fencing tokens grow with every grant. One watch event per release, however many wait. Not
+//! re-entrant: a task that asks twice waits for itself;
+//! see [`Reentrant`](super::Reentrant).
+//!
+//! # When things break
+//! - Disconnected while waiting: the place in line stays; the wait goes on after the reconnect.
+//! - Disconnected while holding: [`Guard::is_valid`] says no until the reconnect; the lock is held on.
+//! - Session over: the wait ends with an error, the guard is lost.
+//! - Our node deleted by somebody else while waiting: [`RecipeError::NodeGone`]; while holding: lost.
+//! - The future of [`Mutex::lock`] dropped: the place in line is given back.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use ironkeeper_client::{Client, CreateMode, ErrorKind};
+
+use crate::error::{RecipeError, Result};
+use crate::guard::Guard;
+use crate::lock::event::LockEvents;
+use crate::lock::request::{LockRequest, within};
+use crate::lock::revocation::revoke;
+use crate::place::{Place, join, patient};
+use crate::queue_of_waiters::{Bases, Participant, Rule, participants};
+
+pub(crate) const BASES: Bases = &["lock-"];
+
+/// The child that stands for a holder that has not released yet. It sorts behind all numbers, which is
+/// what lets Curator's contenders overlook it.
+const MARKER: &str = "lock-delay";
+
+/// A fair exclusive lock on a path.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// # client_work(&server).await?;
+/// # Ok(()) }
+/// # async fn build_report(_: ironkeeper_client::Zxid) {}
+/// # async fn client_work(server: &str) -> Result<(), Box<dyn std::error::Error>> {
+/// use ironkeeper_client::{Client, CreateMode, ErrorKind};
+/// use ironkeeper_recipes::lock::Mutex;
+///
+/// let client = Client::connect(server).await?;
+/// let mutex = Mutex::new(&client, "/locks/report");
+/// let guard = mutex.lock().await?;
+/// tokio::select! {
+///     () = build_report(guard.fencing_token()) => {}
+///     lost = guard.lost() => return Err(lost.into()), // somebody else may hold it from here on
+/// }
+/// // This write takes place only if the lock is still held, and the server sees to that.
+/// guard.transaction().create("/report", "done", CreateMode::Persistent).commit().await?;
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Mutex {
+    request: LockRequest,
+    delay: Option<Duration>,
+}
+
+impl Mutex {
+    /// A lock on `path`. Makes no request.
+    pub fn new(client: &Client, path: impl Into<String>) -> Mutex {
+        Mutex { request: LockRequest::new(client, path.into(), BASES), delay: None }
+    }
+
+    /// What the nodes say about their owner: a host, a task. Others see it with
+    /// [`Mutex::participants`].
+    pub fn with_data(mut self, data: impl Into<Bytes>) -> Mutex {
+        self.request.data = data.into();
+        self
+    }
+
+    /// Takes a broken connection for a loss, as Curator's standard policy does.
+    pub fn losing_on_suspend(mut self) -> Mutex {
+        self.request.loses_on_suspend = true;
+        self
+    }
+
+    /// Lets the wait end when a deadlock is found and this waiter is chosen to give way. Costs a
+    /// second watch while waiting. See [`DeadlockDetector`](super::DeadlockDetector).
+    pub fn heeding_deadlocks(mut self) -> Mutex {
+        self.request.heeds_deadlocks = true;
+        self
+    }
+
+    /// Keeps the lock closed for this long when its holder goes without releasing it, as Chubby and
+    /// Consul do: whatever the holder had on its way can arrive meanwhile. A dropped guard counts as
+    /// gone without release. All who ask for the lock should ask with a delay; it costs two more
+    /// writes per grant.
+    pub fn with_lock_delay(mut self, delay: Duration) -> Mutex {
+        self.delay = Some(delay);
+        self
+    }
+
+    /// The path of the lock.
+    pub fn path(&self) -> &str {
+        &self.request.path
+    }
+
+    /// The client that asks for it.
+    pub fn client(&self) -> &Client {
+        &self.request.client
+    }
+
+    /// What happens to this lock in this process from now on.
+    pub fn events(&self) -> LockEvents {
+        self.request.events()
+    }
+
+    /// Waits for the lock.
+    pub async fn lock(&self) -> Result<Guard> {
+        let place = self.request.wait(BASES[0], Rule::First).await?;
+        self.grant(place).await
+    }
+
+    /// Waits for the lock this long at most. `None` if it was not granted: the place in line has been
+    /// given back.
+    pub async fn lock_within(&self, patience: Duration) -> Result<Option<Guard>> {
+        within(patience, self.lock()).await
+    }
+
+    /// Takes the lock if nobody holds it or waits for it.
+    pub async fn try_lock(&self) -> Result<Option<Guard>> {
+        match self.request.take_if_free(BASES[0], Rule::First).await? {
+            Some(place) => self.grant(place).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn grant(&self, place: Place) -> Result<Guard> {
+        let marker = match self.delay {
+            Some(delay) => Some(self.mark(&place, delay).await?),
+            None => None,
+        };
+        Ok(self.request.grant(place).with_marker(marker))
+    }
+
+    /// Waits until the delay of a holder that went without release is over, and puts up our own
+    /// marker. The time is counted from when we see it, by our own clock: no two clocks have to agree.
+    async fn mark(&self, place: &Place, delay: Duration) -> Result<(String, i32)> {
+        let (client, marker) = (self.client(), join(self.path(), MARKER));
+        let ours = place.name();
+        loop {
+            let found = match client.retry(&patient(), || client.get(&marker)).await {
+                Ok(node) => Some(node),
+                Err(error) if error.kind() == ErrorKind::NoNode => None,
+                Err(error) => return Err(error.into()),
+            };
+            let written = match found {
+                // An earlier try whose answer was lost.
+                Some(node) if node.data == ours => return Ok((marker, node.stat.version)),
+                Some(node) => {
+                    tokio::time::sleep(delay).await;
+                    client.set(&marker, ours, node.stat.version).await.map(|stat| stat.version)
+                }
+                None => client.create(&marker, ours, CreateMode::Persistent).await.map(|_| 0),
+            };
+            match written {
+                Ok(version) => return Ok((marker, version)),
+                // Somebody who removes what is left over; look again.
+                Err(error)
+                    if error.is_retriable()
+                        || matches!(
+                            error.kind(),
+                            ErrorKind::BadVersion | ErrorKind::NodeExists
+                        ) => {}
+                Err(error) if error.kind() == ErrorKind::NoNode => {}
+                Err(error) => return Err(error.into()),
+            }
+            // Whoever waited through a delay must still be there to profit from it.
+            if client.retry(&patient(), || client.exists(place.path())).await?.is_none() {
+                return Err(RecipeError::NodeGone { path: place.path().to_owned() });
+            }
+        }
+    }
+
+    /// Everybody who holds or waits, in order.
+    pub async fn participants(&self) -> Result<Vec<Participant>> {
+        participants(self.client(), self.path(), BASES).await
+    }
+
+    /// Asks the holder to give the lock back. Says whether there was one.
+    pub async fn revoke_holder(&self) -> Result<bool> {
+        match self.participants().await?.first() {
+            Some(holder) => revoke(self.client(), &holder.path).await,
+            None => Ok(false),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A mutex that its holder may take again: Curator's re-entrant `InterProcessMutex`.
+//!
+//! # On the tree
+//! As [`Mutex`]: one node per handle, however often it is taken.
+//!
+//! # Steps
+//! The first acquire takes the mutex; further ones count. The last release gives it back. Who asks is
+//! told by the handle, not by the thread: a task may move between threads, and a handle may be lent to
+//! a function that takes the lock again.
+//!
+//! # Guarantees, and when things break
+//! As [`Mutex`]. An acquire on a handle whose lock was lost meanwhile fails with
+//! [`RecipeError::Lost`], and so do the releases until the count is zero: whoever is in the middle of
+//! the work must not go on as if nothing had been. One watch event per hand-over.
+
+use std::time::Duration;
+
+use crate::error::{RecipeError, Result};
+use crate::guard::Guard;
+use crate::lock::Mutex;
+use crate::lost::Lost;
+
+/// A handle by which a [`Mutex`] can be taken several times.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::lock::{Mutex, Reentrant};
+///
+/// let client = Client::connect(&server).await?;
+/// let mut lock = Reentrant::new(Mutex::new(&client, "/locks/report"));
+/// lock.acquire().await?;
+/// lock.acquire().await?;
+/// assert_eq!(lock.count(), 2);
+/// lock.release().await?;
+/// lock.release().await?;
+/// assert!(lock.release().await.is_err()); // not held any more
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Reentrant {
+    mutex: Mutex,
+    held: Option<Guard>,
+    count: usize,
+}
+
+impl Reentrant {
+    /// A handle on a mutex.
+    pub fn new(mutex: Mutex) -> Reentrant {
+        Reentrant { mutex, held: None, count: 0 }
+    }
+
+    /// Takes the lock, or takes it once more.
+    pub async fn acquire(&mut self) -> Result<()> {
+        if self.enter_again()? {
+            return Ok(());
+        }
+        self.held = Some(self.mutex.lock().await?);
+        self.count = 1;
+        Ok(())
+    }
+
+    /// Takes the lock if that is possible at once. Says whether it was.
+    pub async fn try_acquire(&mut self) -> Result<bool> {
+        if self.enter_again()? {
+            return Ok(true);
+        }
+        self.held = self.mutex.try_lock().await?;
+        self.count = usize::from(self.held.is_some());
+        Ok(self.held.is_some())
+    }
+
+    /// Waits for the lock this long at most. Says whether it was granted.
+    pub async fn acquire_within(&mut self, patience: Duration) -> Result<bool> {
+        if self.enter_again()? {
+            return Ok(true);
+        }
+        self.held = self.mutex.lock_within(patience).await?;
+        self.count = usize::from(self.held.is_some());
+        Ok(self.held.is_some())
+    }
+
+    fn enter_again(&mut self) -> Result<bool> {
+        let Some(held) = &self.held else { return Ok(false) };
+        if held.client().state().is_final() || held.is_known_lost() {
+            let why = if held.is_known_lost() { Lost::NodeDeleted } else { Lost::SessionEnded };
+            return Err(RecipeError::Lost { path: held.path().to_owned(), why });
+        }
+        self.count += 1;
+        Ok(true)
+    }
+
+    /// Takes back one acquire; the last one gives the lock back.
+    pub async fn release(&mut self) -> Result<()> {
+        match self.count {
+            0 => Err(RecipeError::NotHeld { path: self.mutex.path().to_owned() }),
+            1 => {
+                self.count = 0;
+                match self.held.take() {
+                    Some(held) => held.release().await,
+                    None => Ok(()),
+                }
+            }
+            _ => {
+                self.count -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// How many times it is taken.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The guard of the lock, if it is held: for its token, and for the news of its loss.
+    pub fn guard(&self) -> Option<&Guard> {
+        self.held.as_ref()
+    }
+}

@@ -1,0 +1,98 @@
+//! What all locks that stand in line do to get a guard.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ironkeeper_client::{Client, CreateMode};
+use tokio::sync::broadcast;
+
+use crate::error::Result;
+use crate::guard::{Guard, tell};
+use crate::lock::event::{EVENTS_MAX, LockEvent, LockEvents};
+use crate::place::Place;
+use crate::queue_of_waiters::{Bases, Rule, Standing};
+
+/// Everything but the name and the rule of a contender.
+#[derive(Clone, Debug)]
+pub(crate) struct LockRequest {
+    pub(crate) client: Client,
+    pub(crate) path: String,
+    pub(crate) bases: Bases,
+    pub(crate) data: Bytes,
+    pub(crate) loses_on_suspend: bool,
+    pub(crate) heeds_deadlocks: bool,
+    events: broadcast::Sender<LockEvent>,
+}
+
+impl LockRequest {
+    pub(crate) fn new(client: &Client, path: String, bases: Bases) -> LockRequest {
+        LockRequest {
+            client: client.clone(),
+            path,
+            bases,
+            data: Bytes::new(),
+            loses_on_suspend: false,
+            heeds_deadlocks: false,
+            events: broadcast::Sender::new(EVENTS_MAX),
+        }
+    }
+
+    pub(crate) fn events(&self) -> LockEvents {
+        LockEvents::new(&self.client, self.events.subscribe())
+    }
+
+    /// Stands in line until it is our turn.
+    pub(crate) async fn wait(&self, name: &str, rule: Rule) -> Result<Place> {
+        let place = self.queue(name).await?;
+        self.standing(&place, rule)
+            .wait(|behind| {
+                let (path, behind) = (place.path().to_owned(), behind.to_owned());
+                tell(Some(&self.events), LockEvent::Waiting { path, behind });
+            })
+            .await?;
+        Ok(place)
+    }
+
+    /// Takes a place and gives it back if it is not our turn.
+    pub(crate) async fn take_if_free(&self, name: &str, rule: Rule) -> Result<Option<Place>> {
+        let place = self.queue(name).await?;
+        if self.standing(&place, rule).look().await?.is_some() {
+            place.withdraw().await?;
+            return Ok(None);
+        }
+        Ok(Some(place))
+    }
+
+    async fn queue(&self, name: &str) -> Result<Place> {
+        let mode = CreateMode::EphemeralSequential;
+        let place = Place::take(&self.client, &self.path, name, &self.data, mode).await?;
+        tell(Some(&self.events), LockEvent::Queued { path: place.path().to_owned() });
+        Ok(place)
+    }
+
+    fn standing<'a>(&self, place: &'a Place, rule: Rule) -> Standing<'a> {
+        let heeds_deadlocks = self.heeds_deadlocks;
+        Standing { place, bases: self.bases, rule, heeds_deadlocks }
+    }
+
+    /// Makes a guard of a place whose turn has come.
+    pub(crate) fn grant(&self, place: Place) -> Guard {
+        let granted = LockEvent::Granted { path: place.path().to_owned(), token: place.czxid() };
+        tell(Some(&self.events), granted);
+        Guard::new(place)
+            .losing_on_suspend(self.loses_on_suspend)
+            .telling(Some(self.events.clone()))
+    }
+}
+
+/// `None` if it takes too long: the future is dropped then, which withdraws what it began.
+pub(crate) async fn within<T>(
+    patience: Duration,
+    acquiring: impl Future<Output = Result<T>>,
+) -> Result<Option<T>> {
+    match tokio::time::timeout(patience, acquiring).await {
+        Ok(acquired) => acquired.map(Some),
+        Err(_) => Ok(None),
+    }
+}

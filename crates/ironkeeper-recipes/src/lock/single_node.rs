@@ -1,0 +1,88 @@
+//! The simplest exclusive lock: one ephemeral node that one can create. For teaching, and for locks
+//! that two or three ask for.
+//!
+//! # On the tree
+//! ```text
+//! /locks/report          ephemeral, created by the holder; its data is a unique mark
+//! ```
+//!
+//! # Steps
+//! Create the node. If it is there, read and watch it, and try again when it changes. Release by
+//! deleting it.
+//!
+//! # Guarantees
+//! One holder at a time among guards whose session lives; growing fencing tokens. No fairness: whoever
+//! is fastest gets it. **Herd effect**: a release wakes all who wait, N watch events and N creates, of
+//! which N-1 fail, where the [`Mutex`](super::Mutex) causes one event. The tests measure both.
+//!
+//! # When things break
+//! As with the [`Mutex`](super::Mutex), with one difference: a node that somebody deletes can be taken
+//! by another at once. Since all holders use the same name, [`Guard::fence`] tells only that somebody
+//! holds the lock, not who: use the token.
+
+use std::time::Duration;
+
+use ironkeeper_client::{Client, ErrorKind};
+
+use crate::error::Result;
+use crate::guard::Guard;
+use crate::lock::request::within;
+use crate::place::{Place, patient, uuid};
+
+/// A lock that is one node.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::lock::SingleNodeLock;
+///
+/// let client = Client::connect(&server).await?;
+/// let lock = SingleNodeLock::new(&client, "/locks/report");
+/// let guard = lock.lock().await?;
+/// assert!(lock.try_lock().await?.is_none());
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct SingleNodeLock {
+    client: Client,
+    path: String,
+}
+
+impl SingleNodeLock {
+    /// A lock that is the node `path`. Makes no request.
+    pub fn new(client: &Client, path: impl Into<String>) -> SingleNodeLock {
+        SingleNodeLock { client: client.clone(), path: path.into() }
+    }
+
+    /// Waits for the lock.
+    pub async fn lock(&self) -> Result<Guard> {
+        loop {
+            if let Some(guard) = self.try_lock().await? {
+                return Ok(guard);
+            }
+            let client = &self.client;
+            match client.retry(&patient(), || client.get_and_watch(&self.path)).await {
+                Ok((_, watch)) => {
+                    watch.await?;
+                }
+                Err(error) if error.kind() == ErrorKind::NoNode => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Takes the lock if it is free.
+    pub async fn try_lock(&self) -> Result<Option<Guard>> {
+        let place = Place::claim(&self.client, &self.path, uuid().as_bytes()).await?;
+        Ok(place.map(Guard::new))
+    }
+
+    /// Waits for the lock this long at most.
+    pub async fn lock_within(&self, patience: Duration) -> Result<Option<Guard>> {
+        within(patience, self.lock()).await
+    }
+}

@@ -1,0 +1,12 @@
+//! Nodes and watches that stay: put up again whenever they are gone.
+
+pub mod persistent;
+pub mod ttl;
+pub mod watcher;
+
+#[doc(inline)]
+pub use persistent::{Creations, PersistentNode, PersistentNodeBuilder};
+#[doc(inline)]
+pub use ttl::TtlNode;
+#[doc(inline)]
+pub use watcher::PersistentWatcher;

@@ -1,0 +1,297 @@
+//! A node of ours among the children of a path: taken without orphans, given back without leftovers.
+//!
+//! The name of the node carries Curator's unique mark, `_c_<uuid>-`, by which the client finds it again
+//! if the answer to the create is lost. A future that takes a place may be dropped at any await: the
+//! client looks for the mark in the background then, and this file deletes what was found before.
+//!
+//! A request takes its place in line when it is made, and `Drop` makes the delete: whatever the same
+//! client asks after the drop comes after the deletion.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ironkeeper_client::{
+    Client, CreateMode, CreateOptions, Created, ErrorKind, Happened, Node, RetryPolicy, Stat,
+    Version, Zxid,
+};
+use tokio::runtime::Handle;
+
+use crate::error::{RecipeError, Result};
+
+/// For requests that shall outlast broken connections: until they are answered or the session is
+/// over. After a lost connection the client waits for the next one, not for the clock.
+pub(crate) fn patient() -> RetryPolicy {
+    RetryPolicy::forever(Duration::from_millis(5))
+}
+
+/// The name without Curator's protection, if it has one.
+pub(crate) fn unprotected(name: &str) -> Option<&str> {
+    let rest = name.strip_prefix("_c_")?;
+    let (uuid, rest) = rest.split_at_checked(36)?;
+    let looks_right = uuid.bytes().enumerate().all(|(at, byte)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    });
+    if looks_right { rest.strip_prefix('-') } else { None }
+}
+
+/// A random (version 4) UUID. Its randomness comes from the operating system by way of the hash keys
+/// of the standard library; nothing here is a secret.
+pub(crate) fn uuid() -> String {
+    let (high, low) = (RandomState::new().hash_one(1), RandomState::new().hash_one(2));
+    let bits = (u128::from(high) << 64) | u128::from(low);
+    let bits = (bits & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
+    let hex = format!("{bits:032x}");
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// The path of a child.
+pub(crate) fn join(parent: &str, name: &str) -> String {
+    if parent == "/" { format!("/{name}") } else { format!("{parent}/{name}") }
+}
+
+/// The last part of a path.
+pub(crate) fn name_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
+/// An ephemeral node of ours. Dropping it deletes the node, in the background if need be.
+#[derive(Debug)]
+pub(crate) struct Place {
+    client: Client,
+    parent: String,
+    created: Created,
+    /// Whether the node is still to be deleted.
+    open: bool,
+    /// Others use the same name: it is ours only as long as it is the node we created.
+    has_common_name: bool,
+    /// Guards may be dropped outside of the runtime.
+    runtime: Handle,
+}
+
+impl Place {
+    /// Creates an ephemeral node whose name ends with `name` (and a number if it is sequential), and
+    /// the parents as containers if they are not there.
+    pub(crate) async fn take(
+        client: &Client,
+        parent: &str,
+        name: &str,
+        data: &[u8],
+        mode: CreateMode,
+    ) -> Result<Place> {
+        let path = join(parent, name);
+        let created = loop {
+            match client.create_protected(&path, data, mode, &patient()).await {
+                Ok(created) => break created,
+                // In a loop: an empty container may go before our node is in it.
+                Err(error) if error.kind() == ErrorKind::NoNode => {
+                    create_containers(client, &path).await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let place = Place {
+            client: client.clone(),
+            parent: parent.to_owned(),
+            created,
+            open: true,
+            has_common_name: false,
+            runtime: Handle::current(),
+        };
+        // A server that swaps the session behind our back must not make us the owner of anything.
+        if !place.is_of_this_session() {
+            return Err(RecipeError::ForeignSession { path: place.path().to_owned() });
+        }
+        Ok(place)
+    }
+
+    /// Creates the one ephemeral node at `path`, unless it is there. Its data must be unique, since it
+    /// is by the data that the node is found again after a lost reply.
+    pub(crate) async fn claim(client: &Client, path: &str, data: &[u8]) -> Result<Option<Place>> {
+        let mut claim = Claim { client, path, data, open: true };
+        let created = loop {
+            let creating =
+                client.create_idempotent(path, data, CreateMode::Ephemeral, &patient()).await;
+            match creating {
+                Ok(created) => break created,
+                Err(error) if error.kind() == ErrorKind::NodeExists => {
+                    claim.open = false;
+                    return Ok(None);
+                }
+                Err(error) if error.kind() == ErrorKind::NoNode => {
+                    create_containers(client, path).await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        claim.open = false;
+        let place = Place {
+            client: client.clone(),
+            parent: path.rsplit_once('/').map_or("/", |(parent, _)| parent).to_owned(),
+            created,
+            open: true,
+            has_common_name: true,
+            runtime: Handle::current(),
+        };
+        if !place.is_of_this_session() {
+            return Err(RecipeError::ForeignSession { path: path.to_owned() });
+        }
+        Ok(Some(place))
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn parent(&self) -> &str {
+        &self.parent
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.created.path
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        name_of(self.path())
+    }
+
+    pub(crate) fn stat(&self) -> &Stat {
+        &self.created.stat
+    }
+
+    pub(crate) fn czxid(&self) -> Zxid {
+        self.created.stat.czxid
+    }
+
+    /// Whether the session that created the node is the client's still.
+    pub(crate) fn is_of_this_session(&self) -> bool {
+        self.created.stat.ephemeral_owner == self.client.session_id().0
+    }
+
+    /// Deletes the node, however long that takes. Says whether it was there until now. An error only
+    /// if the session is over, or the server refuses.
+    pub(crate) async fn withdraw(mut self) -> Result<bool> {
+        if self.has_common_name {
+            let found = self.client.retry(&patient(), || self.client.exists(self.path())).await?;
+            if found.is_none_or(|stat| stat.czxid != self.czxid()) {
+                self.open = false;
+                return Ok(false);
+            }
+        }
+        let unsure = AtomicBool::new(false);
+        let was_there = self
+            .client
+            .retry(&patient(), || {
+                let deleting = self.client.delete(self.path(), Version::Any);
+                let unsure = &unsure;
+                async move {
+                    match deleting.await {
+                        Ok(()) => Ok(true),
+                        // By an earlier try whose answer was lost, or by somebody else.
+                        Err(error) if error.kind() == ErrorKind::NoNode => {
+                            Ok(unsure.load(Ordering::Relaxed))
+                        }
+                        Err(error) => {
+                            unsure.fetch_or(error.happened() == Happened::Maybe, Ordering::Relaxed);
+                            Err(error)
+                        }
+                    }
+                }
+            })
+            .await?;
+        self.open = false;
+        Ok(was_there)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // With the session its nodes go, too.
+        if !self.open || self.client.state().is_final() {
+            return;
+        }
+        let _runtime = self.runtime.enter();
+        if self.has_common_name {
+            let czxid = self.czxid();
+            let still = move |node: &Node| node.stat.czxid == czxid;
+            drop(tokio::spawn(delete_if(self.client.clone(), self.created.path.clone(), still)));
+            return;
+        }
+        // The request is made now, and repeated in the background if it has to be.
+        drop(self.client.delete_guaranteed(&self.created.path, Version::Any));
+    }
+}
+
+/// A claim under way. Dropping it withdraws it.
+struct Claim<'a> {
+    client: &'a Client,
+    path: &'a str,
+    data: &'a [u8],
+    open: bool,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if !self.open || self.client.state().is_final() {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let data = self.data.to_vec();
+        let ours = move |node: &Node| node.data == data;
+        drop(runtime.spawn(delete_if(self.client.clone(), self.path.to_owned(), ours)));
+    }
+}
+
+/// Deletes a node if it is the one that is meant, until that is done or the session is over.
+async fn delete_if(client: Client, path: String, is_meant: impl Fn(&Node) -> bool) {
+    let deleted = client
+        .retry(&patient(), async || match client.get(&path).await {
+            Ok(node) if is_meant(&node) => client.delete(&path, node.stat.version).await,
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        })
+        .await;
+    match deleted {
+        Err(error) if error.kind() != ErrorKind::NoNode && !error.is_session_over() => {
+            tracing::warn!(path, %error, "a node that is not needed any more stays");
+        }
+        _ => {}
+    }
+}
+
+/// Creates the nodes above `path` as containers, which go away by themselves when they are empty.
+pub(crate) async fn create_containers(client: &Client, path: &str) -> Result<()> {
+    let containers = CreateOptions::new(CreateMode::Container);
+    let persistent = CreateOptions::new(CreateMode::Persistent);
+    let created = client.retry(&patient(), || client.create_parents_with(path, &containers)).await;
+    match created {
+        // A server before 3.5.
+        Err(error) if error.kind() == ErrorKind::Unimplemented => {
+            client.retry(&patient(), || client.create_parents_with(path, &persistent)).await?;
+        }
+        other => other?,
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protection_is_told_from_other_names() {
+        let name = "_c_53345f98-9423-4e0c-a7b5-9f819e3ec2e1-lock-0000000001";
+        assert_eq!(unprotected(name), Some("lock-0000000001"));
+        for foreign in ["lock-0000000001", "_c_", "_c_no-uuid-lock-0000000001", "_c_ü"] {
+            assert_eq!(unprotected(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn children_of_the_root_have_one_slash() {
+        assert_eq!(join("/", "a"), "/a");
+        assert_eq!(join("/a", "b"), "/a/b");
+        assert_eq!(name_of("/a/b"), "b");
+    }
+}

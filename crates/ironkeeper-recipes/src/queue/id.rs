@@ -1,0 +1,76 @@
+//! A queue of work whose items have ids, by which they can be removed. Curator's `DistributedIdQueue`.
+//!
+//! # On the tree
+//! ```text
+//! /queues/mails                       persistent
+//!   queue-|42|0000000007              persistent: an item with the id 42
+//! ```
+//! All else is as with the [`WorkQueue`](super::WorkQueue), and so are the steps, the guarantees, the
+//! watch events, and what happens when things break.
+//!
+//! # What is different
+//! Several items may have the same id. In an id, `/` and `|` become `_`, as Curator does it.
+//! [`IdQueue::remove`] takes items out by their id; those that somebody works on stay. An item that is
+//! queued again keeps its id.
+
+use bytes::Bytes;
+
+use super::naming::sealed::Sealed;
+use super::naming::{Naming, Order, with_id};
+use super::work::Queue;
+use crate::error::{RecipeError, Result};
+
+/// In the order of coming, with ids.
+#[derive(Clone, Copy, Debug)]
+pub struct ById;
+
+impl Sealed for ById {
+    const NAMING: Naming = Naming::Id;
+}
+
+impl Order for ById {}
+
+/// A queue of work whose items have ids.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::queue::IdQueue;
+///
+/// let client = Client::connect(&server).await?;
+/// let queue = IdQueue::new(&client, "/queues/mails")?;
+/// queue.put("41", "dear Ada").await?;
+/// queue.put("42", "dear Bob").await?;
+/// assert_eq!(queue.remove("41").await?, 1);
+/// let delivery = queue.next().await?;
+/// assert_eq!(delivery.id(), Some("42"));
+/// delivery.done().await?;
+/// # Ok(()) }
+/// ```
+pub type IdQueue = Queue<ById>;
+
+impl Queue<ById> {
+    /// Puts an item in, at the end. Waits for room if there is a limit.
+    pub async fn put(&self, id: &str, item: impl Into<Bytes>) -> Result<()> {
+        if id.is_empty() {
+            return Err(RecipeError::Misuse("an item needs an id that is not empty".to_owned()));
+        }
+        self.put_items(&with_id(id), &[item.into()], None).await?;
+        Ok(())
+    }
+
+    /// Removes all items with this id that nobody works on. Says how many.
+    pub async fn remove(&self, id: &str) -> Result<usize> {
+        let base = with_id(id);
+        self.remove_where(|item| item.base == base).await
+    }
+
+    /// Whether there is an item with this id.
+    pub async fn contains(&self, id: &str) -> Result<bool> {
+        let base = with_id(id);
+        self.any(|item| item.base == base).await
+    }
+}

@@ -1,0 +1,35 @@
+//! A line of those who wait for a queue. Only the first one looks at the queue, so that an item that
+//! comes wakes one of them and not all.
+
+use ironkeeper_client::{Client, CreateMode};
+
+use crate::error::{RecipeError, Result};
+use crate::place::Place;
+use crate::queue_of_waiters::{Bases, Rule, Standing};
+
+const BASES: Bases = &["waits-"];
+
+/// What stands beside a queue.
+pub(super) fn beside(path: &str, what: &str) -> Result<String> {
+    if path == "/" {
+        let why = "a queue cannot be at the root: what belongs to it stands beside it".to_owned();
+        return Err(RecipeError::Misuse(why));
+    }
+    Ok(format!("{path}.{what}"))
+}
+
+/// Waits until we are the first. The place is given back when it is dropped.
+pub(super) async fn stand(client: &Client, path: &str) -> Result<Place> {
+    loop {
+        let mode = CreateMode::EphemeralSequential;
+        let place = Place::take(client, path, BASES[0], b"", mode).await?;
+        let standing =
+            Standing { place: &place, bases: BASES, rule: Rule::First, heeds_deadlocks: false };
+        match standing.wait(|_| {}).await {
+            Ok(()) => return Ok(place),
+            // Nobody loses more than the place in line: we stand at its end again.
+            Err(RecipeError::NodeGone { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What the names of items say, and the order that follows from it. All as Curator has it.
+//!
+//! ```text
+//! queue-0000000007                    in the order of coming
+//! queue-|<id>|0000000007              with an id, in the order of coming
+//! queue-100000005 0000000007          (without the space) with a priority: a digit for the sign, eight
+//!                                     hexadecimal ones, then the number
+//! queue-|18F3A5B2C00|0000000007       with the time when it is due, in hexadecimal milliseconds
+//! ```
+
+use std::fmt::Debug;
+
+/// How the items of a queue are ordered: [`Fifo`](super::Fifo), [`ById`](super::ById),
+/// [`ByPriority`](super::ByPriority) or [`ByDelay`](super::ByDelay).
+pub trait Order: Clone + Debug + Send + Sync + 'static + sealed::Sealed {}
+
+pub(super) mod sealed {
+    pub trait Sealed {
+        const NAMING: super::Naming;
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    Plain,
+    Id,
+    Priority,
+    Delay,
+}
+
+pub(super) const PREFIX: &str = "queue-";
+const SEPARATOR: char = '|';
+/// The digit for the sign, and the hexadecimal ones.
+const PRIORITY_LENGTH: usize = 9;
+
+/// An item's name, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ItemName {
+    pub(super) name: String,
+    /// What stands before the number: an item that is queued again gets a new number behind it.
+    pub(super) base: String,
+    /// What orders it before the number does: the due time, or the priority moved to above zero.
+    rank: i64,
+    sequence: i32,
+}
+
+impl ItemName {
+    /// `None` if it is no item.
+    fn parse(name: &str, naming: Naming) -> Option<ItemName> {
+        let rest = name.strip_prefix(PREFIX)?;
+        let (rank, number) = match naming {
+            Naming::Plain => (0, rest),
+            // As Curator does it, what has no mark is an item as well.
+            Naming::Id | Naming::Delay => match between_separators(rest) {
+                Some((_, number)) if naming == Naming::Id => (0, number),
+                Some((due, number)) => (i64::from_str_radix(due, 16).unwrap_or(0), number),
+                None => (0, rest),
+            },
+            Naming::Priority => {
+                let (priority, number) = rest.split_at_checked(PRIORITY_LENGTH)?;
+                (i64::from_str_radix(priority, 16).ok()?, number)
+            }
+        };
+        let sequence = number.parse().ok().filter(|_| number.len() >= 10)?;
+        let base = name[..name.len() - number.len()].to_owned();
+        Some(ItemName { name: name.to_owned(), base, rank, sequence })
+    }
+
+    pub(super) fn id(&self) -> Option<&str> {
+        between_separators(self.name.strip_prefix(PREFIX)?).map(|(id, _)| id)
+    }
+
+    /// When it is due, in milliseconds since 1970, if that is what the name says.
+    pub(super) fn due_ms(&self) -> i64 {
+        self.rank
+    }
+}
+
+/// What is between the first two separators, and what is behind them.
+fn between_separators(rest: &str) -> Option<(&str, &str)> {
+    rest.strip_prefix(SEPARATOR)?.split_once(SEPARATOR)
+}
+
+/// The items among the names, in order. A pure function of the names: no clock.
+pub(super) fn in_order(names: &[String], naming: Naming) -> Vec<ItemName> {
+    let mut items: Vec<ItemName> =
+        names.iter().filter_map(|name| ItemName::parse(name, naming)).collect();
+    // Numbers may have wrapped around.
+    let reference = items.first().map_or(0, |item| item.sequence);
+    items.sort_by_key(|item| (item.rank, item.sequence.wrapping_sub(reference)));
+    items
+}
+
+pub(super) fn with_id(id: &str) -> String {
+    let id = id.replace(['/', SEPARATOR], "_");
+    format!("{PREFIX}{SEPARATOR}{id}{SEPARATOR}")
+}
+
+pub(super) fn with_priority(priority: i32) -> String {
+    let sign = if priority >= 0 { 1 } else { 0 };
+    format!("{PREFIX}{sign}{priority:08X}")
+}
+
+pub(super) fn with_due_ms(due_ms: i64) -> String {
+    format!("{PREFIX}{SEPARATOR}{due_ms:08X}{SEPARATOR}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(naming: Naming, names: &[&str], expected: &[&str]) {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let items = in_order(&names, naming);
+        let ordered: Vec<&str> = items.iter().map(|item| &*item.name).collect();
+        assert_eq!(ordered, expected);
+        for item in &items {
+            let again = format!("{}0000000099", item.base);
+            assert_eq!(ItemName::parse(&again, naming).unwrap().base, item.base);
+        }
+    }
+
+    #[test]
+    fn plain_items_follow_their_numbers() {
+        check(
+            Naming::Plain,
+            &["queue-0000000002", "readme", "queue-x", "queue-0000000001", "queue-1"],
+            &["queue-0000000001", "queue-0000000002"],
+        );
+        check(
+            Naming::Plain,
+            &["queue--2147483648", "queue-2147483647"],
+            &["queue-2147483647", "queue--2147483648"],
+        );
+    }
+
+    #[test]
+    fn ids_do_not_change_the_order() {
+        check(
+            Naming::Id,
+            &["queue-|a|0000000002", "queue-|b|0000000001", "queue-0000000000"],
+            &["queue-0000000000", "queue-|b|0000000001", "queue-|a|0000000002"],
+        );
+        assert_eq!(with_id("a/b|c"), "queue-|a_b_c|");
+        let item = ItemName::parse("queue-|x|0000000001", Naming::Id).unwrap();
+        assert_eq!(item.id(), Some("x"));
+    }
+
+    #[test]
+    fn priorities_order_before_numbers() {
+        assert_eq!(with_priority(5), "queue-100000005");
+        assert_eq!(with_priority(-1), "queue-0FFFFFFFF");
+        let name = |priority, number: u32| format!("{}{number:010}", with_priority(priority));
+        let names = [name(5, 1), name(-1, 2), name(0, 3), name(i32::MIN, 4), name(-1, 0)];
+        let refs: Vec<&str> = names.iter().map(String::as_str).collect();
+        check(Naming::Priority, &refs, &[refs[3], refs[4], refs[1], refs[2], refs[0]]);
+    }
+
+    #[test]
+    fn curator_116_115_due_times_are_compared_without_a_clock() {
+        assert_eq!(with_due_ms(0x18F_3A5B_2C00), "queue-|18F3A5B2C00|");
+        check(
+            Naming::Delay,
+            &[
+                "queue-|18F3A5B2C00|0000000001",
+                "queue-|FFFF|0000000003",
+                "queue-|0000FFFF|0000000002",
+            ],
+            &[
+                "queue-|0000FFFF|0000000002",
+                "queue-|FFFF|0000000003",
+                "queue-|18F3A5B2C00|0000000001",
+            ],
+        );
+    }
+}

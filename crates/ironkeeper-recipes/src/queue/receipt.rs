@@ -1,0 +1,204 @@
+//! Transactions that are carried out once, even if their reply is lost.
+//!
+//! A receipt is an ephemeral node of ours. Every transaction writes to it, from the version that we
+//! know. When a reply is lost the same transaction is sent again, and if the receipt's version has
+//! changed then the first one was carried out. A receipt serves one transaction at a time; those that
+//! are free are kept for the next, so there are as many as there were writes at the same time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use ironkeeper_client::{Client, CreateMode, ErrorKind, Happened, OpResult, Transaction};
+use tokio::runtime::Handle;
+
+use crate::error::{RecipeError, Result};
+use crate::place::{Place, create_containers, patient};
+
+/// What a transaction writes into its receipt.
+const DONE: &[u8] = b"done";
+/// What is written when a transaction shall not be carried out any more.
+const FENCE: &[u8] = b"fence";
+
+#[derive(Debug)]
+pub(super) struct Receipts {
+    path: String,
+    free: Mutex<Vec<Receipt>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Receipt {
+    place: Place,
+    version: i32,
+}
+
+impl Receipts {
+    /// Receipts below `path`. Makes no request.
+    pub(super) fn new(path: String) -> Receipts {
+        Receipts { path, free: Mutex::default() }
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Carries out a transaction once. `build` adds the operations, and is called for every try.
+    pub(super) async fn commit(
+        &self,
+        client: &Client,
+        build: impl Fn(Transaction) -> Transaction,
+    ) -> Result<()> {
+        let mut receipt = self.take(client).await?;
+        let done = receipt.commit(client, build).await;
+        if done.as_ref().map_or_else(|error| refusal(error).is_some(), |()| true) {
+            self.give(receipt);
+        }
+        done
+    }
+
+    async fn take(&self, client: &Client) -> Result<Receipt> {
+        if let Some(receipt) = self.free().pop() {
+            return Ok(receipt);
+        }
+        let mode = CreateMode::Ephemeral;
+        let place = Place::take(client, &self.path, "receipt", b"", mode).await?;
+        Ok(Receipt { place, version: 0 })
+    }
+
+    fn give(&self, receipt: Receipt) {
+        self.free().push(receipt);
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<Receipt>> {
+        // Nothing under the lock can panic.
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Deletes a node once. `false` if somebody else was faster. If the future
+    /// is dropped, the node stays or is put back.
+    pub(super) async fn remove(
+        &self,
+        client: &Client,
+        path: &str,
+        data: &Bytes,
+        version: i32,
+    ) -> Result<bool> {
+        let receipt = self.take(client).await?;
+        let mut removal =
+            Removal { client, path, data, receipt: Some(receipt), runtime: Handle::current() };
+        let receipt = removal.receipt.as_mut().expect("it was put there");
+        let removed = receipt.commit(client, |once| once.delete(path, version)).await;
+        let receipt = removal.receipt.take().expect("it was put there");
+        let done = match removed {
+            Ok(()) => true,
+            Err(error) => match refusal(&error) {
+                Some(ErrorKind::NoNode | ErrorKind::BadVersion) => false,
+                _ => return Err(error),
+            },
+        };
+        self.give(receipt);
+        Ok(done)
+    }
+}
+
+/// What the server had against one of the operations that were added, if that is what failed: nothing was
+/// carried out then, and the receipt is as it was.
+pub(super) fn refusal(error: &RecipeError) -> Option<ErrorKind> {
+    let error = error.client_error()?;
+    error.failed_operation().filter(|at| *at > 0).map(|_| error.kind())
+}
+
+impl Receipt {
+    /// See [`refusal`] about errors.
+    async fn commit(
+        &mut self,
+        client: &Client,
+        build: impl Fn(Transaction) -> Transaction,
+    ) -> Result<()> {
+        let unsure = AtomicBool::new(false);
+        client
+            .retry(&patient(), || {
+                let once = client.transaction().set(self.place.path(), DONE, self.version);
+                let committing = build(once).commit();
+                let unsure = &unsure;
+                async move {
+                    match committing.await {
+                        Ok(results) => {
+                            debug_assert!(matches!(results.first(), Some(OpResult::Set(_))));
+                            Ok(())
+                        }
+                        Err(error)
+                            if error.kind() == ErrorKind::BadVersion
+                                && error.failed_operation() == Some(0)
+                                && unsure.load(Ordering::Relaxed) =>
+                        {
+                            Ok(())
+                        }
+                        Err(error) => {
+                            unsure.fetch_or(error.happened() == Happened::Maybe, Ordering::Relaxed);
+                            Err(error)
+                        }
+                    }
+                }
+            })
+            .await?;
+        self.version = self.version.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Sees to it that the transaction under way is not carried out any more. Says whether it was.
+    async fn fence(&self, client: &Client) -> Result<bool> {
+        let path = self.place.path();
+        match client.retry(&patient(), || client.set(path, FENCE, self.version)).await {
+            Ok(_) => Ok(false),
+            Err(error) if error.kind() == ErrorKind::BadVersion => {
+                // By the transaction, or by an earlier try of the fence.
+                let node = client.retry(&patient(), || client.get(path)).await?;
+                Ok(node.data == DONE)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A removal under way. Dropping it takes it back.
+struct Removal<'a> {
+    client: &'a Client,
+    path: &'a str,
+    data: &'a Bytes,
+    receipt: Option<Receipt>,
+    runtime: Handle,
+}
+
+impl Drop for Removal<'_> {
+    fn drop(&mut self) {
+        let Some(receipt) = self.receipt.take() else { return };
+        let (client, path, data) = (self.client.clone(), self.path.to_owned(), self.data.clone());
+        self.runtime.spawn(async move {
+            let put_back = async {
+                if receipt.fence(&client).await? {
+                    put_back(&client, &path, &data).await?;
+                }
+                Ok::<_, RecipeError>(())
+            };
+            if let Err(error) = put_back.await {
+                tracing::error!(path, %error, "an item of a queue may be lost");
+            }
+        });
+    }
+}
+
+/// Creates a node where it was.
+async fn put_back(client: &Client, path: &str, data: &Bytes) -> Result<()> {
+    loop {
+        let mode = CreateMode::Persistent;
+        match client.create_idempotent(path, data, mode, &patient()).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NodeExists => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NoNode => {
+                create_containers(client, path).await?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

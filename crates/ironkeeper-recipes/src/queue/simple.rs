@@ -1,0 +1,282 @@
+//! A first-in-first-out queue of plain data. Curator's `SimpleDistributedQueue`, which is the queue of
+//! ZooKeeper's own recipes.
+//!
+//! # On the tree
+//! ```text
+//! /queues/orders                container, removed when empty
+//!   qn-0000000007               persistent: an item; its data is what was put in
+//!   qn-0000000008
+//! /queues/orders.takers         those who wait, in line
+//! /queues/orders.receipts       see below
+//! ```
+//!
+//! # Steps
+//! 1. [`SimpleQueue::offer`] creates a persistent sequential node.
+//! 2. [`SimpleQueue::poll`] lists the items, reads the one with the smallest number, and deletes it.
+//!    Whoever deletes it has it; who finds it gone takes the next one.
+//! 3. [`SimpleQueue::take`] does the same; if there is nothing it stands in line. The first in line
+//!    watches the queue, the others watch the one before them.
+//!
+//! Puts and removals are transactions that also write to a receipt, a node of our own. After a lost
+//! reply they are sent again, and the receipt tells whether the first one was carried out. So an item
+//! is put in once and handed out once.
+//!
+//! # Guarantees
+//! Items come out in the order of their numbers, each to one taker. An item that is taken and whose
+//! taker dies is gone; see [`WorkQueue`](super::WorkQueue) for the other choice. An item that comes
+//! when many wait costs two watch events: one for the first in line, and one for the next when that
+//! one leaves; one more at the first if the item comes between its look and its watch, or if the
+//! server removed the empty container meanwhile. (Curator's takers all watch the queue: each of them is
+//! one event more.)
+//!
+//! # When things break
+//! - Disconnected: everything goes on after the reconnect. If the empty queue's node was removed
+//!   meanwhile, it is made anew.
+//! - Session over: an error. A put or a removal under way may have been carried out or not.
+//! - The future of an offer dropped: the item is in the queue once, or not.
+//! - The future of a removal dropped: the item stays, or is put back at its old place in the
+//!   background.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ironkeeper_client::{Client, CreateMode, ErrorKind};
+
+use super::line::{beside, stand};
+use super::receipt::{Receipts, refusal};
+use crate::error::{RecipeError, Result};
+use crate::place::{create_containers, join, patient};
+use crate::queue_of_waiters::{Bases, line_up};
+
+const BASES: Bases = &["qn-"];
+
+/// After this many items that others took first, the list is too old to be of use.
+const MISSES_MAX: usize = 8;
+
+/// A first-in-first-out queue on a path.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::queue::SimpleQueue;
+///
+/// let client = Client::connect(&server).await?;
+/// let queue = SimpleQueue::new(&client, "/queues/orders")?;
+/// let taker = tokio::spawn({
+///     let queue = queue.clone();
+///     async move { queue.take().await }
+/// });
+/// queue.offer("an order").await?;
+/// assert_eq!(taker.await??, "an order");
+/// assert_eq!(queue.poll().await?, None);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct SimpleQueue {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    client: Client,
+    path: String,
+    takers: String,
+    receipts: Receipts,
+    /// The items of the last list that were not tried yet: a queue is not listed for every item.
+    ahead: Mutex<Ahead>,
+}
+
+#[derive(Debug, Default)]
+struct Ahead {
+    names: VecDeque<String>,
+    misses: usize,
+}
+
+impl SimpleQueue {
+    /// A queue on `path`. Makes no request.
+    pub fn new(client: &Client, path: impl Into<String>) -> Result<SimpleQueue> {
+        let path = path.into();
+        let inner = Inner {
+            client: client.clone(),
+            takers: beside(&path, "takers")?,
+            receipts: Receipts::new(beside(&path, "receipts")?),
+            path,
+            ahead: Mutex::default(),
+        };
+        Ok(SimpleQueue { inner: Arc::new(inner) })
+    }
+
+    /// The path of the queue.
+    pub fn path(&self) -> &str {
+        &self.inner.path
+    }
+
+    /// Puts an item in, at the end.
+    pub async fn offer(&self, item: impl Into<Bytes>) -> Result<()> {
+        self.offer_all([item.into()]).await
+    }
+
+    /// Puts several items in, all or none, one behind the other.
+    pub async fn offer_all<I: Into<Bytes>>(
+        &self,
+        items: impl IntoIterator<Item = I>,
+    ) -> Result<()> {
+        let items: Vec<Bytes> = items.into_iter().map(Into::into).collect();
+        let Inner { client, path, receipts, .. } = &*self.inner;
+        let name = join(path, BASES[0]);
+        let mode = CreateMode::PersistentSequential;
+        loop {
+            let offered = receipts
+                .commit(client, |once| {
+                    items.iter().fold(once, |once, item| once.create(&name, item, mode))
+                })
+                .await;
+            match offered {
+                Ok(()) => return Ok(()),
+                Err(error) if refusal(&error) == Some(ErrorKind::NoNode) => {
+                    create_containers(client, &name).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The first item, which stays in the queue. `None` if there is none.
+    pub async fn peek(&self) -> Result<Option<Bytes>> {
+        let Inner { client, path, .. } = &*self.inner;
+        for name in self.list().await? {
+            let item = join(path, &name);
+            match client.retry(&patient(), || client.get(&item)).await {
+                Ok(node) => return Ok(Some(node.data)),
+                Err(error) if error.kind() == ErrorKind::NoNode => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// As [`SimpleQueue::peek`], with [`RecipeError::Empty`] if there is none.
+    pub async fn element(&self) -> Result<Bytes> {
+        self.peek().await?.ok_or_else(|| self.empty())
+    }
+
+    /// Takes the first item out. `None` if there is none.
+    pub async fn poll(&self) -> Result<Option<Bytes>> {
+        let Inner { client, path, receipts, .. } = &*self.inner;
+        loop {
+            let name = match self.next_ahead() {
+                Some(name) => name,
+                None => {
+                    let names = self.list().await?;
+                    if names.is_empty() {
+                        return Ok(None);
+                    }
+                    *self.ahead() = Ahead { names: names.into(), misses: 0 };
+                    continue;
+                }
+            };
+            let item = join(path, &name);
+            let node = match client.retry(&patient(), || client.get(&item)).await {
+                Ok(node) => node,
+                Err(error) if error.kind() == ErrorKind::NoNode => {
+                    self.ahead().misses += 1;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if receipts.remove(client, &item, &node.data, node.stat.version).await? {
+                self.ahead().misses = 0;
+                return Ok(Some(node.data));
+            }
+            self.ahead().misses += 1;
+        }
+    }
+
+    /// As [`SimpleQueue::poll`], with [`RecipeError::Empty`] if there is none.
+    pub async fn remove(&self) -> Result<Bytes> {
+        self.poll().await?.ok_or_else(|| self.empty())
+    }
+
+    /// Takes the first item out, and waits for one if there is none.
+    pub async fn take(&self) -> Result<Bytes> {
+        if let Some(item) = self.poll().await? {
+            return Ok(item);
+        }
+        let Inner { client, path, takers, .. } = &*self.inner;
+        let _first = stand(client, takers).await?;
+        loop {
+            // Without a watch, which our own removal would set off.
+            if let Some(item) = self.poll().await? {
+                return Ok(item);
+            }
+            match client.retry(&patient(), || client.children_and_watch(path)).await {
+                Ok((names, _, watch)) => {
+                    if sorted(names).is_empty() {
+                        watch.await?;
+                    }
+                }
+                // The empty container was removed.
+                Err(error) if error.kind() == ErrorKind::NoNode => {
+                    create_containers(client, &join(path, BASES[0])).await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// As [`SimpleQueue::take`], waiting this long at most.
+    pub async fn poll_within(&self, patience: Duration) -> Result<Option<Bytes>> {
+        match tokio::time::timeout(patience, self.take()).await {
+            Ok(taken) => taken.map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// How many items there are.
+    pub async fn len(&self) -> Result<usize> {
+        Ok(self.list().await?.len())
+    }
+
+    /// Whether there are no items.
+    pub async fn is_empty(&self) -> Result<bool> {
+        Ok(self.len().await? == 0)
+    }
+
+    fn empty(&self) -> RecipeError {
+        RecipeError::Empty { path: self.inner.path.clone() }
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Ahead> {
+        // Nothing under the lock can panic.
+        self.inner.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_ahead(&self) -> Option<String> {
+        let mut ahead = self.ahead();
+        if ahead.misses >= MISSES_MAX {
+            ahead.names.clear();
+        }
+        ahead.names.pop_front()
+    }
+
+    /// The items in order.
+    async fn list(&self) -> Result<Vec<String>> {
+        let Inner { client, path, .. } = &*self.inner;
+        match client.retry(&patient(), || client.children(path)).await {
+            Ok(names) => Ok(sorted(names)),
+            Err(error) if error.kind() == ErrorKind::NoNode => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The items among the names, in order.
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.retain(|name| name.starts_with(BASES[0]));
+    line_up(&names, BASES, None).into_iter().map(|item| item.name).collect()
+}

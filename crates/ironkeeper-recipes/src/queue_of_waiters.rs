@@ -1,0 +1,410 @@
+//! The one algorithm behind the mutex, the read/write lock, the latch and the selector: contenders
+//! stand in line as ephemeral sequential children of a path, and each watches only the one that is in
+//! its way.
+//!
+//! ```text
+//! /path                                     container
+//!   _c_<uuid>-lock-0000000007               whoever stands first has it
+//!   _c_<uuid>-lock-0000000008               watches 7
+//!   _c_<uuid>-lock-0000000009               watches 8
+//! ```
+//!
+//! Steps: take a place; list; decide by the sorted list alone; if somebody is in the way, watch that
+//! one node by reading it (a read that finds nothing leaves no watch behind, as `exists` would) and
+//! list again whatever the event says. A predecessor that is gone means a new list, never a new place:
+//! two contenders that take new places whenever the other moves would do so for ever.
+//!
+//! Children that are no contenders are not counted. Numbers are compared with wrap-around: after
+//! 2^31 creations they go on with negative ones.
+
+use std::cmp::Reverse;
+
+use ironkeeper_client::{Client, ErrorKind, SessionId, Zxid};
+
+use crate::error::{RecipeError, Result};
+use crate::place::{Place, join, patient, unprotected};
+
+/// What the names of contenders end with, before the number. The place in the list is the kind of
+/// contender.
+pub(crate) type Bases = &'static [&'static str];
+
+/// One in the line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Contender {
+    pub(crate) name: String,
+    /// Which of the bases its name has.
+    pub(crate) kind: usize,
+    pub(crate) sequence: i32,
+}
+
+impl Contender {
+    pub(crate) fn parse(name: &str, bases: Bases) -> Option<Contender> {
+        let (kind, at) = bases
+            .iter()
+            .enumerate()
+            .filter_map(|(kind, base)| Some((kind, name.rfind(base)? + base.len())))
+            .max_by_key(|(_, at)| *at)?;
+        let sequence = parse_sequence(&name[at..])?;
+        Some(Contender { name: name.to_owned(), kind, sequence })
+    }
+}
+
+/// Ten digits; with a minus in front after the overflow.
+fn parse_sequence(suffix: &str) -> Option<i32> {
+    let digits = suffix.strip_prefix('-').unwrap_or(suffix);
+    // Java pads to ten characters, the minus included.
+    let is_number = suffix.len() >= 10 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { suffix.parse().ok() } else { None }
+}
+
+/// The contenders among `names`, in the order of their turns as seen from `me` (or from any of them).
+///
+/// Equal numbers come from downgrades: the reader that a writer has become stands where the writer
+/// stood, behind it.
+pub(crate) fn line_up(names: &[String], bases: Bases, me: Option<&str>) -> Vec<Contender> {
+    let mut line: Vec<Contender> =
+        names.iter().filter_map(|name| Contender::parse(name, bases)).collect();
+    let reference = me
+        .and_then(|me| Contender::parse(me, bases))
+        .or_else(|| line.first().cloned())
+        .map_or(0, |contender| contender.sequence);
+    line.sort_by(|a, b| {
+        let key = |contender: &Contender| {
+            (contender.sequence.wrapping_sub(reference), Reverse(contender.kind))
+        };
+        key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
+    });
+    line
+}
+
+/// The contender of kind 0 is a reader, that of kind 1 a writer, where the two differ.
+pub(crate) const READER: usize = 0;
+pub(crate) const WRITER: usize = 1;
+
+/// Who may have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Whoever stands first.
+    First,
+    /// Those with no writer before them.
+    Reader,
+}
+
+/// What the list says about one of the contenders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict<'a> {
+    Granted,
+    /// Not as long as this one is there.
+    WaitFor(&'a Contender),
+    /// It is not in the list.
+    Missing,
+}
+
+/// A pure function of the sorted list.
+pub(crate) fn decide<'a>(line: &'a [Contender], me: &str, rule: Rule) -> Verdict<'a> {
+    let Some(at) = line.iter().position(|contender| contender.name == me) else {
+        return Verdict::Missing;
+    };
+    let before = &line[..at];
+    let in_the_way = match rule {
+        Rule::First => before.last(),
+        // The nearest writer, not the first one: it goes last, so we wake up once.
+        Rule::Reader => before.iter().rev().find(|contender| contender.kind == WRITER),
+    };
+    in_the_way.map_or(Verdict::Granted, Verdict::WaitFor)
+}
+
+/// All recipes that stand in line, by what the names of their nodes end with.
+const RECIPES: &[(Bases, &str)] = &[
+    (&["lock-"], "mutex or leader selector"),
+    (&["__READ__", "__WRIT__"], "read/write lock"),
+    (&["-R-", "-W-"], "read/write lock with host names"),
+    (&["latch-"], "leader latch"),
+    (&["lease-"], "leases of a semaphore"),
+    (&["n_"], "election support"),
+];
+
+/// Refuses a path on which a recipe of another kind is at work: the two would not see each other.
+/// Names that belong to no recipe are nobody's business.
+pub(crate) fn refuse_other_recipes(path: &str, names: &[String], bases: Bases) -> Result<()> {
+    for name in names {
+        let recipe = match unprotected(name) {
+            Some(_) if Contender::parse(name, bases).is_some() => continue,
+            Some(rest) => RECIPES
+                .iter()
+                .find(|(others, _)| Contender::parse(rest, others).is_some())
+                .map(|(_, recipe)| *recipe),
+            None if name == "leases" => Some("semaphore"),
+            None => None,
+        };
+        if let Some(recipe) = recipe {
+            let (path, child) = (path.to_owned(), name.clone());
+            return Err(RecipeError::OtherRecipe { path, child, recipe });
+        }
+    }
+    Ok(())
+}
+
+/// A place in a line.
+#[derive(Debug)]
+pub(crate) struct Standing<'a> {
+    pub(crate) place: &'a Place,
+    pub(crate) bases: Bases,
+    pub(crate) rule: Rule,
+    /// Deadlocks are told by the data of the waiting node. Watching it costs a read when the wait
+    /// begins, and one event when the node goes.
+    pub(crate) heeds_deadlocks: bool,
+}
+
+/// What a waiting node says when its owner shall give up, followed by the cycle.
+pub(crate) const DEADLOCK_MESSAGE: &[u8] = b"__DEADLOCK__ ";
+
+impl Standing<'_> {
+    /// Looks once: `None` if it is our turn, else who is in the way.
+    pub(crate) async fn look(&self) -> Result<Option<String>> {
+        let (client, parent) = (self.place.client(), self.place.parent());
+        let names = match client.retry(&patient(), || client.children(parent)).await {
+            Ok(names) => names,
+            Err(error) if error.kind() == ErrorKind::NoNode => return Err(self.gone()),
+            Err(error) => return Err(error.into()),
+        };
+        refuse_other_recipes(parent, &names, self.bases)?;
+        let line = line_up(&names, self.bases, Some(self.place.name()));
+        match decide(&line, self.place.name(), self.rule) {
+            Verdict::Granted if self.place.is_of_this_session() => Ok(None),
+            Verdict::Granted => {
+                Err(RecipeError::ForeignSession { path: self.place.path().to_owned() })
+            }
+            Verdict::WaitFor(other) => Ok(Some(join(parent, &other.name))),
+            Verdict::Missing => Err(self.gone()),
+        }
+    }
+
+    fn gone(&self) -> RecipeError {
+        RecipeError::NodeGone { path: self.place.path().to_owned() }
+    }
+
+    /// Waits until it is our turn. `on_wait` is told of everybody we wait for.
+    pub(crate) async fn wait(&self, mut on_wait: impl FnMut(&str)) -> Result<()> {
+        let client = self.place.client();
+        while let Some(in_the_way) = self.look().await? {
+            let watched = client.retry(&patient(), || client.get_and_watch(&in_the_way)).await;
+            let watch = match watched {
+                Ok((_, watch)) => watch,
+                Err(error) if error.kind() == ErrorKind::NoNode => continue,
+                Err(error) => return Err(error.into()),
+            };
+            on_wait(&in_the_way);
+            if !self.heeds_deadlocks {
+                watch.await?;
+                continue;
+            }
+            tokio::select! {
+                event = watch => { event?; }
+                told = self.told_to_give_up() => return Err(told),
+            }
+        }
+        Ok(())
+    }
+
+    async fn told_to_give_up(&self) -> RecipeError {
+        let (client, path) = (self.place.client(), self.place.path());
+        loop {
+            let (node, watch) = match client.retry(&patient(), || client.get_and_watch(path)).await
+            {
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::NoNode => return self.gone(),
+                Err(error) => return error.into(),
+            };
+            if let Some(cycle) = node.data.strip_prefix(DEADLOCK_MESSAGE) {
+                let cycle = String::from_utf8_lossy(cycle).into_owned();
+                return RecipeError::Deadlock { path: path.to_owned(), cycle };
+            }
+            if let Err(error) = watch.await {
+                return error.into();
+            }
+        }
+    }
+}
+
+/// Somebody in a line, as seen from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Participant {
+    /// Its node.
+    pub path: String,
+    /// What it says about itself.
+    pub data: Vec<u8>,
+    /// The session that owns the node.
+    pub session: SessionId,
+    /// When it took its place; also its fencing token.
+    pub czxid: Zxid,
+    /// Whether its turn has come.
+    pub is_granted: bool,
+}
+
+impl Participant {
+    /// What it says about itself, as text.
+    pub fn id(&self) -> String {
+        String::from_utf8_lossy(&self.data).into_owned()
+    }
+}
+
+/// Everybody in the line of a path, in order. Those who leave meanwhile are left out.
+pub(crate) async fn participants(
+    client: &Client,
+    path: &str,
+    bases: Bases,
+) -> Result<Vec<Participant>> {
+    let names = match client.retry(&patient(), || client.children(path)).await {
+        Ok(names) => names,
+        Err(error) if error.kind() == ErrorKind::NoNode => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let line = line_up(&names, bases, None);
+    let mut found: Vec<(Contender, Participant)> = Vec::with_capacity(line.len());
+    // Bounded batches: the reads of one travel together.
+    for batch in line.chunks(64) {
+        let reads: Vec<_> =
+            batch.iter().map(|contender| client.get(&join(path, &contender.name))).collect();
+        for (contender, read) in batch.iter().zip(reads) {
+            let node_path = join(path, &contender.name);
+            let node = match read.await {
+                Err(error) if error.is_retriable() => {
+                    client.retry(&patient(), || client.get(&node_path)).await
+                }
+                other => other,
+            };
+            match node {
+                Ok(node) => {
+                    let participant = Participant {
+                        path: node_path,
+                        data: node.data.to_vec(),
+                        session: SessionId(node.stat.ephemeral_owner),
+                        czxid: node.stat.czxid,
+                        is_granted: false,
+                    };
+                    found.push((contender.clone(), participant));
+                }
+                Err(error) if error.kind() == ErrorKind::NoNode => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    let line: Vec<Contender> = found.iter().map(|(contender, _)| contender.clone()).collect();
+    for (contender, participant) in &mut found {
+        let reads = bases.len() > 1 && contender.kind == READER;
+        let rule = if reads { Rule::Reader } else { Rule::First };
+        participant.is_granted = decide(&line, &contender.name, rule) == Verdict::Granted;
+    }
+    Ok(found.into_iter().map(|(_, participant)| participant).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MUTEX: Bases = &["lock-"];
+    const READ_WRITE: Bases = &["__READ__", "__WRIT__"];
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[track_caller]
+    fn check(bases: Bases, list: &[&str], me: &str, rule: Rule, expected: &str) {
+        let line = line_up(&names(list), bases, Some(me));
+        let said = match decide(&line, me, rule) {
+            Verdict::Granted => "granted".to_owned(),
+            Verdict::WaitFor(other) => other.name.clone(),
+            Verdict::Missing => "missing".to_owned(),
+        };
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn the_number_decides_not_the_mark() {
+        let line = ["b-lock-0000000001", "a-lock-0000000002", "c-lock-0000000003"];
+        check(MUTEX, &line, "b-lock-0000000001", Rule::First, "granted");
+        check(MUTEX, &line, "a-lock-0000000002", Rule::First, "b-lock-0000000001");
+        check(MUTEX, &line, "c-lock-0000000003", Rule::First, "a-lock-0000000002");
+        check(MUTEX, &line, "c-lock-0000000004", Rule::First, "missing");
+    }
+
+    #[test]
+    fn curator_43_foreign_children_are_not_counted() {
+        let line = ["config", "lock-", "lock-abc", "lock-1", "x-lock-0000000007"];
+        check(MUTEX, &line, "x-lock-0000000007", Rule::First, "granted");
+    }
+
+    #[test]
+    fn kazoo_730_numbers_go_on_after_the_overflow() {
+        let line = ["a-lock-2147483646", "b-lock-2147483647", "c-lock--2147483648"];
+        check(MUTEX, &line, "a-lock-2147483646", Rule::First, "granted");
+        check(MUTEX, &line, "c-lock--2147483648", Rule::First, "b-lock-2147483647");
+        let later = ["c-lock--2147483648", "d-lock--2147483647"];
+        check(MUTEX, &later, "c-lock--2147483648", Rule::First, "granted");
+        check(MUTEX, &later, "d-lock--2147483647", Rule::First, "c-lock--2147483648");
+        // Small negative numbers are padded to ten characters.
+        let last = ["e-lock--000000002", "f-lock--000000001", "g-lock-0000000000"];
+        check(MUTEX, &last, "g-lock-0000000000", Rule::First, "f-lock--000000001");
+    }
+
+    #[test]
+    fn readers_wait_for_the_nearest_writer_and_writers_for_everybody() {
+        let line = [
+            "r-__READ__0000000001",
+            "w-__WRIT__0000000002",
+            "w-__WRIT__0000000003",
+            "r-__READ__0000000004",
+            "r-__READ__0000000005",
+        ];
+        check(READ_WRITE, &line, line[0], Rule::Reader, "granted");
+        check(READ_WRITE, &line, line[1], Rule::First, line[0]);
+        check(READ_WRITE, &line, line[2], Rule::First, line[1]);
+        check(READ_WRITE, &line, line[3], Rule::Reader, line[2]);
+        check(READ_WRITE, &line, line[4], Rule::Reader, line[2]);
+    }
+
+    #[test]
+    fn curator_621_a_downgraded_reader_stands_where_the_writer_stood() {
+        let line = ["w-__WRIT__0000000005", "r-__READ__0000000005", "w-__WRIT__0000000006"];
+        check(READ_WRITE, &line, "w-__WRIT__0000000006", Rule::First, "r-__READ__0000000005");
+        check(READ_WRITE, &line[1..], "w-__WRIT__0000000006", Rule::First, "r-__READ__0000000005");
+    }
+
+    #[test]
+    fn another_recipe_on_the_path_is_refused() {
+        let mark = "_c_53345f98-9423-4e0c-a7b5-9f819e3ec2e1-";
+        let other = names(&["readme", &format!("{mark}__WRIT__0000000001")]);
+        let refused = refuse_other_recipes("/p", &other, MUTEX).unwrap_err();
+        assert!(refused.to_string().contains("read/write lock"), "{refused}");
+        assert!(refuse_other_recipes("/p", &other, READ_WRITE).is_ok());
+        assert!(refuse_other_recipes("/p", &names(&["leases", "locks"]), MUTEX).is_err());
+    }
+
+    proptest::proptest! {
+        /// Exactly one is first, and following "who is in the way" leads to it from everywhere.
+        #[test]
+        fn whoever_waits_waits_for_somebody_before_it(start: i32, count in 1..40_i32, seed: u64) {
+            let mut list: Vec<String> = (0..count)
+                .map(|at| format!("{}-lock-{:010}", at * 7 % 13, start.wrapping_add(at)))
+                .collect();
+            let len = list.len();
+            list.rotate_left(seed as usize % len);
+            let mut granted = 0;
+            for name in &list {
+                let line = line_up(&list, MUTEX, Some(name));
+                match decide(&line, name, Rule::First) {
+                    Verdict::Granted => granted += 1,
+                    Verdict::WaitFor(other) => {
+                        let me = Contender::parse(name, MUTEX).unwrap();
+                        assert_eq!(other.sequence.wrapping_add(1), me.sequence);
+                    }
+                    Verdict::Missing => panic!("{name} is in the list"),
+                }
+            }
+            assert_eq!(granted, 1);
+        }
+    }
+}

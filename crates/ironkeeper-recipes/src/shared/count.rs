@@ -1,0 +1,103 @@
+//! A number that everybody sees change. Curator's `SharedCount`.
+//!
+//! # On the tree
+//! ```text
+//! /limits/workers                              persistent: four bytes, the highest first
+//! ```
+//!
+//! # Steps, guarantees, and when things break
+//! Those of [`SharedValue`], which this is with a number in it. A node that holds anything but four
+//! bytes is reported as [`RecipeError::Malformed`] and left as it is.
+
+use bytes::Bytes;
+use ironkeeper_client::Client;
+
+use crate::error::{RecipeError, Result};
+use crate::shared::value::{SharedValue, ValueChanges, VersionedValue};
+
+/// A number on a path, followed in the background.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::shared::SharedCount;
+///
+/// let client = Client::connect(&server).await?;
+/// let count = SharedCount::open(&client, "/limits/workers", 4).await?;
+/// let mut changes = count.changes();
+/// count.set(5).await?;
+/// assert_eq!(changes.next().await.unwrap()?.value, 5);
+/// assert_eq!(count.current()?.value, 5);
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct SharedCount {
+    value: SharedValue,
+}
+
+impl SharedCount {
+    /// Opens the number on `path`; creates it with the seed if it is not there.
+    pub async fn open(client: &Client, path: impl Into<String>, seed: i32) -> Result<SharedCount> {
+        let value = SharedValue::open(client, path, seed.to_be_bytes()).await?;
+        decode(value.path(), value.current())?;
+        Ok(SharedCount { value })
+    }
+
+    /// The path of the number.
+    pub fn path(&self) -> &str {
+        self.value.path()
+    }
+
+    /// The latest number that is known here. Makes no request.
+    pub fn current(&self) -> Result<VersionedValue<i32>> {
+        decode(self.path(), self.value.current())
+    }
+
+    /// Asks the server for the latest number it has.
+    pub async fn read(&self) -> Result<VersionedValue<i32>> {
+        decode(self.path(), self.value.read().await?)
+    }
+
+    /// Writes, whatever was there.
+    pub async fn set(&self, count: i32) -> Result<VersionedValue<i32>> {
+        decode(self.path(), self.value.set(count.to_be_bytes()).await?)
+    }
+
+    /// Writes if nobody has written since `previous`, and says whether it did.
+    pub async fn try_set(&self, previous: &VersionedValue<i32>, count: i32) -> Result<bool> {
+        self.value.try_set(previous, count.to_be_bytes()).await
+    }
+
+    /// All changes from now on; the latest only, if they come faster than they are taken.
+    pub fn changes(&self) -> CountChanges {
+        CountChanges { path: self.path().to_owned(), changes: self.value.changes() }
+    }
+}
+
+/// The changes of a [`SharedCount`].
+#[derive(Debug)]
+pub struct CountChanges {
+    path: String,
+    changes: ValueChanges,
+}
+
+impl CountChanges {
+    /// The next number; `None` when the session is over or the [`SharedCount`] was dropped.
+    pub async fn next(&mut self) -> Option<Result<VersionedValue<i32>>> {
+        let state = self.changes.next().await?;
+        Some(decode(&self.path, state))
+    }
+}
+
+fn decode(path: &str, state: VersionedValue<Bytes>) -> Result<VersionedValue<i32>> {
+    state.try_map(|data| match <[u8; 4]>::try_from(&data[..]) {
+        Ok(bytes) => Ok(i32::from_be_bytes(bytes)),
+        Err(_) => Err(RecipeError::Malformed {
+            path: path.to_owned(),
+            why: format!("a shared count has 4 bytes, but the node has {}", data.len()),
+        }),
+    })
+}

@@ -1,0 +1,19 @@
+//! Values that many read and change: followed ones, and atomic ones.
+
+pub mod atomic_number;
+pub mod atomic_value;
+pub mod cached_counter;
+pub mod count;
+pub mod value;
+mod write;
+
+#[doc(inline)]
+pub use atomic_number::{AtomicInteger, AtomicLong, AtomicNumber, Number};
+#[doc(inline)]
+pub use atomic_value::{AtomicStats, AtomicValue, Change};
+#[doc(inline)]
+pub use cached_counter::CachedCounter;
+#[doc(inline)]
+pub use count::{CountChanges, SharedCount};
+#[doc(inline)]
+pub use value::{SharedValue, ValueChanges, VersionedValue};

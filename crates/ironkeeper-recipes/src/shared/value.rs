@@ -1,0 +1,255 @@
+//! A value that everybody sees change. Curator's `SharedValue`.
+//!
+//! # On the tree
+//! ```text
+//! /config/limits                               persistent: the bytes, and nothing else
+//! ```
+//!
+//! # Steps
+//! 1. Create the node with the seed if it is not there.
+//! 2. Read and watch it; whenever the watch fires, read it again.
+//! 3. A write goes straight to the node; one that depends on what was read names the version.
+//!
+//! # Guarantees
+//! [`SharedValue::current`] never goes back: a state replaces another only if its transaction is later.
+//! Versions are not compared, since they overflow. [`SharedValue::try_set`] writes only if nobody has
+//! written since. Readers see the latest value, not every one in between. One watch event per reader
+//! and change, and less if changes come faster than they are read.
+//!
+//! # When things break
+//! - Disconnected: the last known value stays; what has changed meanwhile is told after the reconnect.
+//! - A write whose reply is lost: [`SharedValue::set`] is repeated. [`SharedValue::try_set`] finds out
+//!   what happened; if that cannot be told, it fails with a lost connection and says so.
+//! - Node deleted: the last known value stays until somebody creates the node again.
+//! - Session over: the last known value stays, and the streams of changes end.
+
+use bytes::Bytes;
+use ironkeeper_client::{Client, ErrorKind, Node, Stat, Version, Zxid};
+use tokio::sync::watch;
+
+use crate::cache::{Task, follow};
+use crate::error::Result;
+use crate::place::patient;
+use crate::shared::write::{Upon, Written, refuse_wild_version, write_once};
+
+/// A value, and which state of its node it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VersionedValue<T> {
+    /// The value.
+    pub value: T,
+    /// The version of the node.
+    pub version: i32,
+    /// The transaction that wrote it: what orders the states.
+    pub zxid: Zxid,
+    /// The transaction that created the node.
+    pub czxid: Zxid,
+}
+
+impl<T> VersionedValue<T> {
+    fn new(value: T, stat: &Stat) -> VersionedValue<T> {
+        VersionedValue { value, version: stat.version, zxid: stat.mzxid, czxid: stat.czxid }
+    }
+
+    pub(crate) fn try_map<U>(self, f: impl FnOnce(T) -> Result<U>) -> Result<VersionedValue<U>> {
+        let VersionedValue { value, version, zxid, czxid } = self;
+        Ok(VersionedValue { value: f(value)?, version, zxid, czxid })
+    }
+}
+
+#[derive(Debug)]
+struct Latest {
+    state: VersionedValue<Bytes>,
+    is_over: bool,
+}
+
+/// A value on a path, followed in the background.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::shared::SharedValue;
+///
+/// let client = Client::connect(&server).await?;
+/// let value = SharedValue::open(&client, "/config/limits", "10").await?;
+/// let mut changes = value.changes();
+///
+/// let seen = value.current();
+/// assert!(value.try_set(&seen, "20").await?);
+/// assert!(!value.try_set(&seen, "30").await?); // somebody has written since
+/// assert_eq!(changes.next().await.unwrap().value, "20");
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct SharedValue {
+    client: Client,
+    path: String,
+    latest: watch::Sender<Latest>,
+    _follower: Task,
+}
+
+impl SharedValue {
+    /// Opens the value on `path`; creates it with the seed, and its parents as containers, if it is
+    /// not there.
+    pub async fn open(
+        client: &Client,
+        path: impl Into<String>,
+        seed: impl AsRef<[u8]>,
+    ) -> Result<SharedValue> {
+        let path = path.into();
+        let node = loop {
+            match client.retry(&patient(), || client.get(&path)).await {
+                Ok(node) => break node,
+                Err(error) if error.kind() == ErrorKind::NoNode => {
+                    // Whoever creates it, the next read finds it. A seed that may have been written
+                    // has been, for all that matters here.
+                    match write_once(client, &path, seed.as_ref(), Upon::Nothing).await {
+                        Err(error) if !error.client_error().is_some_and(|e| e.is_retriable()) => {
+                            return Err(error);
+                        }
+                        _ => {}
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let state = VersionedValue::new(node.data, &node.stat);
+        let latest = watch::Sender::new(Latest { state, is_over: false });
+        let follower = Task::spawn({
+            let (client, path, latest) = (client.clone(), path.clone(), latest.clone());
+            async move {
+                let seen = |node: Option<Node>| {
+                    if let Some(node) = node {
+                        put(&latest, VersionedValue::new(node.data, &node.stat));
+                    }
+                };
+                let why = follow(&client, &path, seen).await;
+                tracing::debug!(%path, %why, "shared value is not followed any more");
+                latest.send_modify(|latest| latest.is_over = true);
+            }
+        });
+        Ok(SharedValue { client: client.clone(), path, latest, _follower: follower })
+    }
+
+    /// The path of the value.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The latest state that is known here. Makes no request.
+    pub fn current(&self) -> VersionedValue<Bytes> {
+        self.latest.borrow().state.clone()
+    }
+
+    /// Asks the server for the latest state it has.
+    pub async fn read(&self) -> Result<VersionedValue<Bytes>> {
+        let node = self.client.retry(&patient(), || self.client.get(&self.path)).await?;
+        let state = VersionedValue::new(node.data, &node.stat);
+        put(&self.latest, state.clone());
+        Ok(state)
+    }
+
+    /// Writes, whatever was there. Repeated after a lost connection until it is answered.
+    pub async fn set(&self, data: impl AsRef<[u8]>) -> Result<VersionedValue<Bytes>> {
+        let data = data.as_ref();
+        let set = || self.client.set(&self.path, data, Version::Any);
+        let stat = self.client.retry(&patient(), set).await?;
+        let state = VersionedValue::new(Bytes::copy_from_slice(data), &stat);
+        put(&self.latest, state.clone());
+        Ok(state)
+    }
+
+    /// Writes if nobody has written since `previous`, and says whether it did. If not, the present
+    /// state is read, so that [`SharedValue::current`] tells what to build upon next.
+    pub async fn try_set<T>(
+        &self,
+        previous: &VersionedValue<T>,
+        data: impl AsRef<[u8]>,
+    ) -> Result<bool> {
+        refuse_wild_version(&self.path, previous.version)?;
+        if self.latest.borrow().state.zxid > previous.zxid {
+            return Ok(false);
+        }
+        let (data, upon) = (data.as_ref(), Upon::Version(previous.version, previous.czxid));
+        match write_once(&self.client, &self.path, data, upon).await? {
+            Written::Yes(stat) => {
+                put(&self.latest, VersionedValue::new(Bytes::copy_from_slice(data), &stat));
+                Ok(true)
+            }
+            Written::No => {
+                self.read().await?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// All changes from now on; the latest only, if they come faster than they are taken.
+    pub fn changes(&self) -> ValueChanges {
+        let latest = self.latest.subscribe();
+        let told = latest.borrow().state.zxid;
+        ValueChanges { latest, told }
+    }
+}
+
+/// A state is put in the place of an earlier one only. Transactions order states; versions would not.
+fn put(latest: &watch::Sender<Latest>, state: VersionedValue<Bytes>) {
+    latest.send_if_modified(|latest| {
+        let is_later = state.zxid > latest.state.zxid;
+        if is_later {
+            latest.state = state;
+        }
+        is_later
+    });
+}
+
+/// The changes of a [`SharedValue`].
+#[derive(Debug)]
+pub struct ValueChanges {
+    latest: watch::Receiver<Latest>,
+    told: Zxid,
+}
+
+impl ValueChanges {
+    /// The next state; `None` when the session is over or the [`SharedValue`] was dropped.
+    pub async fn next(&mut self) -> Option<VersionedValue<Bytes>> {
+        loop {
+            {
+                let latest = self.latest.borrow_and_update();
+                if latest.state.zxid > self.told {
+                    self.told = latest.state.zxid;
+                    return Some(latest.state.clone());
+                }
+                if latest.is_over {
+                    return None;
+                }
+            }
+            self.latest.changed().await.ok()?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(version: i32, zxid: i64) -> VersionedValue<Bytes> {
+        let stat = Stat { version, mzxid: Zxid(zxid), ..Stat::default() };
+        VersionedValue::new(Bytes::new(), &stat)
+    }
+
+    #[test]
+    fn curator_688_a_version_that_overflows_does_not_stop_the_value() {
+        let latest = watch::Sender::new(Latest { state: state(i32::MAX, 10), is_over: false });
+        put(&latest, state(i32::MIN, 11));
+        assert_eq!(latest.borrow().state.version, i32::MIN);
+        // A late answer of an earlier read changes nothing.
+        put(&latest, state(i32::MAX, 10));
+        assert_eq!(latest.borrow().state.version, i32::MIN);
+        // A node that was deleted and created again begins at zero.
+        put(&latest, state(0, 12));
+        assert_eq!(latest.borrow().state.version, 0);
+    }
+}

@@ -1,0 +1,131 @@
+//! A write that is made once, and knows afterwards whether it was.
+
+use ironkeeper_client::{Client, CreateMode, ErrorKind, Happened, Stat, Zxid};
+
+use crate::error::{RecipeError, Result};
+use crate::place::{create_containers, patient};
+
+/// The state of the node that a write builds upon.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Upon {
+    /// It is not there, and is to be created.
+    Nothing,
+    /// It has this version, and is the node of this creation.
+    Version(i32, Zxid),
+}
+
+impl Upon {
+    pub(crate) fn stat(stat: &Stat) -> Upon {
+        Upon::Version(stat.version, stat.czxid)
+    }
+}
+
+/// What became of a write.
+#[derive(Debug)]
+pub(crate) enum Written {
+    /// It took place.
+    Yes(Stat),
+    /// Somebody else was first.
+    No,
+}
+
+/// A version of -1 stands for any version in a request, so that no write can be conditional on it.
+pub(crate) fn refuse_wild_version(path: &str, version: i32) -> Result<()> {
+    if version != -1 {
+        return Ok(());
+    }
+    Err(RecipeError::Malformed {
+        path: path.to_owned(),
+        why: "the version of the node has come to -1, on which no write can be conditional; write it \
+              once without a condition"
+            .to_owned(),
+    })
+}
+
+/// Writes if the node is still as it was. After a lost reply this finds out whether the write took
+/// place; where that cannot be told (somebody wrote after it, or wrote the very same), the error is
+/// the loss of the connection, with [`Happened::Maybe`].
+pub(crate) async fn write_once(
+    client: &Client,
+    path: &str,
+    data: &[u8],
+    upon: Upon,
+) -> Result<Written> {
+    if let Upon::Version(version, _) = upon {
+        refuse_wild_version(path, version)?;
+    }
+    let mut doubt = None;
+    loop {
+        let done = match upon {
+            Upon::Nothing => {
+                client.create_with(path, data, &CreateMode::Persistent.into()).await.map(|c| c.stat)
+            }
+            Upon::Version(version, _) => client.set(path, data, version).await,
+        };
+        let error = match done {
+            Ok(stat) => return Ok(Written::Yes(stat)),
+            Err(error) => error,
+        };
+        match (error.kind(), upon) {
+            (ErrorKind::NoNode, Upon::Nothing) => create_containers(client, path).await?,
+            (ErrorKind::NodeExists, Upon::Nothing)
+            | (ErrorKind::BadVersion | ErrorKind::NoNode, Upon::Version(..)) => {
+                let Some(lost) = doubt else { return Ok(Written::No) };
+                return match client.retry(&patient(), || client.get(path)).await {
+                    Ok(node) if is_by_another(&node.stat, &node.data, data, upon) => {
+                        Ok(Written::No)
+                    }
+                    Ok(_) => Err(RecipeError::Client(lost)),
+                    Err(error) if error.kind() == ErrorKind::NoNode => {
+                        Err(RecipeError::Client(lost))
+                    }
+                    Err(error) => Err(error.into()),
+                };
+            }
+            _ if error.is_retriable() => {
+                if error.happened() == Happened::Maybe {
+                    doubt = Some(error);
+                }
+                // Waits for the next connection.
+                client.retry(&patient(), || client.sync(path)).await?;
+            }
+            _ => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether the write that came right after the state we built upon is certainly not ours.
+fn is_by_another(stat: &Stat, found: &[u8], ours: &[u8], upon: Upon) -> bool {
+    let is_next_write = match upon {
+        Upon::Nothing => stat.version == 0,
+        Upon::Version(version, czxid) => {
+            stat.czxid == czxid && stat.version == version.wrapping_add(1)
+        }
+    };
+    is_next_write && found != ours
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_other_data_right_behind_the_known_state_is_certainly_not_ours() {
+        let stat = Stat { version: 8, czxid: Zxid(3), ..Stat::default() };
+        let upon = Upon::Version(7, Zxid(3));
+        assert!(is_by_another(&stat, b"theirs", b"ours", upon));
+        assert!(!is_by_another(&stat, b"same", b"same", upon));
+        let later = Stat { version: 9, ..stat };
+        assert!(!is_by_another(&later, b"theirs", b"ours", upon));
+        let recreated = Stat { czxid: Zxid(5), ..stat };
+        assert!(!is_by_another(&recreated, b"theirs", b"ours", upon));
+    }
+
+    #[test]
+    fn curator_688_a_version_beyond_the_largest_is_written_on() {
+        let after = Stat { version: i32::MIN, czxid: Zxid(3), ..Stat::default() };
+        assert!(is_by_another(&after, b"theirs", b"ours", Upon::Version(i32::MAX, Zxid(3))));
+        assert!(refuse_wild_version("/v", i32::MIN).is_ok());
+        assert!(refuse_wild_version("/v", -1).is_err());
+    }
+}

@@ -1,0 +1,7 @@
+//! Groups, against a real server, with and without faults.
+
+#[path = "../world/mod.rs"]
+mod world;
+
+mod member;
+mod party;

@@ -1,0 +1,12 @@
+//! Locks, each against a real server, with and without faults.
+
+#[path = "../world/mod.rs"]
+mod world;
+
+mod deadlock;
+mod herd;
+mod mutex;
+mod other_locks;
+mod read_write;
+mod semaphore;
+mod under_faults;

@@ -1,0 +1,199 @@
+//! Re-entrance, several locks at once, the single node, optimistic writes, leases.
+
+use std::time::Duration;
+
+use ironkeeper_client::{CreateMode, ErrorKind, Version};
+use ironkeeper_recipes::RecipeError;
+use ironkeeper_recipes::lock::{
+    MultiLock, Mutex, NonBlockingLease, Optimistic, Reentrant, SingleNodeLock,
+};
+use ironkeeper_testing::Direction;
+
+use crate::world::{World, children, drop_after_polls, until_children, with_every_cut};
+
+#[tokio::test]
+async fn a_handle_may_take_its_lock_again() {
+    let world = World::start().await;
+    let (one, two) = (world.client().await, world.client().await);
+    let mut handle = Reentrant::new(Mutex::new(&one, "/lock"));
+    assert!(matches!(handle.release().await.unwrap_err(), RecipeError::NotHeld { .. }));
+    handle.acquire().await.unwrap();
+    assert!(handle.try_acquire().await.unwrap());
+    assert!(handle.acquire_within(Duration::ZERO).await.unwrap());
+    assert_eq!((handle.count(), children(&one, "/lock").await.len()), (3, 1));
+    handle.release().await.unwrap();
+    handle.release().await.unwrap();
+    let mut other = Reentrant::new(Mutex::new(&two, "/lock"));
+    assert!(!other.try_acquire().await.unwrap());
+    handle.release().await.unwrap();
+    assert!(other.try_acquire().await.unwrap());
+    assert!(other.guard().is_some() && handle.guard().is_none());
+}
+
+#[tokio::test]
+async fn a_lost_lock_is_not_taken_again_in_silence() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let mut handle = Reentrant::new(Mutex::new(&client, "/lock"));
+    handle.acquire().await.unwrap();
+    world.end_session(&client).await;
+    assert!(matches!(handle.acquire().await.unwrap_err(), RecipeError::Lost { .. }));
+    assert!(handle.release().await.unwrap_err().is_session_over());
+    assert!(matches!(handle.release().await.unwrap_err(), RecipeError::NotHeld { .. }));
+}
+
+#[tokio::test]
+async fn overlapping_sets_of_locks_do_not_wait_for_each_other() {
+    let world = World::start().await;
+    let mut tasks = Vec::new();
+    for order in [["/m/a", "/m/b", "/m/c"], ["/m/c", "/m/b", "/m/a"], ["/m/b", "/m/c", "/m/a"]] {
+        let client = world.client().await;
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..5 {
+                let guard = MultiLock::new(&client, order).unwrap().lock().await.unwrap();
+                assert!(guard.is_valid());
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn several_locks_are_had_all_or_none() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let held = Mutex::new(&client, "/m/b").lock().await.unwrap();
+    let multi = MultiLock::new(&client, ["/m/a", "/m/b"]).unwrap();
+    assert!(multi.try_lock().await.unwrap().is_none());
+    assert!(multi.lock_within(Duration::from_millis(20)).await.unwrap().is_none());
+    until_children(&client, "/m/a", 0).await;
+    held.release().await.unwrap();
+    let guard = multi.lock().await.unwrap();
+    assert_eq!(guard.fencing_tokens().len(), 2);
+    client.delete(guard.guards()[1].path(), Version::Any).await.unwrap();
+    guard.lost().await;
+    assert!(!guard.is_valid());
+    let stale = guard
+        .fence(client.transaction())
+        .create("/x", "", CreateMode::Persistent)
+        .commit()
+        .await
+        .unwrap_err();
+    assert_eq!(stale.kind(), ErrorKind::NoNode);
+    assert!(guard.release().await.is_err());
+    assert_eq!(children(&client, "/m/a").await, [""; 0]);
+    assert!(MultiLock::new(&client, ["/m/a", "/m/a"]).is_err());
+    assert!(MultiLock::new(&client, [""; 0]).is_err());
+}
+
+#[tokio::test]
+async fn a_single_node_excludes() {
+    let world = World::start().await;
+    let (one, two) = (world.client().await, world.client().await);
+    let held = SingleNodeLock::new(&one, "/locks/single").lock().await.unwrap();
+    assert!(SingleNodeLock::new(&two, "/locks/single").try_lock().await.unwrap().is_none());
+    let waiter = two.clone();
+    let waiting =
+        tokio::spawn(async move { SingleNodeLock::new(&waiter, "/locks/single").lock().await });
+    let token = held.fencing_token();
+    held.release().await.unwrap();
+    let next = waiting.await.unwrap().unwrap();
+    assert!(next.fencing_token() > token);
+    // A guard that has lost its node does not delete another's.
+    two.delete(next.path(), Version::Any).await.unwrap();
+    let third = SingleNodeLock::new(&one, "/locks/single").lock().await.unwrap();
+    assert!(matches!(next.release().await.unwrap_err(), RecipeError::Lost { .. }));
+    assert!(third.check().await.unwrap());
+    drop(third);
+    SingleNodeLock::new(&one, "/locks/single").lock().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_single_node_survives_every_cut_and_every_drop() {
+    let world = World::start().await;
+    let watching = world.client().await;
+    for direction in [Direction::ToServer, Direction::ToClient] {
+        with_every_cut(&world, direction, |client, _| {
+            let watching = watching.clone();
+            async move {
+                let guard = SingleNodeLock::new(&client, "/locks/single").lock().await.unwrap();
+                guard.release().await.unwrap();
+                assert!(watching.exists("/locks/single").await.unwrap().is_none());
+            }
+        })
+        .await;
+    }
+    for polls in 0..6 {
+        let lock = SingleNodeLock::new(&watching, "/locks/single");
+        drop(drop_after_polls(lock.lock(), polls).await);
+        until_children(&watching, "/locks", 0).await;
+    }
+}
+
+#[tokio::test]
+async fn no_optimistic_update_is_lost() {
+    let world = World::start().await;
+    let client = world.client().await;
+    client.create("/n", "0", CreateMode::Persistent).await.unwrap();
+    let add_one = |old: &[u8]| {
+        let old: u64 = std::str::from_utf8(old).unwrap().parse().unwrap();
+        (old + 1).to_string()
+    };
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        let client = world.client().await;
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..10 {
+                Optimistic::new(&client, "/n").update(add_one).await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let node = Optimistic::new(&client, "/n");
+    let seen = node.read().await.unwrap();
+    assert_eq!((&seen.data[..], seen.version), (&b"40"[..], 40));
+    assert!(node.write(&seen, "41").await.unwrap().is_some());
+    assert!(node.write(&seen, "41").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_lease_is_had_at_once_or_not_at_all() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let long = NonBlockingLease::new(&client, "/leases/l", Duration::from_secs(600));
+    let first = long.obtain("one").await.unwrap().unwrap();
+    assert!(long.obtain("two").await.unwrap().is_none());
+    let again = long.obtain("one").await.unwrap().unwrap();
+    assert!(again.fencing_token() > first.fencing_token());
+    assert!(!first.end().await.unwrap());
+    assert!(again.end().await.unwrap());
+    // It ends by itself, on the clock of the servers.
+    let short = NonBlockingLease::new(&client, "/leases/l", Duration::from_millis(30));
+    let first = short.obtain("one").await.unwrap().unwrap();
+    let taken_over = loop {
+        if let Some(lease) = short.obtain("two").await.unwrap() {
+            break lease;
+        }
+    };
+    assert!(taken_over.fencing_token() > first.fencing_token());
+    assert!(!first.is_valid());
+}
+
+#[tokio::test]
+async fn several_slots_have_several_holders() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let lease = NonBlockingLease::new(&client, "/leases/l", Duration::from_secs(600))
+        .with_slots(2)
+        .unwrap();
+    assert!(lease.obtain("one").await.unwrap().is_some());
+    assert!(lease.obtain("one").await.unwrap().is_some());
+    assert!(lease.obtain("two").await.unwrap().is_some());
+    assert!(lease.obtain("three").await.unwrap().is_none());
+    assert!(lease.with_slots(0).is_err());
+}

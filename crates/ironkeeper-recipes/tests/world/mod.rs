@@ -1,0 +1,201 @@
+//! What every test of a recipe needs: a server, clients, faults, and looks at the tree.
+//!
+//! The server is an embedded Ironkeeper, or the one that `IRONKEEPER_TEST_SERVER` names, for example an
+//! Apache ZooKeeper: `IRONKEEPER_TEST_SERVER=127.0.0.1:2181 cargo test -p ironkeeper-recipes`. Every
+//! test works below a path of its own, so that they may share a server.
+
+#![allow(dead_code, reason = "not every family of recipes needs all of it")]
+
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use ironkeeper_client::{Client, ConnectionState};
+use ironkeeper_testing::{Direction, FaultyProxy, TestServer};
+
+pub struct World {
+    server: Option<TestServer>,
+    address: String,
+    root: String,
+}
+
+/// Long enough for a busy machine: no test waits for a session to time out.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
+
+impl World {
+    pub async fn start() -> World {
+        let (server, address) = match std::env::var("IRONKEEPER_TEST_SERVER") {
+            Ok(address) if !address.is_empty() => (None, address),
+            _ => {
+                let server = TestServer::start().expect("a test server starts");
+                let address = server.connect_string();
+                (Some(server), address)
+            }
+        };
+        let root = format!("/recipes-{:016x}", RandomState::new().hash_one(0));
+        let world = World { server, address, root };
+        let client = world.client().await;
+        client.create_chroot().await.expect("the root of the test can be created");
+        client.close().await.expect("the server is there");
+        world
+    }
+
+    pub fn connect_string(&self) -> String {
+        format!("{}{}", self.address, self.root)
+    }
+
+    /// Only with an embedded server.
+    pub fn server(&self) -> Option<&TestServer> {
+        self.server.as_ref()
+    }
+
+    pub async fn client(&self) -> Client {
+        self.client_at(&self.address).await
+    }
+
+    async fn client_at(&self, address: &str) -> Client {
+        Client::builder(&format!("{address}{}", self.root))
+            .session_timeout(SESSION_TIMEOUT)
+            .connect()
+            .await
+            .expect("the server is there")
+    }
+
+    /// A proxy in front of the server, and a client behind it.
+    pub async fn proxied(&self) -> (FaultyProxy, Client) {
+        let proxy = self.proxy();
+        let client = self.client_behind(&proxy).await;
+        (proxy, client)
+    }
+
+    /// A proxy in front of the server.
+    pub fn proxy(&self) -> FaultyProxy {
+        FaultyProxy::start(self.address.clone()).expect("a proxy starts")
+    }
+
+    /// A client behind a proxy.
+    pub async fn client_behind(&self, proxy: &FaultyProxy) -> Client {
+        self.client_at(&proxy.connect_string()).await
+    }
+
+    /// Ends the session of a client as an expiry does, and waits until the client knows. Works on any
+    /// server: a second connection takes the session over and closes it.
+    pub async fn end_session(&self, client: &Client) {
+        let mut states = client.states();
+        self.end_session_quietly(client).await;
+        while !client.state().is_final() && states.next().await.is_some() {}
+        assert_eq!(client.state(), ConnectionState::Lost);
+    }
+
+    /// Ends the session and does not wait until the client knows.
+    pub async fn end_session_quietly(&self, client: &Client) {
+        let thief = Client::builder(&self.address)
+            .session_timeout(SESSION_TIMEOUT)
+            .resume(client.session_id(), client.session_password())
+            .connect()
+            .await
+            .expect("a live session can be taken over");
+        thief.close().await.expect("the server is there");
+    }
+}
+
+/// The names of a node's children, sorted; none if there is no node.
+pub async fn children(client: &Client, path: &str) -> Vec<String> {
+    let mut names = client.children(path).await.unwrap_or_default();
+    names.sort();
+    names
+}
+
+/// Waits until a node has exactly so many children. A node that is not there has none.
+pub async fn until_children(client: &Client, path: &str, count: usize) {
+    loop {
+        match client.children_and_watch(path).await {
+            Ok((names, _, _)) if names.len() == count => return,
+            Ok((_, _, watch)) => {
+                watch.await.expect("the session lives");
+            }
+            Err(_) if count == 0 => return,
+            Err(_) => {
+                let (_, watch) = client.exists_and_watch(path).await.expect("the session lives");
+                // Not there before the watch was set, or there now.
+                if client.children(path).await.is_err() {
+                    watch.await.expect("the session lives");
+                }
+            }
+        }
+    }
+}
+
+struct Flag {
+    woken: AtomicBool,
+    waker: Waker,
+}
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        self.waker.wake_by_ref();
+    }
+}
+
+/// Polls a future so many times, each time when it asks for it, and drops it then. `None` if it was
+/// not done.
+pub async fn drop_after_polls<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+    if polls == 0 {
+        return None;
+    }
+    let mut future = pin!(future);
+    let mut done = 0;
+    let mut flag: Option<Arc<Flag>> = None;
+    std::future::poll_fn(move |cx| {
+        if let Some(flag) = &flag
+            && !flag.woken.swap(false, Ordering::AcqRel)
+        {
+            return Poll::Pending;
+        }
+        let current = flag.get_or_insert_with(|| {
+            Arc::new(Flag { woken: AtomicBool::new(false), waker: cx.waker().clone() })
+        });
+        let waker = Waker::from(current.clone());
+        let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        done += 1;
+        match polled {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if done == polls => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Runs a piece of work again and again with a new client each time, and cuts its connection after
+/// more and more bytes, in the direction given, so that every request and every reply is hit. `work`
+/// gets a client and the number of the round. Ends when the work is done before the cut.
+pub async fn with_every_cut<F>(
+    world: &World,
+    direction: Direction,
+    mut work: impl FnMut(Client, usize) -> F,
+) -> usize
+where
+    F: Future<Output = ()>,
+{
+    // Smaller than any request or reply, and not a divisor of their usual lengths.
+    const STEP: u64 = 13;
+    let mut round = 0;
+    loop {
+        let (proxy, client) = world.proxied().await;
+        proxy.cut_after(direction, round as u64 * STEP);
+        work(client.clone(), round).await;
+        let was_cut = !proxy.is_armed();
+        proxy.heal().expect("the port is ours");
+        client.close().await.expect("the server is there");
+        if !was_cut {
+            return round;
+        }
+        round += 1;
+    }
+}
