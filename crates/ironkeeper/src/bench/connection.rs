@@ -1,0 +1,60 @@
+//! A non-blocking connection with an established session: bytes out, replies in.
+
+use std::io::{ErrorKind, Read, Result, Write};
+
+use mio::net::TcpStream;
+
+use super::reply_scanner::ReplyScanner;
+
+/// Owned by the one thread that polls it. The outgoing buffer is bounded by what may be in flight.
+#[derive(Debug)]
+pub struct Connection {
+    pub stream: TcpStream,
+    pub scanner: ReplyScanner,
+    out: Vec<u8>,
+    /// Bytes of `out` that the kernel has taken.
+    written: usize,
+}
+
+impl Connection {
+    pub fn new(stream: TcpStream) -> Connection {
+        Connection { stream, scanner: ReplyScanner::new(), out: Vec::new(), written: 0 }
+    }
+
+    /// Where requests are appended; [`Connection::flush`] sends them.
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    /// Sends as much as the kernel takes and returns how much that was. The rest goes with the next call,
+    /// which is due when the connection becomes writable.
+    pub fn flush(&mut self) -> Result<usize> {
+        let before = self.written;
+        while self.written < self.out.len() {
+            match self.stream.write(&self.out[self.written..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => self.written += count,
+                Err(why) if why.kind() == ErrorKind::WouldBlock => return Ok(self.written - before),
+                Err(why) if why.kind() == ErrorKind::Interrupted => {}
+                Err(why) => return Err(why),
+            }
+        }
+        let sent = self.written - before;
+        self.out.clear();
+        self.written = 0;
+        Ok(sent)
+    }
+
+    /// Reads once: `None` when there is nothing. The end of the stream is an error.
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>> {
+        loop {
+            match self.stream.read(buffer) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => return Ok(Some(count)),
+                Err(why) if why.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(why) if why.kind() == ErrorKind::Interrupted => {}
+                Err(why) => return Err(why),
+            }
+        }
+    }
+}

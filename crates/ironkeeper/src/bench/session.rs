@@ -1,0 +1,195 @@
+//! A session that waits for its answers: what a run uses to make its nodes, and how every session starts.
+
+use std::io::{BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use ironkeeper_proto::connect::{ConnectRequest, ConnectResponse, PASSWORD_LEN};
+use ironkeeper_proto::reply::ReplyHeader;
+use ironkeeper_proto::{ErrorCode, OpCode, Put, Reader, SessionId, Zxid};
+
+use super::connection::Connection;
+use super::template::append_request;
+
+/// Sessions being opened at once. Apache's listen queue holds 50; what does not fit waits a second.
+const OPEN_AT_ONCE: usize = 32;
+/// Requests in flight of [`Session::codes`]: few enough that both directions fit into socket buffers.
+const IN_FLIGHT: usize = 256;
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// A server that says nothing for so long is given up.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// The longest reply we take: the names of some ten million children.
+const FRAME_MAX: usize = 256 << 20;
+
+/// A session on a blocking connection, with no watches and hence no events.
+#[derive(Debug)]
+pub struct Session {
+    stream: BufReader<TcpStream>,
+    next_xid: i32,
+    timeout_ms: i32,
+}
+
+impl Session {
+    pub fn open(server: SocketAddr, timeout_ms: i32) -> Result<Session> {
+        let mut session = Session::ask(server, timeout_ms)?;
+        session.established()?;
+        Ok(session)
+    }
+
+    /// Opens `count` sessions, some at a time.
+    pub fn open_many(server: SocketAddr, timeout_ms: i32, count: u32) -> Result<Vec<Session>> {
+        let count = count as usize;
+        let mut sessions = Vec::with_capacity(count);
+        while sessions.len() < count {
+            let established = sessions.len();
+            for _ in established..count.min(established + OPEN_AT_ONCE) {
+                sessions.push(Session::ask(server, timeout_ms)?);
+            }
+            for (at, session) in sessions.iter_mut().enumerate().skip(established) {
+                session.established().with_context(|| format!("session {} of {count}", at + 1))?;
+            }
+        }
+        Ok(sessions)
+    }
+
+    fn ask(server: SocketAddr, timeout_ms: i32) -> Result<Session> {
+        let mut stream = TcpStream::connect_timeout(&server, CONNECT_MAX)
+            .with_context(|| format!("cannot connect to {server}"))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(ANSWER_MAX))?;
+        stream.set_write_timeout(Some(ANSWER_MAX))?;
+        stream.write_all(&connect_request(timeout_ms))?;
+        Ok(Session { stream: BufReader::new(stream), next_xid: 1, timeout_ms })
+    }
+
+    fn established(&mut self) -> Result<()> {
+        let frame = self.frame().context(
+            "the server closed the connection instead of opening a session \
+             (Apache's maxClientCnxns allows 60 from one address unless configured)",
+        )?;
+        let response = ConnectResponse::decode(&frame)?;
+        if response.timeout_ms <= 0 {
+            bail!("the server refused the session");
+        }
+        self.timeout_ms = response.timeout_ms;
+        Ok(())
+    }
+
+    /// The timeout the server granted.
+    pub fn timeout_ms(&self) -> i32 {
+        self.timeout_ms
+    }
+
+    /// Sends one request and returns its answer: the body, or the error code.
+    pub fn call(
+        &mut self,
+        op: OpCode,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Result<Vec<u8>, i32>> {
+        let mut out = Vec::new();
+        let xid = self.take_xid();
+        append_request(xid, op, &mut out, body);
+        self.stream.get_mut().write_all(&out)?;
+        self.answer(xid)
+    }
+
+    /// Sends one request for each item, many at a time, and returns their error codes (0: none) in order.
+    pub fn codes<T>(
+        &mut self,
+        items: impl IntoIterator<Item = T>,
+        mut append: impl FnMut(&T, i32, &mut Vec<u8>),
+    ) -> Result<Vec<i32>> {
+        let mut items = items.into_iter();
+        let mut codes = Vec::new();
+        let mut out = Vec::new();
+        loop {
+            let first_xid = self.next_xid;
+            out.clear();
+            for item in items.by_ref().take(IN_FLIGHT) {
+                append(&item, self.take_xid(), &mut out);
+            }
+            if out.is_empty() {
+                return Ok(codes);
+            }
+            self.stream.get_mut().write_all(&out)?;
+            for xid in first_xid..self.next_xid {
+                codes.push(self.answer(xid)?.err().unwrap_or(0));
+            }
+        }
+    }
+
+    pub fn close(mut self) -> Result<()> {
+        self.call(OpCode::CloseSession, |_| ())?.map(drop).map_err(unexpected)
+    }
+
+    /// Hands the session over to a loop that does not wait.
+    pub fn into_connection(self) -> Result<Connection> {
+        // Nothing is buffered: a server says nothing unasked to a session without watches.
+        let stream = self.stream.into_inner();
+        stream.set_nonblocking(true)?;
+        Ok(Connection::new(mio::net::TcpStream::from_std(stream)))
+    }
+
+    fn take_xid(&mut self) -> i32 {
+        let xid = self.next_xid;
+        self.next_xid += 1;
+        xid
+    }
+
+    fn answer(&mut self, xid: i32) -> Result<Result<Vec<u8>, i32>> {
+        let mut frame = self.frame()?;
+        let header = ReplyHeader::decode(&mut Reader::new(&frame))?;
+        if header.xid.0 != xid {
+            bail!("the server answered request {} when {xid} was due", header.xid.0);
+        }
+        if header.err != 0 {
+            return Ok(Err(header.err));
+        }
+        frame.drain(..ReplyHeader::ENCODED_LEN);
+        Ok(Ok(frame))
+    }
+
+    fn frame(&mut self) -> Result<Vec<u8>> {
+        let mut len = [0; 4];
+        self.stream.read_exact(&mut len).context("no answer from the server")?;
+        let len = match usize::try_from(i32::from_be_bytes(len)) {
+            Ok(len) if len <= FRAME_MAX => len,
+            _ => bail!("the server sent a frame of impossible length {}", i32::from_be_bytes(len)),
+        };
+        let mut frame = Vec::new();
+        self.stream.by_ref().take(len as u64).read_to_end(&mut frame)?;
+        if frame.len() < len {
+            bail!("the server closed the connection in the middle of an answer");
+        }
+        Ok(frame)
+    }
+}
+
+/// The first frame of a new session.
+pub fn connect_request(timeout_ms: i32) -> Vec<u8> {
+    let mut body = Vec::new();
+    ConnectRequest {
+        protocol_version: 0,
+        last_zxid_seen: Zxid::ZERO,
+        timeout_ms,
+        session: SessionId::NONE,
+        password: &[0; PASSWORD_LEN],
+        read_only: Some(false),
+    }
+    .encode(&mut body);
+    let mut frame = Vec::new();
+    frame.put_buf(Some(&body));
+    frame
+}
+
+/// An error code where none was expected.
+pub fn unexpected(code: i32) -> anyhow::Error {
+    anyhow::anyhow!("the server answered {}", code_name(code))
+}
+
+/// How an error code is shown.
+pub fn code_name(code: i32) -> String {
+    ErrorCode::from_code(code)
+        .map_or_else(|| format!("error {code}"), |error| error.text().to_owned())
+}

@@ -1,0 +1,215 @@
+//! The nodes of a run: made before, removed after.
+//!
+//! Everything is below one prefix whose data is a mark. Only a marked prefix is ever removed, and without
+//! being asked to (`clean`) only by the run that made it, so a mistyped `--prefix` costs nobody their data.
+
+use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use ironkeeper_proto::{AclVec, CreateMode, ErrorCode, OpCode, Put, Reader};
+
+use super::options::Common;
+use super::session::{Session, code_name, unexpected};
+use super::template::{Layout, append_request, put_create_rest};
+
+const MARK: &[u8] = b"made by ironkeeper bench";
+
+/// The node a run works below.
+#[derive(Debug)]
+pub struct Prefix {
+    path: String,
+    server: SocketAddr,
+    timeout_ms: i32,
+    remove: bool,
+}
+
+impl Prefix {
+    /// Makes the prefix, or takes the one that is there.
+    pub fn make(server: SocketAddr, common: &Common) -> Result<Prefix> {
+        let mut session = Session::open(server, common.session_timeout)?;
+        let path = common.prefix.clone();
+        let made = create(&mut session, &path, MARK)
+            .with_context(|| format!("cannot make {path}; its parent has to exist"))?;
+        session.close()?;
+        let remove = made && !common.keep;
+        Ok(Prefix { path, server, timeout_ms: common.session_timeout, remove })
+    }
+
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Makes a child of the prefix that must be new, and returns its path.
+    pub fn make_child(&self, name: &str) -> Result<String> {
+        let path = format!("{}/{name}", self.path);
+        let mut session = Session::open(self.server, self.timeout_ms)?;
+        if !create(&mut session, &path, b"")? {
+            bail!("{path} exists already");
+        }
+        session.close()?;
+        Ok(path)
+    }
+
+    /// Removes the prefix and everything below it, if this run made it and was not told to keep it.
+    pub fn remove(self) -> Result<()> {
+        if self.remove {
+            let mut session = Session::open(self.server, self.timeout_ms)?;
+            sweep(&mut session, &self.path)
+                .with_context(|| format!("cannot remove {}", self.path))?;
+            session.close()?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the folders and nodes of a layout. Nodes that are there already are used as they are.
+pub fn make_nodes(
+    server: SocketAddr,
+    common: &Common,
+    layout: &Layout,
+    nodes: u32,
+    size: u32,
+) -> Result<()> {
+    make_folders(server, common, layout, nodes)?;
+    let mut session = Session::open(server, common.session_timeout)?;
+    let first_missing = first_missing(&mut session, layout, nodes)?;
+    make_all(&mut session, (first_missing..nodes).map(|node| layout.path(node)), size)?;
+    session.close()
+}
+
+pub fn make_folders(
+    server: SocketAddr,
+    common: &Common,
+    layout: &Layout,
+    nodes: u32,
+) -> Result<()> {
+    let mut session = Session::open(server, common.session_timeout)?;
+    make_all(&mut session, layout.folders(nodes), 0)?;
+    session.close()
+}
+
+/// Removes the prefix and everything below it, if an earlier run made it. Returns the number of nodes.
+pub fn clean(server: SocketAddr, common: &Common) -> Result<u64> {
+    let mut session = Session::open(server, common.session_timeout)?;
+    let path = &common.prefix;
+    let body = session.call(OpCode::GetData, |out| {
+        out.put_str(path);
+        out.put_bool(false);
+    })?;
+    let removed = match body {
+        Err(code) if code == ErrorCode::NoNode.code() => 0,
+        Err(code) => return Err(unexpected(code)).with_context(|| format!("cannot read {path}")),
+        Ok(body) if Reader::new(&body).buf()? == Some(MARK) => sweep(&mut session, path)?,
+        Ok(_) => bail!("{path} was not made by this program, so it is not removed"),
+    };
+    session.close()?;
+    Ok(removed)
+}
+
+/// Milliseconds since 1970: a name for this run that earlier ones do not have.
+pub fn unix_millis() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis())
+}
+
+/// Makes one node; `false` when it was there.
+fn create(session: &mut Session, path: &str, data: &[u8]) -> Result<bool> {
+    let answer = session.call(OpCode::Create, |out| {
+        out.put_str(path);
+        out.put_buf(Some(data));
+        AclVec::OPEN.encode(out);
+        out.put_i32(CreateMode::Persistent.flags());
+    })?;
+    match answer {
+        Ok(_) => Ok(true),
+        Err(code) if code == ErrorCode::NodeExists.code() => Ok(false),
+        Err(code) => Err(unexpected(code)),
+    }
+}
+
+fn make_all(session: &mut Session, paths: impl Iterator<Item = String>, size: u32) -> Result<()> {
+    let codes = session.codes(paths, |path, xid, out| {
+        append_request(xid, OpCode::Create, out, |out| {
+            out.put_str(path);
+            put_create_rest(out, size);
+        });
+    })?;
+    match codes.into_iter().find(|code| *code != 0 && *code != ErrorCode::NodeExists.code()) {
+        Some(code) => Err(unexpected(code)).context("cannot make the nodes to work on"),
+        None => Ok(()),
+    }
+}
+
+/// The first node that is not there, so that a big tree made by `fill` is not made again. Nodes are made in
+/// order, hence the ones that are there come first.
+fn first_missing(session: &mut Session, layout: &Layout, nodes: u32) -> Result<u32> {
+    let (mut low, mut high) = (0, nodes);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let answer = session.call(OpCode::Exists, |out| {
+            out.put_str(&layout.path(middle));
+            out.put_bool(false);
+        })?;
+        match answer {
+            Ok(_) => low = middle + 1,
+            Err(code) if code == ErrorCode::NoNode.code() => high = middle,
+            Err(code) => return Err(unexpected(code)),
+        }
+    }
+    Ok(low)
+}
+
+/// Removes a node and everything below it, children first. Returns how many nodes that were.
+fn sweep(session: &mut Session, root: &str) -> Result<u64> {
+    let mut removed = 0;
+    // Nodes to remove, parents before their children; a node with children is asked for them, put back, and
+    // found empty when it comes up again.
+    let mut left = vec![root.to_owned()];
+    while let Some(parent) = left.pop() {
+        let paths = children(session, &parent)?;
+        let codes = session.codes(&paths, |path, xid, out| {
+            append_request(xid, OpCode::Delete, out, |out| {
+                out.put_str(path);
+                out.put_i32(-1);
+            });
+        })?;
+        let mut full = Vec::new();
+        for (path, code) in paths.iter().zip(codes) {
+            match ErrorCode::from_code(code) {
+                None if code == 0 => removed += 1,
+                Some(ErrorCode::NotEmpty) => full.push(path.clone()),
+                Some(ErrorCode::NoNode) => {}
+                _ => bail!("deleting {path}: {}", code_name(code)),
+            }
+        }
+        if full.is_empty() {
+            let answer = session.call(OpCode::Delete, |out| {
+                out.put_str(&parent);
+                out.put_i32(-1);
+            })?;
+            match answer {
+                Ok(_) => removed += 1,
+                Err(code) if code == ErrorCode::NoNode.code() => {}
+                Err(code) => bail!("deleting {parent}: {}", code_name(code)),
+            }
+        } else {
+            left.push(parent);
+            left.append(&mut full);
+        }
+    }
+    Ok(removed)
+}
+
+fn children(session: &mut Session, path: &str) -> Result<Vec<String>> {
+    let answer = session.call(OpCode::GetChildren, |out| {
+        out.put_str(path);
+        out.put_bool(false);
+    })?;
+    let body = match answer {
+        Ok(body) => body,
+        Err(code) if code == ErrorCode::NoNode.code() => return Ok(Vec::new()),
+        Err(code) => return Err(unexpected(code)).with_context(|| format!("cannot list {path}")),
+    };
+    let names = Reader::new(&body).str_vec()?.context("the server sent no list of children")?;
+    Ok(names.iter().map(|name| format!("{path}/{name}")).collect())
+}

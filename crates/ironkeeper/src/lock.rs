@@ -1,0 +1,169 @@
+//! `ironkeeper lock`: runs a program while holding a lock, and stops it when the lock is lost.
+//!
+//! The lock is the fair mutex of `ironkeeper-recipes`, so programs of Curator's stand in the same line.
+//!
+//! When is it lost? A server gives a lock to the next one when it has not heard of the session for its
+//! timeout T. A client that hears nothing takes the connection for broken after 2/3 T at the latest, so
+//! that T/3 is left then: half of it to find another server, half of it for the program to end after
+//! it has been told to. What is left of it by then is killed.
+
+use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use ironkeeper_client::{Client, ConnectionState, Zxid};
+use ironkeeper_recipes::{Guard, RecipeError, lock::Mutex};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The lock was not granted in time. The number is that of `EX_TEMPFAIL`.
+const NOT_GRANTED: u8 = 75;
+/// The lock was lost and the program stopped.
+const LOST: u8 = 76;
+
+/// Run a program while holding a lock, and stop it when the lock is lost
+///
+/// Waits for its turn, runs the program, and releases the lock when it has ended. The program finds the
+/// node of the lock in IRONKEEPER_LOCK_NODE, and in IRONKEEPER_LOCK_TOKEN a number that grows with every
+/// holder. Exits as the program does; with 75 if the lock was not granted in time, with 76 if it was lost
+/// and the program had to be stopped.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Servers to connect to, as host:port,host:port/chroot
+    #[arg(long, value_name = "HOST:PORT", default_value = "localhost:2181")]
+    server: String,
+    /// Do not wait if somebody else holds the lock
+    #[arg(long = "try", conflicts_with = "wait")]
+    no_wait: bool,
+    /// Wait this long at most
+    #[arg(long, value_name = "SECONDS")]
+    wait: Option<f64>,
+    /// How long a holder may be out of touch before the next one gets the lock
+    #[arg(long, value_name = "MS", default_value_t = 30_000)]
+    session_timeout: u64,
+    /// What others see about this holder
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    data: String,
+    /// The path of the lock
+    path: String,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// Takes the lock and runs the program.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let patience = match args.wait {
+        Some(seconds) => {
+            Some(Duration::try_from_secs_f64(seconds).context("--wait needs a number of seconds")?)
+        }
+        None => None,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(run_locked(args, patience))
+}
+
+async fn run_locked(args: &Args, patience: Option<Duration>) -> Result<ExitCode> {
+    let client = Client::builder(&args.server)
+        .session_timeout(Duration::from_millis(args.session_timeout))
+        .connect()
+        .await
+        .with_context(|| format!("cannot connect to {}", args.server))?;
+    let mutex = Mutex::new(&client, &args.path).with_data(args.data.clone());
+    let taken = async {
+        match patience {
+            _ if args.no_wait => mutex.try_lock().await,
+            Some(patience) => mutex.lock_within(patience).await,
+            None => mutex.lock().await.map(Some),
+        }
+    };
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let taken = tokio::select! {
+        taken = taken => taken.with_context(|| format!("cannot lock {}", args.path))?,
+        // Closing the session below gives the place in line back.
+        _ = terminated.recv() => None,
+        _ = interrupted.recv() => None,
+    };
+    let Some(guard) = taken else {
+        eprintln!("{} was not granted", args.path);
+        client.close().await?;
+        return Ok(ExitCode::from(NOT_GRANTED));
+    };
+    let code = run_under(&guard, &args.command).await;
+    let released = guard.release().await;
+    client.close().await?;
+    match released {
+        Ok(()) | Err(RecipeError::Lost { .. }) => code,
+        Err(error) => code.and(Err(error.into())),
+    }
+}
+
+async fn run_under(guard: &Guard, command: &[String]) -> Result<ExitCode> {
+    let [program, arguments @ ..] = command else { bail!("no program to run") };
+    let Zxid(token) = guard.fencing_token();
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env("IRONKEEPER_LOCK_NODE", guard.path())
+        .env("IRONKEEPER_LOCK_TOKEN", token.to_string())
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("cannot run {program}"))?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    // A terminal sends this to the program as well; what becomes of us follows from that.
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let share = guard.client().session_timeout() / 6;
+    loop {
+        tokio::select! {
+            status = child.wait() => return Ok(exit_code(status?)),
+            _ = terminated.recv() => tell(&child, Signal::TERM),
+            _ = interrupted.recv() => {}
+            why = lost(guard, share) => {
+                eprintln!("the lock was {why}; stopping {program}");
+                tell(&child, Signal::TERM);
+                if tokio::time::timeout(share, child.wait()).await.is_err() {
+                    child.kill().await?;
+                }
+                return Ok(ExitCode::from(LOST));
+            }
+        }
+    }
+}
+
+/// Resolves when the lock is lost, or when the connection has been broken for too long to be sure.
+async fn lost(guard: &Guard, doubt_max: Duration) -> String {
+    let client = guard.client();
+    let doubt = async {
+        let mut states = client.states();
+        loop {
+            if client.state() == ConnectionState::Suspended
+                && tokio::time::timeout(doubt_max, client.connected()).await.is_err()
+            {
+                return;
+            }
+            if states.next().await.is_none() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        lost = guard.lost() => lost.to_string(),
+        () = doubt => "put in doubt: no server can be reached".to_owned(),
+    }
+}
+
+fn tell(child: &Child, what: Signal) {
+    let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // It has ended already, then, and is about to be waited for.
+        let _ = kill_process(pid, what);
+    }
+}
+
+/// As shells do it: the code, or 128 and the signal.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}

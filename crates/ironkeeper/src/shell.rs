@@ -1,0 +1,244 @@
+//! `ironkeeper shell`: what zkCli does, compatible with it, and more.
+//!
+//! One command (`ironkeeper shell get /x`), commands from a pipe, or a prompt. A [`command::Command`] is a row
+//! in a table, one file each in `commands/`; it gets a [`context::Context`], prints records through
+//! [`output::Output`] (text or JSON) and ends in a [`failure::Failure`] or well. The tree is reached through the
+//! client crate alone.
+
+mod acl_text;
+mod amounts;
+mod command;
+mod commands;
+mod complete;
+mod confirm;
+mod context;
+mod data_text;
+mod dispatch;
+mod events;
+mod export_file;
+mod failure;
+mod full_screen;
+mod hex_dump;
+mod history;
+mod interactive;
+mod node_walk;
+mod options;
+mod output;
+mod path_form;
+mod piped;
+mod place;
+mod planting;
+mod progress;
+mod quota;
+mod samples;
+mod session;
+mod stat_text;
+mod subtree;
+mod transplant;
+mod watches;
+mod words;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use context::{Context, Terminal};
+use events::Events;
+use history::History;
+use output::Output;
+use session::{Session, Settings};
+
+/// Talk to a ZooKeeper server, as zkCli.sh does
+///
+/// With a command it runs that and exits: 0 if it succeeded, 1 if not, 127 if there is no such command.
+/// Without one it reads commands, from a terminal with a prompt or from a pipe; `help` lists them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = OPTIONS_HELP, override_usage = "ironkeeper shell [OPTIONS] [COMMAND [ARGUMENTS]]")]
+pub struct Args {
+    /// Options, then a command and its arguments
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND",
+        hide = true
+    )]
+    words: Vec<String>,
+}
+
+const OPTIONS_HELP: &str = "\
+Shell options (one dash or two):
+  -server HOST:PORT[,...][/CHROOT]  where to connect [default: localhost:2181]
+  -timeout MS                       session timeout [default: 30000]
+  -r                                a read-only server will do
+  -waitforconnection                fail unless a server answers within the timeout
+  --json                            print JSON, an object per line; for every command
+  --yes                             do not ask before deleting a subtree";
+
+/// How long the end of a session may take when nothing depends on it.
+const CLOSED_WITHIN: Duration = Duration::from_secs(2);
+
+/// The command line, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+struct Call {
+    server: String,
+    timeout_ms: u64,
+    read_only: bool,
+    wait: bool,
+    json: bool,
+    yes: bool,
+    /// A command and its arguments; empty to read commands.
+    command: Vec<String>,
+}
+
+impl Call {
+    fn parse(words: Vec<String>) -> Result<Call> {
+        let mut call = Call {
+            server: "localhost:2181".to_owned(),
+            timeout_ms: 30_000,
+            read_only: false,
+            wait: false,
+            json: false,
+            yes: false,
+            command: Vec::new(),
+        };
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            let Some(option) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else {
+                call.command = [word].into_iter().chain(words).collect();
+                break;
+            };
+            let (name, joined) = match option.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (option, None),
+            };
+            let mut value = || {
+                joined
+                    .clone()
+                    .or_else(|| words.next())
+                    .with_context(|| format!("no argument found for option {word}"))
+            };
+            match name {
+                "server" => call.server = value()?,
+                "timeout" => {
+                    let text = value()?;
+                    call.timeout_ms = text
+                        .parse()
+                        .with_context(|| format!("not a timeout in milliseconds: {text}"))?;
+                }
+                "r" => call.read_only = true,
+                "waitforconnection" => call.wait = true,
+                "json" => call.json = true,
+                "yes" => call.yes = true,
+                "client-configuration" => {
+                    bail!("TLS and SASL settings are not supported yet: {word}")
+                }
+                _ => bail!("unknown option {word}; see ironkeeper shell --help"),
+            }
+        }
+        Ok(call)
+    }
+}
+
+/// Runs the shell and returns the status of its last command.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let call = Call::parse(args.words)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let out = Output::new(call.json);
+    let terminal = Terminal::look();
+    let interactive = call.command.is_empty() && terminal.stdin;
+    let (events, printing) = Events::start(out.clone(), interactive);
+    // One command says what it has to say and nothing of the connection.
+    events.print(call.command.is_empty());
+    let status = runtime.block_on(run_call(&call, out, events, terminal, interactive));
+    // Ends the tasks of watches; with them the last senders of events go, and their thread ends. Not waiting for
+    // what cannot be interrupted: a name server that does not answer, an editor, a read of standard input.
+    runtime.shutdown_background();
+    let _ = printing.join();
+    Ok(ExitCode::from(status))
+}
+
+async fn run_call(
+    call: &Call,
+    out: Output,
+    events: Events,
+    terminal: Terminal,
+    interactive: bool,
+) -> u8 {
+    let settings = Settings {
+        timeout: Duration::from_millis(call.timeout_ms),
+        read_only: call.read_only,
+        wait: call.wait,
+    };
+    let mut context = Context {
+        out,
+        session: Session::new(settings, events),
+        history: History::default(),
+        yes: call.yes,
+        terminal,
+        interactive,
+        reads_commands: call.command.is_empty(),
+        status: 0,
+        quit: false,
+        again: None,
+    };
+    let context = &mut context;
+    if call.command.is_empty() {
+        greet(context, &call.server);
+    }
+    if let Err(failure) = context.session.connect(&call.server).await {
+        dispatch::report(context, &failure, "");
+        return context.status;
+    }
+    if !call.command.is_empty() {
+        dispatch::run_words(context, &call.command).await;
+    } else if interactive {
+        interactive::run(context).await;
+    } else {
+        piped::run(context).await;
+    }
+    let _ = tokio::time::timeout(CLOSED_WITHIN, context.session.close()).await;
+    context.status
+}
+
+/// zkCli's banner. On standard error when a script reads the results.
+fn greet(context: &Context, server: &str) {
+    let banner =
+        format!("Connecting to {server}\nWelcome to Ironkeeper! Type help for the commands.");
+    // Whoever closed the output is noticed by the first command.
+    let _ = match context.interactive {
+        true if !context.out.is_json() => context.out.emit(&output::Message::new(banner)),
+        _ => context.out.note(banner),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Call> {
+        Call::parse(line.split_whitespace().map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn options_are_those_of_zkcli_with_one_dash_or_two() {
+        for line in [
+            "-server h:1/app -timeout 500 -r ls -s /",
+            "--server=h:1/app --timeout 500 --r ls -s /",
+        ] {
+            let call = parse(line).unwrap();
+            assert_eq!((call.server.as_str(), call.timeout_ms), ("h:1/app", 500));
+            assert!(call.read_only && !call.wait && !call.json);
+            assert_eq!(call.command, ["ls", "-s", "/"]);
+        }
+        assert_eq!(parse("").unwrap().server, "localhost:2181");
+        assert!(parse("--json").unwrap().json);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for line in ["-server", "-timeout soon", "-what ls /", "-timeout"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The table of commands: what the shell knows, from which help, completion and dispatch come.
+
+use std::fmt::{self, Display, Write};
+use std::future::Future;
+use std::pin::Pin;
+
+use serde::{Serialize, Serializer};
+
+use super::commands;
+use super::context::Context;
+use super::failure::Outcome;
+use super::options::{Arguments, Opt};
+
+/// A command running. It lives on the shell's own thread and need not be `Send`.
+pub type Running<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
+
+/// One command of the shell.
+#[derive(Debug)]
+pub struct Command {
+    pub name: &'static str,
+    /// Older names, and how they are to be seen is up to the command.
+    pub aliases: &'static [&'static str],
+    /// What follows the name in its usage.
+    pub usage: &'static str,
+    /// One line for the help.
+    pub summary: &'static str,
+    pub group: Group,
+    pub options: &'static [Opt],
+    /// Starts the command. Arguments are parsed by its options already.
+    pub run: for<'a> fn(&'a mut Context, &'a Arguments) -> Running<'a>,
+}
+
+/// Where a command comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Known from zkCli, and compatible with it.
+    ZkCli,
+    /// What zkCli does not have.
+    More,
+}
+
+/// All commands, in the order zkCli lists them: by name, capitals first.
+pub fn all() -> impl Iterator<Item = &'static Command> {
+    commands::ALL.iter().copied()
+}
+
+/// The command of that name or alias.
+pub fn find(name: &str) -> Option<&'static Command> {
+    all().find(|command| command.name == name || command.aliases.contains(&name))
+}
+
+impl Command {
+    /// `name options path`, as zkCli prints it.
+    pub fn usage_line(&self) -> String {
+        format!("{} {}", self.name, self.usage).trim_end().to_owned()
+    }
+
+    fn help(&self) -> String {
+        let mut text = format!("{}\n\n{}", self.usage_line(), self.summary);
+        if !self.options.is_empty() {
+            text.push('\n');
+        }
+        for option in self.options {
+            let name = match option.value {
+                Some(value) => format!("-{} {value}", option.name),
+                None => format!("-{}", option.name),
+            };
+            let _ = write!(text, "\n  {name:<18} {}", option.help);
+        }
+        if !self.aliases.is_empty() {
+            let _ = write!(text, "\n\nalso: {}", self.aliases.join(", "));
+        }
+        text
+    }
+}
+
+/// What `help name` and `name --help` print.
+#[derive(Debug)]
+pub struct Help(pub &'static Command);
+
+impl Display for Help {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.help())
+    }
+}
+
+impl Serialize for Help {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Fields {
+            command: &'static str,
+            aliases: &'static [&'static str],
+            usage: String,
+            summary: &'static str,
+        }
+        let command = self.0;
+        Fields {
+            command: command.name,
+            aliases: command.aliases,
+            usage: command.usage_line(),
+            summary: command.summary,
+        }
+        .serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_sorted() {
+        let names: Vec<&str> = all().map(|command| command.name).collect();
+        let mut sorted = names.clone();
+        sorted.sort_unstable();
+        assert_eq!(names, sorted);
+        let mut every: Vec<&str> = all()
+            .flat_map(|command| command.aliases.iter().chain([&command.name]))
+            .copied()
+            .collect();
+        let count = every.len();
+        every.sort_unstable();
+        every.dedup();
+        assert_eq!(every.len(), count);
+    }
+
+    #[test]
+    fn every_command_of_zkcli_is_there() {
+        for name in [
+            "addWatch",
+            "addauth",
+            "close",
+            "config",
+            "connect",
+            "create",
+            "delete",
+            "deleteall",
+            "delquota",
+            "exit",
+            "get",
+            "getAcl",
+            "getAllChildrenNumber",
+            "getEphemerals",
+            "history",
+            "listquota",
+            "ls",
+            "ls2",
+            "printwatches",
+            "quit",
+            "reconfig",
+            "redo",
+            "removewatches",
+            "rmr",
+            "set",
+            "setAcl",
+            "setquota",
+            "stat",
+            "sync",
+            "version",
+            "whoami",
+        ] {
+            assert!(find(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn usage_names_every_option() {
+        for command in all() {
+            for option in command.options {
+                let named = command.usage.contains(&format!("-{}", option.name));
+                // zkCli's own usage lines leave two of removewatches out.
+                assert!(
+                    named || command.group == Group::ZkCli,
+                    "{} -{}",
+                    command.name,
+                    option.name
+                );
+            }
+            assert!(!command.summary.is_empty());
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! `addauth`: another identity for the session.
+
+use crate::shell::command::{Command, Group};
+use crate::shell::context::Context;
+use crate::shell::failure::Outcome;
+use crate::shell::options::Arguments;
+
+pub const COMMAND: Command = Command {
+    name: "addauth",
+    aliases: &[],
+    usage: "scheme auth",
+    summary: "Add an identity to the session, such as digest user:password.",
+    group: Group::ZkCli,
+    options: &[],
+    run: |context, arguments| Box::pin(run(context, arguments)),
+};
+
+async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
+    let scheme = arguments.required(0)?;
+    let auth = arguments.word(1).unwrap_or_default();
+    let client = context.client()?;
+    let mut added = client.add_auth(scheme, auth);
+    // Credentials wait for a server for as long as it takes. What stands behind them in line does not.
+    let reached = client.exists("/");
+    tokio::select! {
+        biased;
+        added = &mut added => added?,
+        reached = reached => {
+            if let Err(error) = reached
+                && error.is_retriable()
+            {
+                return Err(error.into());
+            }
+            added.await?;
+        }
+    }
+    match context.out.is_json() {
+        true => context.out.emit_json(&serde_json::json!({ "added": scheme })),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,22 @@
+//! `close`: the end of the session, not of the shell.
+
+use crate::shell::command::{Command, Group};
+use crate::shell::context::Context;
+use crate::shell::failure::Outcome;
+use crate::shell::options::Arguments;
+
+pub const COMMAND: Command = Command {
+    name: "close",
+    aliases: &[],
+    usage: "",
+    summary: "End the session; connect starts another one.",
+    group: Group::ZkCli,
+    options: &[],
+    run: |context, arguments| Box::pin(run(context, arguments)),
+};
+
+async fn run(context: &mut Context, _: &Arguments) -> Outcome {
+    context.client()?;
+    context.session.close().await;
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! `connect`: another session, perhaps with another server.
+
+use crate::shell::command::{Command, Group};
+use crate::shell::context::Context;
+use crate::shell::failure::Outcome;
+use crate::shell::options::Arguments;
+
+pub const COMMAND: Command = Command {
+    name: "connect",
+    aliases: &[],
+    usage: "host:port",
+    summary: "Start a new session, with these servers or the same as before.",
+    group: Group::ZkCli,
+    options: &[],
+    run: |context, arguments| Box::pin(run(context, arguments)),
+};
+
+async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
+    let before = context.session.connect_string().to_owned();
+    context.session.connect(arguments.word(0).unwrap_or(&before)).await
+}

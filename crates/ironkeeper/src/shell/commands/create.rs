@@ -1,0 +1,100 @@
+//! `create`: a node of any kind.
+
+use std::fmt::{self, Display};
+use std::time::Duration;
+
+use ironkeeper_client::{CreateMode, CreateOptions};
+use serde::Serialize;
+
+use crate::shell::command::{Command, Group};
+use crate::shell::context::Context;
+use crate::shell::failure::{Failure, Outcome};
+use crate::shell::options::{Arguments, Opt};
+use crate::shell::path_form;
+use crate::shell::stat_text::StatText;
+
+pub const COMMAND: Command = Command {
+    name: "create",
+    aliases: &[],
+    usage: "[-s] [-e] [-c] [-t ttl] path [data] [acl]",
+    summary: "Create a node.",
+    group: Group::ZkCli,
+    options: &[
+        Opt::flag("s", "sequential: a number is put behind the name"),
+        Opt::flag("e", "ephemeral: gone with this session"),
+        Opt::flag("c", "container: gone some time after its last child"),
+        Opt::value("t", "ttl", "gone when unchanged and childless for this many milliseconds"),
+    ],
+    run: |context, arguments| Box::pin(run(context, arguments)),
+};
+
+/// The longest time to live that fits beside the mark of its kind.
+const TTL_MS_MAX: u64 = (1 << 40) - 1;
+
+async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
+    let path = arguments.required(0)?;
+    let (mode, ttl_ms) = mode(arguments)?;
+    // The number comes behind the slash as well.
+    let sequential = arguments.has("s");
+    path_form::check(&if sequential { format!("{path}0") } else { path.to_owned() })?;
+    let mut options = CreateOptions::new(mode);
+    if let Some(ttl_ms) = ttl_ms {
+        options = options.ttl(Duration::from_millis(ttl_ms));
+    }
+    if let Some(text) = arguments.word(2) {
+        options = options.acl(super::acl(context, text)?);
+    }
+    let data = arguments.word(1);
+    if data.is_none() {
+        options = options.null_data();
+    }
+    let client = context.client()?;
+    let created = client.create_with(path, data.unwrap_or_default(), &options).await?;
+    context.out.emit_aside(&Created { created: created.path, stat: StatText(created.stat) })
+}
+
+/// The kind of node, and its time to live.
+fn mode(arguments: &Arguments) -> Outcome<(CreateMode, Option<u64>)> {
+    let (sequential, ephemeral) = (arguments.has("s"), arguments.has("e"));
+    let container = arguments.has("c");
+    if container && (ephemeral || sequential) {
+        return Err(Failure::message(
+            "-c cannot be combined with -s or -e. Containers cannot be ephemeral or sequential.",
+        ));
+    }
+    let ttl: Option<i64> = arguments.number("t", "a long value")?;
+    if ttl.is_some() && ephemeral {
+        return Err(Failure::message("TTLs cannot be used with Ephemeral znodes"));
+    }
+    if ttl.is_some() && container {
+        return Err(Failure::message("TTLs cannot be used with Container znodes"));
+    }
+    let ttl_ms = ttl.map(|ttl| u64::try_from(ttl).unwrap_or(0));
+    if ttl_ms.is_some_and(|ttl_ms| !(1..=TTL_MS_MAX).contains(&ttl_ms)) {
+        return Err(Failure::message(format!(
+            "ttl must be positive and cannot be larger than: {TTL_MS_MAX}"
+        )));
+    }
+    let mode = match (ephemeral, sequential, ttl_ms.is_some()) {
+        _ if container => CreateMode::Container,
+        (true, true, _) => CreateMode::EphemeralSequential,
+        (true, false, _) => CreateMode::Ephemeral,
+        (false, true, true) => CreateMode::PersistentSequentialWithTtl,
+        (false, true, false) => CreateMode::PersistentSequential,
+        (false, false, true) => CreateMode::PersistentWithTtl,
+        (false, false, false) => CreateMode::Persistent,
+    };
+    Ok((mode, ttl_ms))
+}
+
+#[derive(Serialize)]
+struct Created {
+    created: String,
+    stat: StatText,
+}
+
+impl Display for Created {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Created {}", self.created)
+    }
+}

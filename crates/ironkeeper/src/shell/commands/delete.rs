@@ -1,0 +1,28 @@
+//! `delete`: one node without children.
+
+use crate::shell::command::{Command, Group};
+use crate::shell::context::Context;
+use crate::shell::failure::Outcome;
+use crate::shell::options::{Arguments, Opt};
+
+pub const COMMAND: Command = Command {
+    name: "delete",
+    aliases: &[],
+    usage: "[-v version] path",
+    summary: "Delete a node that has no children.",
+    group: Group::ZkCli,
+    options: &[Opt::value("v", "version", "only if the data has this version")],
+    run: |context, arguments| Box::pin(run(context, arguments)),
+};
+
+async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
+    let path = arguments.path(0)?;
+    if arguments.word(1).is_some() {
+        context.out.note(
+            "'delete path [version]' has been deprecated. Please use 'delete [-v version] path' instead.",
+        )?;
+    }
+    let version = super::version(arguments, 1)?;
+    context.client()?.delete(path, version).await?;
+    super::done(context, "deleted", path)
+}

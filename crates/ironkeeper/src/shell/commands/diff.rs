@@ -1,0 +1,235 @@
+//! `diff`: what differs between two subtrees, here or on two servers.
+
+use std::cmp::Ordering;
+use std::fmt::{self, Display};
+
+use serde::Serialize;
+
+use crate::shell::acl_text::AclText;
+use crate::shell::amounts::count;
+use crate::shell::command::{Command, Group};
+use crate::shell::context::Context;
+use crate::shell::data_text::{DataText, Form};
+use crate::shell::failure::{Failure, Outcome};
+use crate::shell::node_walk::{Found, NodeWalk, below, compare};
+use crate::shell::options::{Arguments, Opt};
+use crate::shell::place::Place;
+use crate::shell::progress::Progress;
+
+use super::tree::preview;
+
+pub const COMMAND: Command = Command {
+    name: "diff",
+    aliases: &[],
+    usage: "[-e] [-noacl] [-q] [-auth scheme:auth] left right",
+    summary: "Compare two subtrees, also of other servers (host:port/path); exit code 1 if they differ.",
+    group: Group::More,
+    options: &[
+        Opt::flag("e", "leave out ephemeral nodes"),
+        Opt::flag("noacl", "do not compare ACLs"),
+        Opt::flag("q", "say only whether they differ"),
+        Opt::value("auth", "scheme:auth", "who we are on the other server"),
+    ],
+    run: |context, arguments| Box::pin(run(context, arguments)),
+};
+
+async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
+    let auth = arguments.value("auth");
+    let left = Place::open(context, arguments.required(0)?, auth).await?;
+    let right = Place::open(context, arguments.required(1)?, auth).await?;
+    let differences = differences(context, arguments, &left, &right).await;
+    left.close().await;
+    right.close().await;
+    match differences? {
+        0 => Ok(()),
+        // What is different has been said, and the exit code says that something is.
+        number if arguments.has("q") => {
+            let summary = Summary { differences: number, left: left.shown(), right: right.shown() };
+            context.out.emit(&summary)?;
+            Err(Failure::Reported)
+        }
+        _ => Err(Failure::Reported),
+    }
+}
+
+/// Walks through both in the same order, as in a merge of sorted lists.
+async fn differences(
+    context: &Context,
+    arguments: &Arguments,
+    left: &Place,
+    right: &Place,
+) -> Outcome<u64> {
+    let acl = !arguments.has("noacl");
+    let quiet = arguments.has("q");
+    let mut progress =
+        Progress::new("nodes compared", context.terminal.stderr && !context.terminal.stdout);
+    let walk = |place: &Place| {
+        NodeWalk::new(&place.client, &place.path).with_data(true).with_acl(acl).without_system()
+    };
+    let (mut lefts, mut rights) = (walk(left), walk(right));
+    let skip = arguments.has("e");
+    let mut a = next(&mut lefts, skip).await?;
+    let mut b = next(&mut rights, skip).await?;
+    let mut number = 0;
+    loop {
+        let (rest, order) = match (&a, &b) {
+            (None, None) => return Ok(number),
+            (Some(one), None) => (below(&left.path, &one.path), Ordering::Less),
+            (None, Some(other)) => (below(&right.path, &other.path), Ordering::Greater),
+            (Some(one), Some(other)) => {
+                let (one, other) = (below(&left.path, &one.path), below(&right.path, &other.path));
+                match compare(one, other) {
+                    Ordering::Greater => (other, Ordering::Greater),
+                    order => (one, order),
+                }
+            }
+        };
+        let path = if rest.is_empty() { "/" } else { rest };
+        let pair = match order {
+            Ordering::Less => (a.as_ref(), None),
+            Ordering::Equal => (a.as_ref(), b.as_ref()),
+            Ordering::Greater => (None, b.as_ref()),
+        };
+        if let Some(difference) = Difference::between(path, pair.0, pair.1) {
+            number += 1;
+            if !quiet {
+                context.out.emit(&difference)?;
+            }
+        }
+        progress.add(1);
+        if order != Ordering::Greater {
+            a = next(&mut lefts, skip).await?;
+        }
+        if order != Ordering::Less {
+            b = next(&mut rights, skip).await?;
+        }
+    }
+}
+
+async fn next(walk: &mut NodeWalk, skip_ephemerals: bool) -> Outcome<Option<Found>> {
+    loop {
+        match walk.next_readable().await? {
+            Some(found) if skip_ephemerals && found.is_ephemeral() => {}
+            other => return Ok(other),
+        }
+    }
+}
+
+/// What differs about one node. The path is relative to both roots.
+struct Difference<'a> {
+    path: &'a str,
+    left: Option<&'a Found>,
+    right: Option<&'a Found>,
+    data: bool,
+    acl: bool,
+    kind: bool,
+}
+
+impl<'a> Difference<'a> {
+    fn between(
+        path: &'a str,
+        left: Option<&'a Found>,
+        right: Option<&'a Found>,
+    ) -> Option<Difference<'a>> {
+        let (data, acl, kind) = match (left, right) {
+            (Some(a), Some(b)) => {
+                (a.data != b.data, a.acl != b.acl, a.is_ephemeral() != b.is_ephemeral())
+            }
+            _ => {
+                return Some(Difference {
+                    path,
+                    left,
+                    right,
+                    data: false,
+                    acl: false,
+                    kind: false,
+                });
+            }
+        };
+        (data || acl || kind).then_some(Difference { path, left, right, data, acl, kind })
+    }
+}
+
+impl Display for Difference<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Some(left), Some(right)) = (self.left, self.right) else {
+            let sign = if self.left.is_some() { '-' } else { '+' };
+            return write!(f, "{sign} {}", self.path);
+        };
+        write!(f, "~ {}", self.path)?;
+        let shown = |found: &Found| match &found.data {
+            Some(Some(data)) if data.is_empty() => "(no data)".to_owned(),
+            Some(Some(data)) => preview(data),
+            _ => "(null)".to_owned(),
+        };
+        if self.data {
+            write!(f, "\n    - {}\n    + {}", shown(left), shown(right))?;
+        }
+        let list = |found: &Found| {
+            let entry = |acl| AclText(acl).to_string().replace('\n', "");
+            found.acl.iter().cloned().map(entry).collect::<Vec<_>>().join(" ")
+        };
+        if self.acl {
+            write!(f, "\n    - acl {}\n    + acl {}", list(left), list(right))?;
+        }
+        if self.kind {
+            write!(f, "\n    - {}\n    + {}", kind(left), kind(right))?;
+        }
+        Ok(())
+    }
+}
+
+fn kind(found: &Found) -> &'static str {
+    if found.is_ephemeral() { "ephemeral" } else { "persistent" }
+}
+
+impl Serialize for Difference<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Side<'a> {
+            kind: &'static str,
+            #[serde(flatten)]
+            data: DataText<'a>,
+            acl: Vec<AclText>,
+        }
+        #[derive(Serialize)]
+        struct Fields<'a> {
+            path: &'a str,
+            differs: Vec<&'static str>,
+            left: Option<Side<'a>>,
+            right: Option<Side<'a>>,
+        }
+        fn side(found: &Found) -> Side<'_> {
+            let data = found.data.as_ref().and_then(|data| data.as_deref());
+            let acl = found.acl.iter().cloned().map(AclText).collect();
+            Side { kind: kind(found), data: DataText { data, form: Form::Auto }, acl }
+        }
+        let mut differs = Vec::new();
+        match (self.left, self.right) {
+            (Some(_), None) => differs.push("only_left"),
+            (None, _) => differs.push("only_right"),
+            _ => {}
+        }
+        for (flag, what) in [(self.data, "data"), (self.acl, "acl"), (self.kind, "kind")] {
+            if flag {
+                differs.push(what);
+            }
+        }
+        Fields { path: self.path, differs, left: self.left.map(side), right: self.right.map(side) }
+            .serialize(serializer)
+    }
+}
+
+#[derive(Serialize)]
+struct Summary {
+    differences: u64,
+    left: String,
+    right: String,
+}
+
+impl Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = count(self.differences, "difference");
+        write!(f, "{} and {}: {number}", self.left, self.right)
+    }
+}

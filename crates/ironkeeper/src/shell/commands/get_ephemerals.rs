@@ -1,0 +1,41 @@
+//! `getEphemerals`: the nodes that go with this session.
+
+use std::fmt::{self, Display};
+
+use serde::Serialize;
+
+use crate::shell::command::{Command, Group};
+use crate::shell::context::Context;
+use crate::shell::failure::Outcome;
+use crate::shell::options::Arguments;
+
+pub const COMMAND: Command = Command {
+    name: "getEphemerals",
+    aliases: &[],
+    usage: "path",
+    summary: "List this session's ephemeral nodes whose paths start so.",
+    group: Group::ZkCli,
+    options: &[],
+    run: |context, arguments| Box::pin(run(context, arguments)),
+};
+
+async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
+    let prefix = match arguments.word(0) {
+        Some(_) => arguments.path(0)?,
+        None => "/",
+    };
+    let mut ephemerals = context.client()?.ephemerals(prefix).await?;
+    ephemerals.sort_unstable();
+    context.out.emit(&Ephemerals { ephemerals })
+}
+
+#[derive(Serialize)]
+struct Ephemerals {
+    ephemerals: Vec<String>,
+}
+
+impl Display for Ephemerals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}]", self.ephemerals.join(", "))
+    }
+}

@@ -1,0 +1,42 @@
+//! `history`: the last commands, with their numbers.
+
+use std::fmt::{self, Display};
+
+use serde::Serialize;
+
+use crate::shell::command::{Command, Group};
+use crate::shell::context::Context;
+use crate::shell::failure::Outcome;
+use crate::shell::options::Arguments;
+
+pub const COMMAND: Command = Command {
+    name: "history",
+    aliases: &[],
+    usage: "",
+    summary: "Show the last commands, numbered for redo.",
+    group: Group::ZkCli,
+    options: &[],
+    run: |context, arguments| Box::pin(run(context, arguments)),
+};
+
+/// As many as zkCli shows, this command among them.
+const SHOWN: usize = 11;
+
+async fn run(context: &mut Context, _: &Arguments) -> Outcome {
+    context
+        .history
+        .last(SHOWN)
+        .try_for_each(|(number, command)| context.out.emit(&Entry { number, command }))
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    number: usize,
+    command: &'a str,
+}
+
+impl Display for Entry<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} - {}", self.number, self.command)
+    }
+}

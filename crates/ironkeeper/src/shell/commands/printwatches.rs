@@ -1,0 +1,31 @@
+//! `printwatches`: whether events are printed.
+
+use crate::shell::command::{Command, Group};
+use crate::shell::context::Context;
+use crate::shell::failure::Outcome;
+use crate::shell::options::Arguments;
+use crate::shell::output::Message;
+
+pub const COMMAND: Command = Command {
+    name: "printwatches",
+    aliases: &[],
+    usage: "on|off",
+    summary: "Print events, or do not.",
+    group: Group::ZkCli,
+    options: &[],
+    run: |context, arguments| Box::pin(run(context, arguments)),
+};
+
+async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
+    let events = context.session.events();
+    match arguments.word(0) {
+        Some(word) => {
+            events.print(word == "on");
+            Ok(())
+        }
+        None => {
+            let word = if events.are_printed() { "on" } else { "off" };
+            context.out.emit(&Message::new(format!("printwatches is {word}")))
+        }
+    }
+}

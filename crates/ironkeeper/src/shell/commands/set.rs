@@ -1,0 +1,42 @@
+//! `set`: new data for a node.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+use super::stat::NodeStat;
+use crate::shell::command::{Command, Group};
+use crate::shell::context::Context;
+use crate::shell::failure::{Failure, Outcome};
+use crate::shell::options::{Arguments, Opt};
+
+pub const COMMAND: Command = Command {
+    name: "set",
+    aliases: &[],
+    usage: "path data [-s] [-v version] [-b]",
+    summary: "Replace the data of a node.",
+    group: Group::ZkCli,
+    options: &[
+        Opt::flag("s", "show the node's Stat afterwards"),
+        Opt::value("v", "version", "only if the data has this version"),
+        Opt::flag("b", "the data is typed in base64"),
+    ],
+    run: |context, arguments| Box::pin(run(context, arguments)),
+};
+
+async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
+    let path = arguments.path(0)?;
+    let text = arguments.required(1)?;
+    let data = if arguments.has("b") {
+        BASE64_STANDARD
+            .decode(text)
+            .map_err(|error| Failure::message(format!("the data is not base64: {error}")))?
+    } else {
+        text.as_bytes().to_vec()
+    };
+    let version = super::version(arguments, 2)?;
+    let stat = context.client()?.set(path, data, version).await?;
+    match arguments.has("s") || context.out.is_json() {
+        true => context.out.emit(&NodeStat::new(path, stat)),
+        false => Ok(()),
+    }
+}

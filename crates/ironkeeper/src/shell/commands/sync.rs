@@ -1,0 +1,23 @@
+//! `sync`: reads behind it see what was written before it.
+
+use crate::shell::command::{Command, Group};
+use crate::shell::context::Context;
+use crate::shell::failure::Outcome;
+use crate::shell::options::Arguments;
+use crate::shell::output::Message;
+
+pub const COMMAND: Command = Command {
+    name: "sync",
+    aliases: &[],
+    usage: "path",
+    summary: "Bring the server we talk to up to date with the leader.",
+    group: Group::ZkCli,
+    options: &[],
+    run: |context, arguments| Box::pin(run(context, arguments)),
+};
+
+async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
+    let path = arguments.path(0)?;
+    context.client()?.sync(path).await?;
+    context.out.emit(&Message::new("Sync is OK"))
+}

@@ -1,0 +1,27 @@
+//! `version`: that of the shell.
+
+use crate::shell::command::{Command, Group};
+use crate::shell::context::Context;
+use crate::shell::failure::{Failure, Outcome};
+use crate::shell::options::Arguments;
+use crate::shell::output::Message;
+
+pub const COMMAND: Command = Command {
+    name: "version",
+    aliases: &[],
+    usage: "",
+    summary: "Show the version of this shell.",
+    group: Group::ZkCli,
+    options: &[],
+    run: |context, arguments| Box::pin(run(context, arguments)),
+};
+
+async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
+    if !arguments.words().is_empty() {
+        return Err(Failure::Usage);
+    }
+    context.out.emit(&Message::new(format!(
+        "Ironkeeper CLI version: {}, compatible with ZooKeeper CLI version: 3.9.5",
+        env!("CARGO_PKG_VERSION")
+    )))
+}

@@ -1,0 +1,171 @@
+//! Completion by Tab: commands, their options, and the paths there are on the server right now.
+//!
+//! Runs on the line editor's thread. A server that does not answer soon costs the completion, not the prompt.
+
+use std::time::Duration;
+
+use rustyline::completion::{Completer, Pair};
+use rustyline::highlight::Highlighter;
+use rustyline::hint::{Hint, Hinter};
+use rustyline::validate::Validator;
+use rustyline::{Context, Helper};
+use tokio::runtime::Handle;
+
+use super::command;
+use super::session::SharedClient;
+use super::words;
+
+/// How long Tab may take.
+const ANSWER_WITHIN: Duration = Duration::from_millis(700);
+/// A node can have a million children; nobody wants to see more than this.
+const CANDIDATES_MAX: usize = 1000;
+
+#[derive(Debug)]
+pub struct ShellHelper {
+    runtime: Handle,
+    client: SharedClient,
+    /// Hints are told from what was typed by their colour alone.
+    hints: bool,
+}
+
+impl ShellHelper {
+    /// The runtime has to be driven by another thread.
+    pub fn new(runtime: Handle, client: SharedClient, colour: bool) -> ShellHelper {
+        ShellHelper { runtime, client, hints: colour }
+    }
+
+    fn candidates(&self, before: &[&str], word: &str) -> Vec<Pair> {
+        let Some((name, _)) = before.split_first() else {
+            return names(word);
+        };
+        if matches!(*name, "help" | "?") {
+            return names(word);
+        }
+        if word.starts_with('/') {
+            return self.paths(word);
+        }
+        let Some(command) = command::find(name) else { return Vec::new() };
+        if word.starts_with('-') {
+            let options = command.options.iter().map(|option| format!("-{}", option.name));
+            let common = ["--json", "--yes"].map(str::to_owned);
+            return options
+                .chain(common)
+                .filter(|option| option.starts_with(word) && option != word)
+                .map(|option| candidate(option.clone(), option + " "))
+                .collect();
+        }
+        // The few words that can be nothing else.
+        let fixed: &[&str] = match (command.name, before.last()) {
+            ("printwatches", _) => &["on", "off"],
+            ("addWatch", Some(&"-m")) => &["PERSISTENT", "PERSISTENT_RECURSIVE"],
+            _ => &[],
+        };
+        fixed
+            .iter()
+            .filter(|fixed| fixed.starts_with(word))
+            .map(|fixed| candidate((*fixed).to_owned(), format!("{fixed} ")))
+            .collect()
+    }
+
+    /// The nodes whose paths start with `word`.
+    fn paths(&self, word: &str) -> Vec<Pair> {
+        let Some(client) = self.client.current() else { return Vec::new() };
+        if !client.state().is_connected() {
+            return Vec::new();
+        }
+        let slash = word.rfind('/').expect("a path starts with one");
+        let (parent, prefix) = (&word[..slash], &word[slash + 1..]);
+        let above = if parent.is_empty() { "/" } else { parent };
+        let found = self.runtime.block_on(async {
+            tokio::time::timeout(ANSWER_WITHIN, async {
+                let mut children = client.children(above).await.ok()?;
+                children.retain(|child| child.starts_with(prefix));
+                children.sort_unstable();
+                children.truncate(CANDIDATES_MAX);
+                // The only one can be finished: with a slash if there is more below.
+                let end = match &children[..] {
+                    [only] => {
+                        let path = format!("{parent}/{only}");
+                        let stat = client.exists(&path).await.ok().flatten();
+                        if stat.is_some_and(|stat| stat.num_children > 0) { "/" } else { " " }
+                    }
+                    _ => "",
+                };
+                Some((children, end))
+            })
+            .await
+        });
+        let Ok(Some((children, end))) = found else { return Vec::new() };
+        let pairs = children.into_iter().filter_map(|child| {
+            let path = format!("{parent}/{child}");
+            let typed = words::quote(&path)?;
+            // Below a quoted word nothing can follow but its closing quote, which would have to go first.
+            let end = if typed != path && end == "/" { "" } else { end };
+            Some(candidate(child, typed + end))
+        });
+        pairs.collect()
+    }
+}
+
+/// The commands whose names start with `word`.
+fn names(word: &str) -> Vec<Pair> {
+    command::all()
+        .filter(|command| command.name.starts_with(word))
+        .map(|command| candidate(command.name.to_owned(), format!("{} ", command.name)))
+        .collect()
+}
+
+fn candidate(display: String, replacement: String) -> Pair {
+    Pair { display, replacement }
+}
+
+impl Completer for ShellHelper {
+    type Candidate = Pair;
+
+    fn complete(
+        &self,
+        line: &str,
+        pos: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let (before, start, word) = words::unfinished(&line[..pos]);
+        Ok((start, self.candidates(&before, word)))
+    }
+}
+
+/// Shown behind the cursor, never taken into the line.
+#[derive(Debug)]
+pub struct UsageHint(&'static str);
+
+impl Hint for UsageHint {
+    fn display(&self) -> &str {
+        self.0
+    }
+
+    fn completion(&self) -> Option<&str> {
+        None
+    }
+}
+
+impl Hinter for ShellHelper {
+    type Hint = UsageHint;
+
+    /// What the command wants next, once its name is typed.
+    fn hint(&self, line: &str, pos: usize, _: &Context<'_>) -> Option<UsageHint> {
+        if pos < line.len() || !self.hints {
+            return None;
+        }
+        let command = command::find(line.strip_suffix(' ')?)?;
+        let usage = command.usage.split(" #").next().unwrap_or_default();
+        (!usage.is_empty()).then_some(UsageHint(usage))
+    }
+}
+
+impl Highlighter for ShellHelper {
+    fn highlight_hint<'h>(&self, hint: &'h str) -> std::borrow::Cow<'h, str> {
+        format!("\x1b[2m{hint}\x1b[0m").into()
+    }
+}
+
+impl Validator for ShellHelper {}
+impl Helper for ShellHelper {}

@@ -1,0 +1,72 @@
+//! What a command is given: the session, the output, the history, and how it was called.
+
+use std::io::{IsTerminal, stderr, stdin, stdout};
+
+use ironkeeper_client::Client;
+
+use super::confirm;
+use super::failure::{Failure, Outcome};
+use super::history::History;
+use super::output::Output;
+use super::session::Session;
+
+#[derive(Debug)]
+pub struct Context {
+    /// Where results go; in JSON if the shell or this command was told so.
+    pub out: Output,
+    pub session: Session,
+    pub history: History,
+    /// `--yes`: nothing is asked.
+    pub yes: bool,
+    pub terminal: Terminal,
+    /// Whether a person types the commands. False for one command and for commands from a pipe.
+    pub interactive: bool,
+    /// Whether commands are read from standard input, by a person or from a pipe: then it has nothing else.
+    pub reads_commands: bool,
+    /// The exit status of the last command.
+    pub status: u8,
+    /// Set by `quit`.
+    pub quit: bool,
+    /// Set by `redo`: the line to run next.
+    pub again: Option<String>,
+}
+
+/// Which of the standard streams are terminals.
+#[derive(Clone, Copy, Debug)]
+pub struct Terminal {
+    pub stdin: bool,
+    pub stdout: bool,
+    pub stderr: bool,
+}
+
+impl Terminal {
+    pub fn look() -> Terminal {
+        Terminal {
+            stdin: stdin().is_terminal(),
+            stdout: stdout().is_terminal(),
+            stderr: stderr().is_terminal(),
+        }
+    }
+
+    /// Whether standard output may be coloured: a terminal, and no <https://no-color.org> wish.
+    pub fn colour(&self) -> bool {
+        self.stdout && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    }
+}
+
+impl Context {
+    /// The session's client, or the error of a command that needs one.
+    pub fn client(&self) -> Outcome<Client> {
+        self.session.client()
+    }
+
+    /// Asks before something that cannot be undone. Without a person at a terminal, or with `--yes`, the
+    /// answer is yes: scripts know what they do.
+    pub async fn confirm(&self, question: &str) -> Outcome {
+        let asks = self.terminal.stdin && self.terminal.stderr && !self.yes;
+        if !asks || confirm::ask(question).await? {
+            return Ok(());
+        }
+        Err(Failure::message("Nothing was done"))
+    }
+}

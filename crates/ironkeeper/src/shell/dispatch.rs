@@ -1,0 +1,101 @@
+//! From a line to a command that has run, and its status.
+
+use ironkeeper_client::ErrorKind;
+
+use super::command;
+use super::context::Context;
+use super::failure::{Failure, Outcome};
+use super::options::Arguments;
+use super::output::Output;
+use super::words;
+
+/// Runs a typed line and says what is wrong with it, if anything is. The status is that of the context then;
+/// an empty line leaves it alone.
+pub async fn run_line(context: &mut Context, line: &str) {
+    if line.trim().is_empty() {
+        return;
+    }
+    context.history.push(line.to_owned());
+    let mut line = line.to_owned();
+    loop {
+        match words::split(&line) {
+            Ok(words) => run_words(context, &words).await,
+            Err(error) => report(context, &Failure::message(error.to_string()), ""),
+        }
+        // A redo is remembered as what it repeats.
+        match context.again.take() {
+            Some(again) => {
+                context.history.replace_last(again.clone());
+                line = again;
+            }
+            None => return,
+        }
+    }
+}
+
+/// Runs a command given as words.
+pub async fn run_words(context: &mut Context, words: &[String]) {
+    let name = words.first().map_or("", String::as_str);
+    let Some(command) = command::find(name) else {
+        return report(context, &Failure::UnknownCommand(name.to_owned()), "");
+    };
+    let usage = command.usage_line();
+    let arguments = match Arguments::parse(words, command.options) {
+        Ok(arguments) => arguments,
+        Err(failure) => return report(context, &failure, &usage),
+    };
+    let before = Manner::of(context);
+    context.out = context.out.with_json(context.out.is_json() || arguments.json);
+    context.yes |= arguments.yes;
+    let outcome = match arguments.help {
+        true => context.out.emit(&command::Help(command)),
+        false => (command.run)(context, &arguments).await,
+    };
+    let outcome = outcome.and(context.out.flush());
+    finish(context, outcome, &usage);
+    before.restore(context);
+}
+
+/// What `--json` and `--yes` change, which every command has: they hold for one command. Whoever drops a command
+/// before its end has to restore it, or the next one would not ask before it deletes.
+pub struct Manner {
+    out: Output,
+    yes: bool,
+}
+
+impl Manner {
+    pub fn of(context: &Context) -> Manner {
+        Manner { out: context.out.clone(), yes: context.yes }
+    }
+
+    pub fn restore(self, context: &mut Context) {
+        (context.out, context.yes) = (self.out, self.yes);
+    }
+}
+
+fn finish(context: &mut Context, outcome: Outcome, usage: &str) {
+    match outcome {
+        // The last status before it is that of the shell.
+        Ok(()) if context.quit => {}
+        Ok(()) => context.status = 0,
+        // Said more plainly when there never was a connection to lose.
+        Err(Failure::Client(error))
+            if error.kind() == ErrorKind::ConnectionLoss && !context.session.was_connected() =>
+        {
+            let text = context.session.cannot_connect();
+            report(context, &Failure::message(text), usage);
+        }
+        Err(failure) => report(context, &failure, usage),
+    }
+}
+
+/// Prints a failure, unless nobody listens, and sets the status it stands for.
+pub fn report(context: &mut Context, failure: &Failure, usage: &str) {
+    context.status = failure.exit_code();
+    if matches!(failure, Failure::OutputClosed) {
+        context.quit = true;
+    }
+    if !failure.is_silent() {
+        context.out.error(failure, usage);
+    }
+}

@@ -1,0 +1,186 @@
+//! Events printed while they come: the `WATCHER::` block of zkCli, or a JSON object.
+//!
+//! Watches and the session tell a thread of their own, because printing above a line that is being typed can
+//! wait for the line editor, and the line editor can wait for the session (completion of paths).
+//!
+//! zkCli has one watcher for everything and prints a notification once, however many watches it fires. Here
+//! every watch hears of it, so a notification is recognised by what it says, and by who has already told of it.
+
+use std::collections::VecDeque;
+use std::fmt::{self, Display};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use serde::{Serialize, Serializer};
+use tokio::sync::mpsc;
+
+use super::output::Output;
+
+/// How many events may wait for the terminal. Watches that have more keep them, within their own bounds.
+const WAITING_MAX: usize = 1024;
+/// How many notifications are remembered to tell repetitions by.
+const REMEMBERED_MAX: usize = 256;
+
+/// What an event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// `SyncConnected`, `Disconnected`, …
+    pub state: &'static str,
+    /// `None` for events of the session, else `NodeCreated`, …
+    pub kind: &'static str,
+    pub path: Option<String>,
+    /// -1 where there is none.
+    pub zxid: i64,
+}
+
+impl Event {
+    pub fn of_session(state: &'static str) -> Event {
+        Event { state, kind: "None", path: None, zxid: -1 }
+    }
+
+    fn is_of_session(&self) -> bool {
+        self.path.is_none()
+    }
+}
+
+impl Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.as_deref().unwrap_or("null");
+        write!(
+            f,
+            "\nWATCHER::\n\nWatchedEvent state:{} type:{} path:{path} zxid: {}",
+            self.state, self.kind, self.zxid
+        )
+    }
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Fields<'a> {
+            event: &'a str,
+            state: &'a str,
+            path: Option<&'a str>,
+            zxid: Option<String>,
+        }
+        let zxid = (self.zxid >= 0).then(|| format!("0x{:x}", self.zxid));
+        Fields { event: self.kind, state: self.state, path: self.path.as_deref(), zxid }
+            .serialize(serializer)
+    }
+}
+
+/// Who tells of an event: one registered watch, or the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Teller(pub u64);
+
+/// Where events are sent to be printed.
+#[derive(Clone, Debug)]
+pub struct Events {
+    sender: mpsc::Sender<(Teller, Event)>,
+    printed: Arc<AtomicBool>,
+}
+
+impl Events {
+    /// Starts the thread that prints. It ends when every sender is gone.
+    pub fn start(output: Output, interactive: bool) -> (Events, JoinHandle<()>) {
+        let (sender, mut receiver) = mpsc::channel(WAITING_MAX);
+        let printed = Arc::new(AtomicBool::new(true));
+        let on = Arc::clone(&printed);
+        let thread = std::thread::spawn(move || {
+            let mut told = Told::default();
+            while let Some((teller, event)) = receiver.blocking_recv() {
+                if !told.is_news(teller, &event) || !on.load(Ordering::Relaxed) {
+                    continue;
+                }
+                // Scripts read results from standard output; that a connection came about is none.
+                if event.is_of_session() && !interactive {
+                    output.event_aside(&event);
+                } else {
+                    output.event(&event);
+                }
+            }
+        });
+        (Events { sender, printed }, thread)
+    }
+
+    /// Waits when the terminal is behind.
+    pub async fn tell(&self, teller: Teller, event: Event) {
+        // The printing thread ends only after the last sender.
+        let _ = self.sender.send((teller, event)).await;
+    }
+
+    pub fn are_printed(&self) -> bool {
+        self.printed.load(Ordering::Relaxed)
+    }
+
+    pub fn print(&self, on: bool) {
+        self.printed.store(on, Ordering::Relaxed);
+    }
+}
+
+/// Notifications of late, and who told of each.
+#[derive(Debug, Default)]
+struct Told {
+    notifications: VecDeque<(Event, Vec<Teller>)>,
+}
+
+impl Told {
+    /// Whether this is not a notification that another watch told of. The same watch never repeats itself, so
+    /// the same words from it are another notification.
+    fn is_news(&mut self, teller: Teller, event: &Event) -> bool {
+        let known = self
+            .notifications
+            .iter_mut()
+            .find(|(told, tellers)| event.zxid > 0 && told == event && !tellers.contains(&teller));
+        if let Some((_, tellers)) = known {
+            tellers.push(teller);
+            return false;
+        }
+        if self.notifications.len() == REMEMBERED_MAX {
+            self.notifications.pop_front();
+        }
+        self.notifications.push_back((event.clone(), vec![teller]));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: &'static str, zxid: i64) -> Event {
+        Event { state: "SyncConnected", kind, path: Some("/a".to_owned()), zxid }
+    }
+
+    #[test]
+    fn events_have_zkclis_form() {
+        assert_eq!(
+            event("NodeDataChanged", 37).to_string(),
+            "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:NodeDataChanged path:/a zxid: 37"
+        );
+        assert_eq!(
+            Event::of_session("Closed").to_string(),
+            "\nWATCHER::\n\nWatchedEvent state:Closed type:None path:null zxid: -1"
+        );
+        assert_eq!(
+            serde_json::to_string(&event("NodeCreated", 37)).unwrap(),
+            r#"{"event":"NodeCreated","state":"SyncConnected","path":"/a","zxid":"0x25"}"#
+        );
+    }
+
+    #[test]
+    fn a_notification_is_printed_once_however_many_watches_it_fires() {
+        let mut told = Told::default();
+        let deleted = event("NodeDeleted", 5);
+        assert!(told.is_news(Teller(1), &deleted));
+        assert!(!told.is_news(Teller(2), &deleted));
+        // Two changes of one transaction: the same words, twice by each.
+        assert!(told.is_news(Teller(1), &deleted));
+        assert!(!told.is_news(Teller(2), &deleted));
+        assert!(told.is_news(Teller(1), &event("NodeDeleted", 6)));
+        // What a server tells of the time without a connection has no zxid to be known by.
+        assert!(told.is_news(Teller(1), &event("NodeDeleted", -1)));
+        assert!(told.is_news(Teller(2), &event("NodeDeleted", -1)));
+    }
+}

@@ -1,0 +1,175 @@
+//! The shell's session: connect, close, connect elsewhere; and what its state is called.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ironkeeper_client::{Client, ConnectString, ConnectionState};
+use tokio::task::JoinHandle;
+
+use super::events::{Event, Events, Teller};
+use super::failure::{Failure, Outcome};
+use super::watches::Watches;
+
+/// How to connect, the same for every `connect`.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    pub timeout: Duration,
+    pub read_only: bool,
+    /// Whether `connect` waits for the connection.
+    pub wait: bool,
+}
+
+/// The client of the moment; the line editor asks it for paths to complete.
+#[derive(Clone, Debug, Default)]
+pub struct SharedClient(Arc<Mutex<Option<Client>>>);
+
+impl SharedClient {
+    pub fn current(&self) -> Option<Client> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Client>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug)]
+pub struct Session {
+    settings: Settings,
+    connect_string: String,
+    client: SharedClient,
+    /// Tells of the states of the client.
+    teller: Option<JoinHandle<()>>,
+    events: Events,
+    pub watches: Watches,
+}
+
+impl Session {
+    /// Not connected yet.
+    pub fn new(settings: Settings, events: Events) -> Session {
+        Session {
+            settings,
+            connect_string: String::new(),
+            client: SharedClient::default(),
+            teller: None,
+            watches: Watches::new(events.clone()),
+            events,
+        }
+    }
+
+    /// Starts to connect, and closes the session there was. Whether a server is there is seen later, unless
+    /// the settings say to wait.
+    pub async fn connect(&mut self, connect_string: &str) -> Outcome {
+        // A slip of the pen must not cost the session and its ephemeral nodes.
+        connect_string.parse::<ConnectString>()?;
+        self.close().await;
+        connect_string.clone_into(&mut self.connect_string);
+        let client = Client::builder(connect_string)
+            .session_timeout(self.settings.timeout)
+            .read_only(self.settings.read_only)
+            .start()?;
+        let mut states = client.states();
+        let events = self.events.clone();
+        self.teller = Some(tokio::spawn(async move {
+            while let Some(state) = states.next().await {
+                if let Some(word) = event_word(state) {
+                    events.tell(Teller(0), Event::of_session(word)).await;
+                }
+            }
+        }));
+        *self.client.lock() = Some(client);
+        if self.settings.wait {
+            self.wait_connected(self.settings.timeout).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until there is a connection, for no longer than this.
+    pub async fn wait_connected(&self, at_most: Duration) -> Outcome {
+        let client = self.client()?;
+        match tokio::time::timeout(at_most, client.connected()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => {
+                Err(Failure::message(format!("Cannot connect to {}: {error}", self.connect_string)))
+            }
+            Err(_) => {
+                let why = client.trouble().map(|why| format!(" ({why})")).unwrap_or_default();
+                Err(Failure::message(format!(
+                    "Cannot connect to {}: no server answered within {} ms{why}",
+                    self.connect_string,
+                    at_most.as_millis()
+                )))
+            }
+        }
+    }
+
+    /// Ends the session; its ephemeral nodes go. Nothing to do if it is over already.
+    pub async fn close(&mut self) {
+        let client = self.client.lock().take();
+        if let Some(client) = client {
+            // A server that cannot be told finds out by itself.
+            let _ = client.close().await;
+        }
+        if let Some(teller) = self.teller.take() {
+            let _ = teller.await;
+        }
+        self.watches = Watches::new(self.events.clone());
+    }
+
+    pub fn client(&self) -> Outcome<Client> {
+        match self.client.current() {
+            Some(client) if !client.state().is_final() => Ok(client),
+            _ => Err(Failure::NotConnected),
+        }
+    }
+
+    pub fn shared_client(&self) -> SharedClient {
+        self.client.clone()
+    }
+
+    pub fn connect_string(&self) -> &str {
+        &self.connect_string
+    }
+
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// Whether this session ever had a connection.
+    pub fn was_connected(&self) -> bool {
+        self.client.current().is_some_and(|client| client.state() != ConnectionState::Connecting)
+    }
+
+    /// Says that no server can be reached, and why if that is known.
+    pub fn cannot_connect(&self) -> String {
+        match self.client.current().and_then(|client| client.trouble()) {
+            Some(why) => format!("Cannot connect to {}: {why}", self.connect_string),
+            None => format!("Cannot connect to {}", self.connect_string),
+        }
+    }
+
+    /// The state as zkCli shows it in its prompt.
+    pub fn state_word(&self) -> &'static str {
+        use ConnectionState::{AuthFailed, Connected, ReadOnly, Reconnected};
+        match self.client.current().map(|client| client.state()) {
+            Some(Connected | Reconnected) => "CONNECTED",
+            Some(ReadOnly) => "CONNECTEDREADONLY",
+            Some(AuthFailed) => "AUTH_FAILED",
+            Some(state) if !state.is_final() => "CONNECTING",
+            _ => "CLOSED",
+        }
+    }
+}
+
+/// What Java clients call the state in their events.
+fn event_word(state: ConnectionState) -> Option<&'static str> {
+    Some(match state {
+        ConnectionState::Connected | ConnectionState::Reconnected => "SyncConnected",
+        ConnectionState::ReadOnly => "ConnectedReadOnly",
+        ConnectionState::Suspended => "Disconnected",
+        ConnectionState::Lost => "Expired",
+        ConnectionState::Closed => "Closed",
+        ConnectionState::AuthFailed => "AuthFailed",
+        _ => return None,
+    })
+}

@@ -1,0 +1,14 @@
+//! The binary as a process: killed, starved of disk and memory, stopped, and refused.
+
+#![cfg(target_os = "linux")]
+
+#[path = "../../../ironkeeper-server/tests/server/client.rs"]
+#[allow(dead_code, reason = "other test crates use the rest")]
+mod client;
+mod crash;
+mod crowd;
+mod full_disk;
+mod large;
+mod refusal;
+mod server_process;
+mod stop;

@@ -1,0 +1,96 @@
+//! What a server will not start on, and how it says so.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+use crate::client::Client;
+use crate::server_process::Setup;
+
+#[test]
+fn a_data_directory_has_one_server_at_a_time() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let setup = Setup::new(dir.path(), "");
+    let server = setup.start();
+    let (status, log) = setup.start_in_vain(0);
+    assert!(!status.success());
+    assert!(log.contains("another server uses this data directory"), "{log}");
+    assert!(log.contains(&dir.path().join("data").display().to_string()), "{log}");
+    // The first one does not mind, and its death frees the place.
+    Client::connect(server.address).create("/here", b"");
+    server.kill();
+    assert!(Client::connect(setup.start().address).has("/here"));
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("its number").port();
+    let (status, log) = Setup::new(dir.path(), "").start_in_vain(port);
+    assert!(!status.success());
+    assert!(log.contains(&format!("cannot listen on 127.0.0.1:{port}")), "{log}");
+}
+
+#[test]
+fn damage_in_the_middle_of_the_log_is_named_with_file_and_offset() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let setup = Setup::new(dir.path(), "");
+    let server = setup.start();
+    let mut client = Client::connect(server.address);
+    client.create("/v", b"");
+    for number in 0..100u32 {
+        client.set("/v", format!("value number {number}").as_bytes());
+    }
+    server.kill();
+    let log_file = log_files(&dir.path().join("data/version-2")).remove(0);
+    let mut bytes = fs::read(&log_file).expect("the log");
+    let value = b"value number 50";
+    let at = bytes.windows(value.len()).position(|window| window == value).expect("the value");
+    bytes[at] ^= 1;
+    fs::write(&log_file, &bytes).expect("a damaged log");
+
+    let (status, log) = setup.start_in_vain(0);
+    assert!(!status.success());
+    assert!(log.contains(&log_file.display().to_string()), "{log}");
+    let offset = log.split("damaged at offset ").nth(1).expect("an offset in the message");
+    let offset: usize = offset.split(':').next().expect("a number").parse().expect("a number");
+    assert!(offset < at && at - offset < 200, "{offset} for damage at {at}");
+
+    // Nothing was touched: undone damage leaves everything as it was.
+    bytes[at] ^= 1;
+    fs::write(&log_file, &bytes).expect("a repaired log");
+    let server = setup.start();
+    assert_eq!(Client::connect(server.address).get("/v").0, b"value number 99");
+}
+
+#[test]
+fn a_missing_log_file_between_others_is_noticed() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let setup = Setup::new(dir.path(), "snapCount=1000000");
+    for part in ["/one", "/two", "/three"] {
+        let server = setup.start();
+        Client::connect(server.address).create(part, b"");
+        server.kill();
+    }
+    let files = log_files(&dir.path().join("data/version-2"));
+    assert_eq!(files.len(), 3);
+    fs::remove_file(&files[1]).expect("a file to lose");
+    let (status, log) = setup.start_in_vain(0);
+    assert!(!status.success());
+    assert!(log.contains("are missing") || log.contains("missing. A log file"), "{log}");
+    assert!(log.contains(&files[2].display().to_string()), "{log}");
+}
+
+/// In the order of their names, which is that of their transactions.
+fn log_files(dir: &std::path::Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).expect("the data directory");
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log."))
+        })
+        .collect();
+    files.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
+    files
+}

@@ -1,0 +1,242 @@
+//! A server in a process of its own, with its log at hand.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::client::{PATIENCE, TIMEOUT_MS};
+
+/// Where a server keeps its things, and what it is told.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    config_file: PathBuf,
+    /// Runs before the server in the same process.
+    prelude: Option<&'static str>,
+}
+
+impl Setup {
+    /// Everything in `dir`; `settings` are lines of a zoo.cfg.
+    pub fn new(dir: &Path, settings: &str) -> Setup {
+        Setup::apart(dir, &dir.join("data"), settings)
+    }
+
+    /// The data in `data_dir`, the configuration in `dir`.
+    pub fn apart(dir: &Path, data_dir: &Path, settings: &str) -> Setup {
+        let config_file = dir.join("zoo.cfg");
+        let text = format!(
+            "dataDir={}\nclientPort=2181\nmaxClientCnxns=0\nmaxSessionTimeout={TIMEOUT_MS}\n{settings}\n",
+            data_dir.display()
+        );
+        std::fs::write(&config_file, text).expect("a configuration file");
+        Setup { config_file, prelude: None }
+    }
+
+    /// Runs a line of shell before the server, in the same process.
+    pub fn after(self, prelude: &'static str) -> Setup {
+        Setup { prelude: Some(prelude), ..self }
+    }
+
+    /// Starts a server on any free port and waits until clients can connect.
+    #[track_caller]
+    pub fn start(&self) -> ServerProcess {
+        match self.spawn(0).ready() {
+            Ok(server) => server,
+            Err((status, log)) => panic!("the server did not start: {status}\n{log}"),
+        }
+    }
+
+    /// Starts a server that has to refuse, and returns how it ended and what it said.
+    #[track_caller]
+    pub fn start_in_vain(&self, port: u16) -> (ExitStatus, String) {
+        match self.spawn(port).ready() {
+            Ok(server) => panic!("the server started: {}", server.kill()),
+            Err(refusal) => refusal,
+        }
+    }
+
+    /// Starts a server without waiting for it.
+    pub fn spawn(&self, port: u16) -> Starting {
+        let binary = env!("CARGO_BIN_EXE_ironkeeper");
+        let mut command = match self.prelude {
+            None => Command::new(binary),
+            Some(prelude) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("{prelude}; exec \"$0\" \"$@\""), binary]);
+                shell
+            }
+        };
+        command
+            .args(["serve", "--client-address", "127.0.0.1", "--client-port", &port.to_string()])
+            .arg("--config")
+            .arg(&self.config_file)
+            .env_remove("IRONKEEPER_LOG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("a process");
+        let log = Arc::new(Log::default());
+        let stderr = child.stderr.take().expect("a pipe");
+        let tail = Arc::clone(&log);
+        thread::spawn(move || tail.collect(BufReader::new(stderr)));
+        Starting { server: ServerProcess { child, address: UNKNOWN, log } }
+    }
+}
+
+const UNKNOWN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// A server that has not said yet where it listens.
+#[derive(Debug)]
+pub struct Starting {
+    server: ServerProcess,
+}
+
+impl Starting {
+    /// Waits until clients can connect. If the process ends instead: how, and its log.
+    pub fn ready(mut self) -> Result<ServerProcess, (ExitStatus, String)> {
+        let stdout = self.server.child.stdout.take().expect("a pipe");
+        let mut stdout = BufReader::new(stdout);
+        let mut line = String::new();
+        while stdout.read_line(&mut line).expect("text") > 0 {
+            if let Some(address) = line.trim().strip_prefix("clients") {
+                self.server.address = address.trim().parse().expect("an address");
+                // Whatever else it says: nobody may be left writing into a closed pipe.
+                thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
+                return Ok(self.server);
+            }
+            line.clear();
+        }
+        let status = self.server.await_end();
+        Err((status, self.server.log.whole()))
+    }
+
+    /// Ends it at once, wherever it is.
+    pub fn kill(self) -> String {
+        self.server.kill()
+    }
+}
+
+/// A running server. Dropping it kills it.
+#[derive(Debug)]
+pub struct ServerProcess {
+    child: Child,
+    pub address: SocketAddr,
+    log: Arc<Log>,
+}
+
+impl ServerProcess {
+    /// SIGKILL. Returns what was logged.
+    pub fn kill(mut self) -> String {
+        self.child.kill().expect("a process to kill");
+        self.await_end();
+        self.log.whole()
+    }
+
+    /// SIGTERM. Returns how the process ended and what it logged.
+    #[track_caller]
+    pub fn terminate(mut self) -> (ExitStatus, String) {
+        kill_process(self.pid(), Signal::TERM).expect("a process to stop");
+        let status = self.await_end();
+        (status, self.log.whole())
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Waits until the log has `text` in it.
+    #[track_caller]
+    pub fn await_log(&self, text: &str) {
+        self.await_log_times(text, 1);
+    }
+
+    /// Waits until the log has `text` in it so many times.
+    #[track_caller]
+    pub fn await_log_times(&self, text: &str, times: usize) {
+        self.log.await_text(text, times);
+    }
+
+    /// Memory of the process that is in RAM, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.status_bytes("VmRSS:")
+    }
+
+    /// The most it ever was.
+    pub fn resident_bytes_peak(&self) -> u64 {
+        self.status_bytes("VmHWM:")
+    }
+
+    fn status_bytes(&self, field: &str) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).expect("the status of a running process");
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("the field");
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().expect("a number");
+        kib << 10
+    }
+
+    #[track_caller]
+    fn await_end(&mut self) -> ExitStatus {
+        // Its standard error is open as long as it lives.
+        assert!(self.log.await_end(), "the server does not end: {}", self.log.whole());
+        self.child.wait().expect("a process to wait for")
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the server writes to its standard error.
+#[derive(Debug, Default)]
+struct Log {
+    lines: Mutex<Lines>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    text: String,
+    ended: bool,
+}
+
+impl Log {
+    fn collect(&self, mut from: impl BufRead) {
+        let mut line = Vec::new();
+        while from.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            self.lines.lock().expect("the log").text.push_str(&String::from_utf8_lossy(&line));
+            self.changed.notify_all();
+            line.clear();
+        }
+        self.lines.lock().expect("the log").ended = true;
+        self.changed.notify_all();
+    }
+
+    fn whole(&self) -> String {
+        self.lines.lock().expect("the log").text.clone()
+    }
+
+    #[track_caller]
+    fn await_text(&self, text: &str, times: usize) {
+        let lines = self.lines.lock().expect("the log");
+        let waited = self.changed.wait_timeout_while(lines, PATIENCE, |lines| {
+            lines.text.matches(text).count() < times && !lines.ended
+        });
+        let lines = waited.expect("the log").0;
+        let found = lines.text.matches(text).count();
+        assert!(found >= times, "waited for {text:?} in vain:\n{}", lines.text);
+    }
+
+    /// Waits for the last line, which is that of a process that ends. `false` if it does not come.
+    fn await_end(&self) -> bool {
+        let lines = self.lines.lock().expect("the log");
+        let waited = self.changed.wait_timeout_while(lines, PATIENCE, |lines| !lines.ended);
+        waited.expect("the log").0.ended
+    }
+}

@@ -1,0 +1,124 @@
+//! A single command: output, streams and exit status, as scripts use them.
+
+use std::process::{Command, Output, Stdio};
+
+use ironkeeper_testing::TestServer;
+
+fn shell(server: &str, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ironkeeper"))
+        .args(["shell", "-server", server])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// Runs a command and compares status and both streams.
+#[track_caller]
+fn check(server: &str, arguments: &[&str], status: i32, stdout: &str, stderr: &str) {
+    let output = shell(server, arguments);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).as_str(), text(&output.stderr).as_str()),
+        (Some(status), stdout, stderr),
+        "{arguments:?}"
+    );
+}
+
+#[test]
+fn results_are_on_standard_output_and_nothing_else_is() {
+    let server = TestServer::start().unwrap();
+    let at = server.connect_string();
+    check(&at, &["create", "/a", "two words"], 0, "", "Created /a\n");
+    check(&at, &["get", "/a"], 0, "two words\n", "");
+    check(&at, &["ls", "/"], 0, "[a, zookeeper]\n", "");
+    check(&at, &["get", "/b"], 1, "", "Node does not exist: /b\n");
+    check(&at, &["get", "b"], 1, "", "Path must start with / character\n");
+    check(&at, &["get"], 1, "", "get [-s] [-w] [-b] [-x] path\n");
+    check(
+        &at,
+        &["got", "/b"],
+        127,
+        "",
+        "Command not found: Command not found got\nType help for the commands.\n",
+    );
+    check(&format!("{at}/a"), &["ls", "/"], 0, "[]\n", "");
+}
+
+#[test]
+fn json_is_one_object_per_line_for_results_and_for_errors() {
+    let server = TestServer::start().unwrap();
+    let at = server.connect_string();
+    let json = |arguments: &[&str]| -> (serde_json::Value, serde_json::Value) {
+        let output = shell(&at, arguments);
+        let parse = |bytes: &[u8]| match bytes {
+            b"" => serde_json::Value::Null,
+            _ => serde_json::from_slice(bytes).unwrap(),
+        };
+        (parse(&output.stdout), parse(&output.stderr))
+    };
+    let (created, _) = json(&["--json", "create", "/a", "text"]);
+    assert_eq!(created["created"], "/a");
+    let (found, _) = json(&["get", "--json", "/a"]);
+    assert_eq!(
+        (found["data"].as_str(), found["stat"]["version"].as_i64()),
+        (Some("text"), Some(0))
+    );
+    json(&["set", "-b", "/a", "AP8="]);
+    let (found, _) = json(&["--json", "get", "/a"]);
+    assert_eq!(found["data_base64"], "AP8=");
+    let (_, error) = json(&["--json", "get", "/b"]);
+    assert_eq!((error["code"].as_str(), error["path"].as_str()), (Some("NoNode"), Some("/b")));
+    let (_, error) = json(&["--json", "get", "-q", "/b"]);
+    assert_eq!(error["error"], "Unrecognized option: -q");
+    let (listed, _) = json(&["--json", "ls", "/"]);
+    assert_eq!(listed["children"], serde_json::json!(["a", "zookeeper"]));
+}
+
+#[test]
+fn bytes_that_are_no_text_are_shown_as_bytes() {
+    let server = TestServer::start().unwrap();
+    let at = server.connect_string();
+    check(&at, &["create", "/a"], 0, "", "Created /a\n");
+    check(&at, &["set", "-b", "/a", "AP8b"], 0, "", "");
+    let shown = String::from_utf8(shell(&at, &["get", "/a"]).stdout).unwrap();
+    assert!(shown.contains("|00000000| 00 ff 1b "), "{shown}");
+    check(
+        &at,
+        &["set", "-b", "/a", "%"],
+        1,
+        "",
+        "the data is not base64: Invalid symbol 37, offset 0.\n",
+    );
+}
+
+#[test]
+fn a_server_that_is_not_there_is_said_so() {
+    // Taken and given back: nobody listens here now.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let at = format!("127.0.0.1:{port}");
+    let refused = format!("Cannot connect to {at}: {at}: Connection refused (os error 111)\n");
+    check(&at, &["ls", "/"], 1, "", &refused);
+    check(&at, &["addauth", "digest", "a:b"], 1, "", &refused);
+    // What needs no server does without one.
+    assert!(shell(&at, &["help"]).status.success());
+    let output = shell(&at, &["-timeout", "100", "-waitforconnection", "ls", "/"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("no server answered within 100 ms (127.0.0.1:"), "{said}");
+    let output = shell("host:port", &["ls", "/"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
+fn help_tells_of_every_command_and_option() {
+    let output = shell("localhost:1", &["help"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for name in ["addWatch", "deleteall", "whoami", "help"] {
+        assert!(text.contains(&format!("\n  {name} ")), "{text}");
+    }
+    for arguments in [["help", "create"], ["create", "--help"]] {
+        let text = String::from_utf8(shell("localhost:1", &arguments).stdout).unwrap();
+        assert!(text.starts_with("create [-s] [-e]") && text.contains("-t ttl"), "{text}");
+    }
+}

@@ -1,0 +1,309 @@
+//! What a person at the prompt sees.
+
+use ironkeeper_client::{Client, CreateMode, Version};
+use ironkeeper_testing::{Direction, FaultyProxy, TestServer};
+use tempfile::TempDir;
+
+use crate::pseudo_terminal::{CTRL_C, CTRL_D, ENTER, PseudoTerminal, TAB, UP};
+
+/// A server, a shell at its prompt, and another client.
+struct Scene {
+    terminal: PseudoTerminal,
+    runtime: tokio::runtime::Runtime,
+    other: Client,
+    home: TempDir,
+    // Behind all that talks to it.
+    server: TestServer,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let server = TestServer::start().unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let terminal = open_shell(&server, &home);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let other = runtime.block_on(Client::connect(&server.connect_string())).unwrap();
+        let mut scene = Scene { terminal, runtime, other, home, server };
+        scene.terminal.wait_for("Welcome to Ironkeeper!");
+        // Told before or behind the first prompt, which is then drawn anew.
+        scene.terminal.wait_for("state:SyncConnected type:None");
+        scene.terminal.wait_for_prompt(0);
+        scene
+    }
+
+    fn create(&self, path: &str, data: &str) {
+        self.runtime.block_on(self.other.create(path, data, CreateMode::Persistent)).unwrap();
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.runtime.block_on(self.other.exists(path)).unwrap().is_some()
+    }
+}
+
+fn open_shell(server: &TestServer, home: &TempDir) -> PseudoTerminal {
+    PseudoTerminal::start(&server.connect_string(), &[], &home.path().join("state/history"))
+}
+
+#[test]
+fn the_prompt_shows_server_state_and_number() {
+    let mut scene = Scene::new();
+    let terminal = &mut scene.terminal;
+    terminal.run("create /app hello");
+    terminal.wait_for("Created /app");
+    terminal.wait_for_prompt(1);
+    terminal.run("close");
+    terminal.wait_for("(CLOSED) 2] ");
+    terminal.run("ls /");
+    terminal.wait_for("Not connected");
+    terminal.run("connect");
+    terminal.wait_for("state:SyncConnected");
+    terminal.run("get /app");
+    terminal.wait_for("hello");
+    terminal.wait_for_prompt(5);
+}
+
+#[test]
+fn tab_completes_commands_options_and_live_paths() {
+    let mut scene = Scene::new();
+    scene.create("/app", "");
+    scene.create("/app/config", "the configuration");
+    scene.create("/app/other", "");
+    scene.create("/app/two words", "found");
+    let terminal = &mut scene.terminal;
+    terminal.press("getAll");
+    terminal.press(TAB);
+    terminal.wait_for("getAllChildrenNumber ");
+    terminal.press("/ap");
+    terminal.press(TAB);
+    terminal.wait_for("/app/");
+    terminal.press(CTRL_C);
+    terminal.wait_for_prompt(0);
+
+    terminal.press("get /app/c");
+    terminal.press(TAB);
+    terminal.wait_for("onfig ");
+    terminal.press(ENTER);
+    terminal.wait_for("the configuration");
+    terminal.wait_for_prompt(1);
+
+    // A name with a blank is quoted.
+    terminal.press("get /app/t");
+    terminal.press(TAB);
+    terminal.wait_for("\"/app/two words\"");
+    terminal.press(ENTER);
+    terminal.wait_for("found");
+    terminal.wait_for_prompt(2);
+
+    // Several candidates are listed.
+    terminal.press("addWatch -m P");
+    terminal.press(TAB);
+    terminal.wait_for("ERSISTENT");
+    terminal.press(TAB);
+    terminal.wait_for("PERSISTENT_RECURSIVE");
+    terminal.wait_for("] addWatch -m PERSISTENT");
+    terminal.press(CTRL_C);
+    terminal.wait_for_prompt(2);
+
+    // What is created now is known now.
+    scene.create("/fresh", "new");
+    let terminal = &mut scene.terminal;
+    terminal.press("get /fr");
+    terminal.press(TAB);
+    terminal.wait_for("esh ");
+    terminal.press(ENTER);
+    terminal.wait_for("new");
+}
+
+#[test]
+fn arrow_up_brings_back_commands_even_of_the_last_shell() {
+    let mut scene = Scene::new();
+    scene.create("/app", "");
+    let terminal = &mut scene.terminal;
+    terminal.run("set /app first");
+    terminal.wait_for_prompt(1);
+    terminal.run("get /app");
+    terminal.wait_for("first");
+    terminal.wait_for_prompt(2);
+    terminal.run("addauth digest user:secret");
+    terminal.wait_for_prompt(3);
+    terminal.press(UP);
+    terminal.wait_for("get /app");
+    terminal.press(ENTER);
+    terminal.wait_for("first");
+    terminal.wait_for_prompt(4);
+    terminal.run("quit");
+    assert!(scene.terminal.wait_for_end().success());
+
+    let kept = std::fs::read_to_string(scene.home.path().join("state/history")).unwrap();
+    assert!(kept.contains("set /app first") && !kept.contains("secret"), "{kept}");
+
+    // Newest first.
+    let mut next = open_shell(&scene.server, &scene.home);
+    next.wait_for_prompt(0);
+    next.press(UP);
+    next.wait_for("] quit");
+    next.press(UP);
+    next.wait_for("] get /app");
+}
+
+#[test]
+fn events_appear_above_the_line_that_is_being_typed() {
+    let mut scene = Scene::new();
+    scene.create("/app", "old");
+    let terminal = &mut scene.terminal;
+    terminal.run("get -w /app");
+    terminal.wait_for("old");
+    terminal.wait_for_prompt(1);
+    terminal.press("stat /a");
+    terminal.wait_for("stat /a");
+    scene.runtime.block_on(scene.other.set("/app", "new", Version::Any)).unwrap();
+    terminal.wait_for("WATCHER::");
+    terminal.wait_for("WatchedEvent state:SyncConnected type:NodeDataChanged path:/app zxid: ");
+    // The prompt is back with what had been typed, and typing goes on.
+    terminal.wait_for("(CONNECTED) 1] stat /a");
+    terminal.run("pp");
+    terminal.wait_for("dataVersion = 1");
+    terminal.wait_for_prompt(2);
+}
+
+#[test]
+fn control_c_throws_a_line_away_and_control_d_ends_the_session() {
+    let mut scene = Scene::new();
+    let terminal = &mut scene.terminal;
+    terminal.press("delete /everything");
+    terminal.wait_for("delete /everything");
+    terminal.press(CTRL_C);
+    terminal.wait_for_prompt(0);
+    terminal.run("create -e /mine");
+    terminal.wait_for("Created /mine");
+    terminal.wait_for_prompt(1);
+    assert!(scene.exists("/mine"));
+    scene.terminal.press(CTRL_D);
+    let Scene { terminal, runtime, other, .. } = &mut scene;
+    // The session is closed, not left to expire.
+    let watch = runtime.block_on(other.exists_and_watch("/mine")).unwrap();
+    if let (Some(_), gone) = watch {
+        runtime.block_on(gone).unwrap();
+    }
+    terminal.wait_for("state:Closed");
+}
+
+#[test]
+fn a_lost_connection_is_told_and_comes_back_with_its_watches() {
+    let mut scene = Scene::new();
+    scene.create("/app", "");
+    let terminal = &mut scene.terminal;
+    terminal.run("addWatch /app");
+    terminal.wait_for_prompt(1);
+    terminal.run("create -e /mine");
+    terminal.wait_for("Created /mine");
+    terminal.wait_for_prompt(2);
+    scene.server.drop_connections().unwrap();
+    terminal.wait_for("state:Disconnected");
+    terminal.wait_for("state:SyncConnected");
+    // The session is the same.
+    terminal.run("getEphemerals");
+    terminal.wait_for("[/mine]");
+    terminal.run("create /app/below");
+    terminal.wait_for("type:NodeCreated path:/app/below");
+}
+
+#[test]
+fn control_c_stops_waiting_for_a_server_that_does_not_answer() {
+    // Accepts connections and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let mut terminal =
+        PseudoTerminal::start(&address, &["-timeout", "600000"], &home.path().join("h"));
+    terminal.wait_for("(CONNECTING) 0] ");
+    terminal.run("ls /");
+    // The echo of the line's end: from here on the command runs.
+    terminal.wait_for("ls /\n");
+    terminal.interrupt();
+    terminal.wait_for("Interrupted");
+    terminal.wait_for("(CONNECTING) 1] ");
+    terminal.run("quit");
+    assert_eq!(terminal.wait_for_end().code(), Some(130));
+}
+
+#[test]
+fn deleting_a_subtree_is_confirmed() {
+    let mut scene = Scene::new();
+    scene.create("/app", "");
+    scene.create("/app/a", "");
+    scene.create("/app/b", "");
+    let terminal = &mut scene.terminal;
+    terminal.run("deleteall /app");
+    terminal.wait_for("Delete /app and 2 below it? [y/N] ");
+    terminal.run("");
+    terminal.wait_for("Nothing was done");
+    terminal.wait_for_prompt(1);
+    assert!(scene.exists("/app/b"));
+
+    let terminal = &mut scene.terminal;
+    terminal.run("deleteall /app");
+    terminal.wait_for("[y/N] ");
+    terminal.run("y");
+    terminal.wait_for_prompt(2);
+    assert!(!scene.exists("/app"));
+
+    // Not when told so.
+    scene.create("/app", "");
+    let terminal = &mut scene.terminal;
+    terminal.run("deleteall --yes /app");
+    terminal.wait_for_prompt(3);
+    assert!(!scene.exists("/app"));
+}
+
+#[test]
+fn a_move_is_confirmed_and_watching_ends_at_an_interrupt() {
+    let mut scene = Scene::new();
+    scene.create("/old", "data");
+    let terminal = &mut scene.terminal;
+    terminal.run("mv /old /new");
+    terminal.wait_for("Move /old with 1 node? [y/N] ");
+    terminal.run("n");
+    terminal.wait_for("Nothing was done");
+    terminal.wait_for_prompt(1);
+    terminal.run("mv /old /new");
+    terminal.wait_for("[y/N] ");
+    terminal.run("y");
+    terminal.wait_for("Moved /old to /new (1 node)");
+    terminal.wait_for_prompt(2);
+    terminal.run("watch /new");
+    terminal.wait_for("Watching /new; Ctrl-C ends it");
+    let set = scene.other.set("/new", "other", Version::Any);
+    scene.runtime.block_on(set).unwrap();
+    scene.terminal.wait_for("changed  /new  v1  = other");
+    scene.terminal.interrupt();
+    scene.terminal.wait_for_prompt(3);
+    assert!(scene.exists("/new") && !scene.exists("/old"));
+}
+
+#[test]
+fn a_yes_for_one_command_is_forgotten_even_if_that_is_interrupted() {
+    let scene = Scene::new();
+    scene.create("/app", "");
+    let proxy = FaultyProxy::start(scene.server.connect_string()).unwrap();
+    let history = scene.home.path().join("other-history");
+    let mut terminal = PseudoTerminal::start(&proxy.connect_string(), &[], &history);
+    terminal.wait_for("state:SyncConnected type:None");
+    terminal.wait_for_prompt(0);
+    proxy.stall(Direction::ToClient);
+    terminal.run("ls / --yes");
+    terminal.wait_for("ls / --yes\n");
+    terminal.interrupt();
+    terminal.wait_for("Interrupted");
+    terminal.wait_for_prompt(1);
+    proxy.heal().unwrap();
+    terminal.run("deleteall /app");
+    terminal.wait_for("Delete /app? [y/N] ");
+    terminal.run("n");
+    terminal.wait_for("Nothing was done");
+    assert!(scene.exists("/app"));
+}

@@ -1,0 +1,167 @@
+//! A pseudo-terminal with a shell in it: types, and waits for what appears.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+/// Nothing depends on it being short.
+const APPEARS_WITHIN: Duration = Duration::from_secs(60);
+
+pub const TAB: &str = "\t";
+pub const ENTER: &str = "\r";
+pub const UP: &str = "\x1b[A";
+pub const CTRL_C: &str = "\x03";
+pub const CTRL_D: &str = "\x04";
+
+/// A shell at a prompt. Killed when dropped.
+pub struct PseudoTerminal {
+    keyboard: File,
+    screen: Receiver<Vec<u8>>,
+    /// What appeared and has not been waited for, and all of it for the message of a failure.
+    unseen: String,
+    all: String,
+    shell: Child,
+    server: String,
+}
+
+impl PseudoTerminal {
+    /// Starts `ironkeeper shell` with these arguments; typed commands are kept in `history`.
+    pub fn start(server: &str, arguments: &[&str], history: &Path) -> PseudoTerminal {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        tcsetwinsize(&master, Winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 })
+            .unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let terminal = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(OFlags::NOCTTY.bits() as i32)
+            .open(name.to_str().unwrap())
+            .unwrap();
+        let end = || Stdio::from(terminal.try_clone().unwrap());
+        let shell = Command::new(env!("CARGO_BIN_EXE_ironkeeper"))
+            .args(["shell", "-server", server])
+            .args(arguments)
+            .env("TERM", "xterm")
+            .env("NO_COLOR", "1")
+            .env("IRONKEEPER_HISTORY", history)
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .unwrap();
+        drop(terminal);
+        let (appeared, screen) = channel();
+        let keyboard = File::from(master);
+        let mut reader = keyboard.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // An error is how the end of the last process at a terminal looks from here.
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                if appeared.send(bytes[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        let (unseen, all) = (String::new(), String::new());
+        PseudoTerminal { keyboard, screen, unseen, all, shell, server: server.to_owned() }
+    }
+
+    pub fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    pub fn run(&mut self, line: &str) {
+        self.press(line);
+        self.press(ENTER);
+    }
+
+    /// Waits until the text has appeared, behind what was waited for before.
+    #[track_caller]
+    pub fn wait_for(&mut self, text: &str) {
+        let deadline = Instant::now() + APPEARS_WITHIN;
+        loop {
+            let plain = without_escapes(&self.unseen);
+            if let Some(at) = plain.find(text) {
+                // Escapes before the text are gone with it; what follows is plain already.
+                self.unseen = plain[at + text.len()..].to_owned();
+                return;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.screen.recv_timeout(left) {
+                Ok(bytes) => {
+                    let text = String::from_utf8_lossy(&bytes);
+                    self.unseen.push_str(&text);
+                    self.all.push_str(&text);
+                }
+                Err(error) => {
+                    let gone = matches!(error, RecvTimeoutError::Disconnected);
+                    panic!(
+                        "{text:?} did not appear (shell gone: {gone}); the screen:\n{}",
+                        self.all
+                    );
+                }
+            }
+        }
+    }
+
+    /// Waits for a new prompt, of the command of this number. A prompt is drawn again with every key, but only
+    /// a new one begins a line.
+    #[track_caller]
+    pub fn wait_for_prompt(&mut self, number: usize) {
+        self.wait_for(&format!("\n[zk: {}(CONNECTED) {number}] ", self.server));
+    }
+
+    /// Interrupts what is running, as the terminal does at Ctrl-C while no line is edited.
+    pub fn interrupt(&self) {
+        let pid = Pid::from_child(&self.shell);
+        kill_process(pid, Signal::INT).unwrap();
+    }
+
+    /// Waits for the end of the shell.
+    pub fn wait_for_end(mut self) -> ExitStatus {
+        // Its last words have to be read, or it cannot end.
+        while self.screen.recv_timeout(APPEARS_WITHIN).is_ok() {}
+        self.shell.wait().unwrap()
+    }
+}
+
+impl Drop for PseudoTerminal {
+    fn drop(&mut self) {
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+/// The text without what moves the cursor. An escape that is not complete yet stays.
+fn without_escapes(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('\x1b') {
+        plain.push_str(&rest[..at]);
+        let escape = &rest[at + 1..];
+        let end = match escape.strip_prefix('[') {
+            Some(codes) => codes.find(|c: char| ('@'..='~').contains(&c)).map(|end| end + 2),
+            None => (!escape.is_empty()).then_some(1),
+        };
+        match end {
+            Some(end) => rest = &escape[end..],
+            None => {
+                plain.push_str(&rest[at..]);
+                rest = "";
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain.replace('\r', "")
+}
