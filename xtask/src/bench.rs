@@ -1,0 +1,205 @@
+//! `cargo xtask bench`: Apache ZooKeeper and Ironkeeper side by side, as one table.
+//!
+//! Both run on this machine, one at a time, with the same `zoo.cfg` and fsync on; `ironkeeper bench` makes
+//! the load for both. Load is measured in rounds, Apache and Ironkeeper in turn, each round on fresh servers,
+//! and the table shows medians, because machines are noisy and what disturbs one round should not decide.
+//! What needs a big tree ([`big_tree`]) comes last.
+
+mod big_tree;
+mod load;
+mod machine;
+mod table;
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
+
+use crate::peers::Cache;
+use crate::server::{Program, Server, Setup};
+use crate::{ironkeeper, ports};
+use load::Generator;
+use table::{Measures, Side};
+
+/// The heap Apache's own start script gives its server.
+const APACHE_HEAP: &str = "-Xmx1000m";
+/// How long a server may go on with what starting left to do before it counts as empty and idle.
+const SETTLE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// The ironkeeper binary to measure; by default the release binary of this tree is built.
+    #[arg(long, value_name = "PATH")]
+    server: Option<PathBuf>,
+    /// Measure only this; may be repeated.
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(table::names()))]
+    only: Vec<String>,
+    /// The servers to measure.
+    #[arg(long, value_enum, default_value_t = Peer::Both)]
+    peer: Peer,
+    /// One short round and a smaller tree: a quick look, not a result.
+    #[arg(long)]
+    quick: bool,
+    /// Rounds of every measurement [default: 3; quick: 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    /// Seconds of each load [default: 5; quick: 2]
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Nodes of the big tree [default: 1000000; quick: 100000]
+    #[arg(long)]
+    nodes: Option<u32>,
+    /// Folder for the servers' data, on the disk to measure [default: next to this program]
+    #[arg(long, value_name = "PATH")]
+    dir: Option<PathBuf>,
+    /// Print the result as JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    Ours,
+    Apache,
+    Both,
+}
+
+/// What a whole run needs to know.
+struct Plan {
+    sides: Vec<(Side, Program)>,
+    generator: Generator,
+    only: Vec<String>,
+    rounds: u32,
+    seconds: f64,
+    warm_up_seconds: f64,
+    nodes: u32,
+    /// The load average before anything was started: another load spoils the figures.
+    load_before: Option<f64>,
+    /// Holds the servers' folders; removed at the end.
+    dir: tempfile::TempDir,
+}
+
+/// Runs the measurements and prints the table; `false` when something required was not met.
+pub fn run(options: &Options) -> Result<bool> {
+    let plan = Plan::of(options)?;
+    let mut measures = Measures::default();
+    if plan.wants_load() {
+        for round in 1..=plan.rounds {
+            for (side, program) in &plan.sides {
+                eprintln!("round {round} of {}, {side}", plan.rounds);
+                let result = load_round(&plan, *side, program, &mut measures);
+                measures.note_failure(result.with_context(|| format!("round {round} on {side}")));
+            }
+        }
+    }
+    if plan.wants(&big_tree::NAMES) {
+        big_tree::run(&plan, &mut measures);
+    }
+    let note = machine::note(&plan);
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&measures.to_json(&note))?);
+    } else {
+        println!("{}\n\n{}", measures.to_markdown(), note.join("; "));
+    }
+    for failure in measures.failures() {
+        eprintln!("failed: {failure}");
+    }
+    Ok(measures.all_met())
+}
+
+impl Plan {
+    fn of(options: &Options) -> Result<Plan> {
+        let binary = match &options.server {
+            Some(path) => path.canonicalize().with_context(|| format!("no {}", path.display()))?,
+            None => ironkeeper::build()?,
+        };
+        let mut sides = Vec::new();
+        if options.peer != Peer::Ours {
+            sides.push((Side::Apache, Program::Apache(Cache::open()?.apache()?)));
+        }
+        if options.peer != Peer::Apache {
+            sides.push((Side::Ironkeeper, Program::Ironkeeper(binary.clone())));
+        }
+        let (rounds, seconds, warm_up_seconds, nodes) =
+            if options.quick { (1, 2.0, 4.0, 100_000) } else { (3, 5.0, 10.0, 1_000_000) };
+        let parent = match &options.dir {
+            Some(dir) => dir.clone(),
+            // Build output is on a real disk more often than the folder for temporary files.
+            None => {
+                std::env::current_exe()?.parent().context("a program is in a folder")?.to_owned()
+            }
+        };
+        Ok(Plan {
+            sides,
+            generator: Generator::new(binary),
+            only: options.only.clone(),
+            rounds: options.rounds.unwrap_or(rounds),
+            seconds: options.seconds.unwrap_or(seconds),
+            warm_up_seconds,
+            nodes: options.nodes.unwrap_or(nodes),
+            load_before: machine::load_average(),
+            dir: tempfile::Builder::new()
+                .prefix("bench-")
+                .tempdir_in(&parent)
+                .with_context(|| format!("cannot make a folder in {}", parent.display()))?,
+        })
+    }
+
+    fn wants(&self, names: &[&str]) -> bool {
+        self.only.is_empty() || names.iter().any(|name| self.only.iter().any(|only| only == name))
+    }
+
+    fn wants_load(&self) -> bool {
+        self.wants(&["empty"]) || load::LOADS.iter().any(|load| self.wants(&[load.name]))
+    }
+
+    /// A `zoo.cfg` for either server.
+    fn setup(&self, program: &Program) -> Result<Setup> {
+        let setup = Setup::on_port(ports::one()?).set("maxClientCnxns", 0);
+        Ok(match program {
+            Program::Apache(_) => setup.jvm_flag(APACHE_HEAP),
+            Program::Ironkeeper(_) => setup,
+        })
+    }
+}
+
+/// One server from its start to its end, under every load that is wanted.
+fn load_round(plan: &Plan, side: Side, program: &Program, measures: &mut Measures) -> Result<()> {
+    let dir = tempfile::tempdir_in(plan.dir.path())?;
+    let mut server = Server::start(program, plan.setup(program)?, dir.path())?;
+    if plan.wants(&["empty"]) {
+        thread::sleep(SETTLE);
+        measures.add("empty", side, resident_bytes(&server)? as f64);
+    }
+    let wanted: Vec<_> = load::LOADS.iter().filter(|load| plan.wants(&[load.name])).collect();
+    if !wanted.is_empty() {
+        // A JVM compiles while it runs: both get the same time to become what they are in the long run.
+        plan.generator.warm_up(&server, plan.warm_up_seconds)?;
+    }
+    for load in wanted {
+        // One load that fails takes nothing from the others, unless it took the server with it.
+        let result = plan.generator.measure(&server, load, plan.seconds, side, measures);
+        measures.note_failure(result.with_context(|| {
+            format!("{} on {side}, whose log ends:\n{}\n", load.name, server.log_tail(10))
+        }));
+    }
+    server.stop()?;
+    Ok(())
+}
+
+/// The resident memory of a server's process.
+fn resident_bytes(server: &Server) -> Result<u64> {
+    let pid = server.pid().context("the server is not running")?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
+        .context("memory is read from /proc, which only Linux has")?;
+    let kib = status.lines().find_map(|line| {
+        line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
+    match kib {
+        Some(kib) => Ok(kib * 1024),
+        None => bail!("the server has no resident memory; did it end?"),
+    }
+}

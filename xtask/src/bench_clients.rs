@@ -1,0 +1,227 @@
+//! `cargo xtask bench-clients`: three clients beside each other on one server.
+//!
+//! Ours, `zookeeper-client` from crates.io and Apache's Java client read one node of 100 bytes of the same
+//! Ironkeeper server: once with many requests in flight on one session, once one at a time. The Rust clients
+//! do it in a task of tokio's thread pool and in its main future, which has a thread of its own: the two
+//! differ by several times, and what is required has to hold in both. Each is a small
+//! program that prints `begin NAME` and `end NAME OPERATIONS SECONDS`; the CPU time it used in between is read
+//! from `/proc`. The clients take turns in rounds and the table shows medians.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::peers::Cache;
+use crate::server::{Program, Server, Setup};
+use crate::{ironkeeper, java, tools};
+
+/// The node all of them read, as `ironkeeper bench` leaves it.
+const NODE: &str = "/bench/00000000";
+
+/// Pipelined reads for each second of CPU, beside the best of the other Rust clients.
+const CPU_RATIO_MIN: f64 = 2.0;
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// The ironkeeper binary to read from; by default the release binary of this tree is built.
+    #[arg(long, value_name = "PATH")]
+    server: Option<PathBuf>,
+    /// How often each client has its turn.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Seconds of each load.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Requests each client keeps in flight when it pipelines.
+    #[arg(long, default_value_t = 128)]
+    in_flight: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Client {
+    Ironkeeper(Place),
+    Crate(Place),
+    Java,
+}
+
+/// Where a Rust client makes its requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    Task,
+    Main,
+}
+
+impl Place {
+    fn name(self) -> &'static str {
+        match self {
+            Place::Task => "task",
+            Place::Main => "main",
+        }
+    }
+}
+
+/// In the order of the table.
+const CLIENTS: [Client; 5] = [
+    Client::Ironkeeper(Place::Task),
+    Client::Crate(Place::Task),
+    Client::Ironkeeper(Place::Main),
+    Client::Crate(Place::Main),
+    Client::Java,
+];
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Client::Ironkeeper(place) => write!(f, "`ironkeeper-client`, {}", place.name()),
+            Client::Crate(place) => write!(f, "`zookeeper-client` 0.11, {}", place.name()),
+            Client::Java => f.write_str("Apache's Java client 3.9"),
+        }
+    }
+}
+
+/// What one client did in one round.
+#[derive(Debug, Default, Clone, Copy)]
+struct Round {
+    pipelined_per_s: f64,
+    pipelined_cpu_us: f64,
+    one_us: f64,
+    one_cpu_us: f64,
+}
+
+/// Runs the rounds and prints the table; `false` when ours is not as far ahead as it has to be.
+pub fn run(options: &Options) -> Result<bool> {
+    let binary = match &options.server {
+        Some(path) => path.canonicalize().with_context(|| format!("no {}", path.display()))?,
+        None => ironkeeper::build()?,
+    };
+    let cache = Cache::open()?;
+    let ours = ironkeeper::build_example("ironkeeper-client", "throughput")?;
+    let theirs = cache.rust_client_throughput()?;
+    let dir = tempfile::tempdir()?;
+    let setup = Setup::on_free_port()?;
+    let server = Server::start(&Program::Ironkeeper(binary.clone()), setup, dir.path())?;
+    let address = server.address();
+    tools::run(
+        Command::new(&binary)
+            .args(["bench", "--server", &address, "--prefix", "/bench", "--keep"])
+            .args(["read", "--nodes", "1", "--seconds", "0.2"]),
+    )?;
+
+    let mut programs = Vec::new();
+    for client in CLIENTS {
+        let mut command = match client {
+            Client::Ironkeeper(_) => Command::new(&ours),
+            Client::Crate(_) => Command::new(&theirs),
+            Client::Java => java::program(&cache, "Throughput", &["-Dironkeeper.interop.log=OFF"])?,
+        };
+        command
+            .args([&address, NODE, &options.in_flight.to_string(), &options.seconds.to_string()])
+            .stdout(Stdio::piped());
+        if let Client::Ironkeeper(place) | Client::Crate(place) = client {
+            command.arg(place.name());
+        }
+        programs.push((client, command));
+    }
+    let mut rounds: HashMap<Client, Vec<Round>> = HashMap::new();
+    for number in 1..=options.rounds {
+        for (client, command) in &mut programs {
+            let round = play(command).with_context(|| format!("{client} failed"))?;
+            eprintln!(
+                "round {number} of {}, {client}: {:.0}/s",
+                options.rounds, round.pipelined_per_s
+            );
+            rounds.entry(*client).or_default().push(round);
+        }
+    }
+    Ok(print(&rounds, options))
+}
+
+/// Runs one program to its end.
+fn play(command: &mut Command) -> Result<Round> {
+    let mut child = command.spawn().context("cannot be started")?;
+    let stdout = child.stdout.take().context("stdout was piped")?;
+    let mut round = Round::default();
+    let mut cpu_before = 0.0;
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["begin", _] => cpu_before = cpu_seconds(child.id())?,
+            ["end", name, operations, seconds] => {
+                let operations: f64 = operations.parse()?;
+                let seconds: f64 = seconds.parse()?;
+                let cpu_us = (cpu_seconds(child.id())? - cpu_before) / operations * 1e6;
+                match name {
+                    "pipelined" => {
+                        round.pipelined_per_s = operations / seconds;
+                        round.pipelined_cpu_us = cpu_us;
+                    }
+                    "one" => {
+                        round.one_us = seconds / operations * 1e6;
+                        round.one_cpu_us = cpu_us;
+                    }
+                    _ => {}
+                }
+            }
+            _ => bail!("it printed {line:?}"),
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() || round.one_us == 0.0 {
+        bail!("it ended early ({status})");
+    }
+    Ok(round)
+}
+
+/// CPU time of a process so far: fields 14 and 15, counted behind the name, in hundredths of a second.
+fn cpu_seconds(pid: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, fields) = stat.rsplit_once(')').context("a process has a name")?;
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+    Ok(ticks.sum::<Result<u64, _>>()? as f64 / 100.0)
+}
+
+fn print(rounds: &HashMap<Client, Vec<Round>>, options: &Options) -> bool {
+    let median = |client: Client, figure: fn(&Round) -> f64| {
+        let mut figures: Vec<f64> = rounds[&client].iter().map(figure).collect();
+        figures.sort_by(f64::total_cmp);
+        figures[figures.len() / 2]
+    };
+    println!(
+        "| client | reads, {} in flight | client CPU for each | one at a time | client CPU for each |",
+        options.in_flight
+    );
+    println!("| --- | ---: | ---: | ---: | ---: |");
+    for client in CLIENTS {
+        println!(
+            "| {client} | {:.0}/s | {:.2} us | {:.0} us | {:.1} us |",
+            median(client, |round| round.pipelined_per_s),
+            median(client, |round| round.pipelined_cpu_us),
+            median(client, |round| round.one_us),
+            median(client, |round| round.one_cpu_us),
+        );
+    }
+    println!();
+    let cpu = |client| median(client, |round: &Round| round.pipelined_cpu_us);
+    let one = |client| median(client, |round: &Round| round.one_us);
+    let mut met = true;
+    for place in [Place::Task, Place::Main] {
+        let (ours, theirs) = (Client::Ironkeeper(place), Client::Crate(place));
+        let ratio = cpu(theirs) / cpu(ours);
+        println!(
+            "{}: reads for each second of CPU {ratio:.2}x the Rust crate's (at least {CPU_RATIO_MIN}x), \
+             {:.2}x the Java client's; one at a time {:.2}x and {:.2}x their time (at most 1x)",
+            place.name(),
+            cpu(Client::Java) / cpu(ours),
+            one(ours) / one(theirs),
+            one(ours) / one(Client::Java),
+        );
+        met &= ratio >= CPU_RATIO_MIN && one(ours) <= one(theirs).min(one(Client::Java));
+    }
+    met
+}

@@ -1,0 +1,440 @@
+//! `cargo xtask differential`: the same requests to Apache ZooKeeper and to Ironkeeper, the answers compared.
+//!
+//! A script (made from a seed, or written down as a scenario) is played against two fresh servers at the same
+//! time. Replies, errors, Stats, watch events, their order and the ends of connections are written down as
+//! text in which only the servers' own choices (session ids, clocks) are symbols, and the two texts must be
+//! equal, zxids included. A script that shows a difference is cut down to the steps that matter and printed
+//! with both transcripts.
+//!
+//! Start from [`script::Script`], [`player::play`] and the table in [`exceptions`].
+
+mod exceptions;
+mod generate;
+pub(crate) mod link;
+mod player;
+mod report;
+mod rng;
+mod rules;
+mod scenarios;
+mod script;
+mod shrink;
+mod transcript;
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+
+use crate::ironkeeper;
+use crate::peers::Cache;
+use crate::server::{Program, Server, Setup};
+use player::Transcript;
+use script::Script;
+use transcript::Purpose;
+
+/// One seed of so many lets all connections write at once.
+const CROWDS: u64 = 10;
+
+/// Options of `cargo xtask differential`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// The ironkeeper binary to compare with Apache; by default the release binary of this tree is built.
+    #[arg(long, value_name = "PATH")]
+    server: Option<PathBuf>,
+    /// What stands on the other side; `apache` shows that the comparison itself is sound.
+    #[arg(long, value_enum, default_value_t = Peer::Ours)]
+    peer: Peer,
+    /// Play this seed only, in every arrangement or in the one given.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// How many seeds to play in each arrangement.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    seeds: u64,
+    /// The first of these seeds.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    first: u64,
+    /// Steps of each script.
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    steps: usize,
+    /// Only this way of configuring the servers; may be repeated.
+    #[arg(long, value_enum)]
+    arrangement: Vec<Arrangement>,
+    /// Only this part; may be repeated.
+    #[arg(long, value_enum)]
+    only: Vec<Part>,
+    /// Only scenarios and rules whose name contains this.
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+    /// Give up after so many differences.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    differences: usize,
+    /// Do not cut scripts down: print every step of them whose answers differ.
+    #[arg(long)]
+    whole: bool,
+    /// Print the transcript of everything played.
+    #[arg(long)]
+    verbose: bool,
+    /// The first of two ports to use; by default free ones are found.
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    Ours,
+    Apache,
+}
+
+/// What to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Scripts made from seeds.
+    Seeds,
+    /// Scripts written down, against both servers.
+    Scenarios,
+    /// What Ironkeeper does where it differs on purpose.
+    Rules,
+}
+
+/// A way to configure both servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
+pub enum Arrangement {
+    /// Apache's defaults, with sessions that outlive a script.
+    Plain,
+    /// TTL nodes and reconfiguration allowed.
+    Extended,
+    /// Quotas enforced.
+    Quota,
+    /// Short ticks and a quick reaper of containers and TTL nodes.
+    Quick,
+    /// Access control lists are kept but not looked at.
+    Unguarded,
+    /// Only those who have authenticated by digest are served.
+    Guarded,
+    /// Frames of at most 4096 bytes.
+    Narrow,
+}
+
+impl Arrangement {
+    const ALL: [Arrangement; 7] = [
+        Arrangement::Plain,
+        Arrangement::Extended,
+        Arrangement::Quota,
+        Arrangement::Quick,
+        Arrangement::Unguarded,
+        Arrangement::Guarded,
+        Arrangement::Narrow,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Arrangement::Plain => "plain",
+            Arrangement::Extended => "extended",
+            Arrangement::Quota => "quota",
+            Arrangement::Quick => "quick",
+            Arrangement::Unguarded => "unguarded",
+            Arrangement::Guarded => "guarded",
+            Arrangement::Narrow => "narrow",
+        }
+    }
+
+    /// Whether scripts from seeds are played. Where time passes they would not repeat, and elsewhere
+    /// little of them would get through.
+    fn takes_seeds(self) -> bool {
+        matches!(self, Arrangement::Plain | Arrangement::Extended | Arrangement::Quota)
+    }
+
+    fn setup(self, port: u16) -> Setup {
+        // Scripts are judged by answers, not by what survives a power cut, and fsync is most of the time.
+        let setup = Setup::on_port(port)
+            .set("maxClientCnxns", 0)
+            .set("forceSync", "no")
+            .set("maxSessionTimeout", 60_000)
+            .jvm_flag(player::SUPER_DIGEST_FLAG);
+        // Long enough that neither an expiry nor the reaper can fall into a script.
+        let still = |setup: Setup| {
+            setup
+                .set("minSessionTimeout", 30_000)
+                .jvm_flag("-Dznode.container.checkIntervalMs=2000000000")
+        };
+        match self {
+            Arrangement::Plain => still(setup),
+            Arrangement::Extended => {
+                still(setup).set("extendedTypesEnabled", true).set("reconfigEnabled", true)
+            }
+            Arrangement::Quota => still(setup).set("enforceQuota", true),
+            Arrangement::Unguarded => still(setup).set("skipACL", "yes"),
+            Arrangement::Guarded => {
+                still(setup).set("enforce.auth.enabled", true).set("enforce.auth.schemes", "digest")
+            }
+            Arrangement::Narrow => still(setup).jvm_flag("-Djute.maxbuffer=4096"),
+            Arrangement::Quick => setup
+                .set("tickTime", 200)
+                .set("extendedTypesEnabled", true)
+                .jvm_flag("-Dznode.container.checkIntervalMs=300"),
+        }
+    }
+}
+
+/// Runs the comparison; `false` when something differs.
+pub fn run(options: &Options) -> Result<bool> {
+    let apache = Program::Apache(Cache::open()?.apache()?);
+    let other = match (options.peer, &options.server) {
+        (Peer::Apache, None) => apache.clone(),
+        (Peer::Apache, Some(_)) => bail!("--server has no part in a run of Apache against Apache"),
+        (Peer::Ours, Some(binary)) => Program::Ironkeeper(
+            std::fs::canonicalize(binary).with_context(|| format!("no {}", binary.display()))?,
+        ),
+        (Peer::Ours, None) => Program::Ironkeeper(ironkeeper::build()?),
+    };
+    let mut lab = Lab { options, programs: [apache, other], differences: 0, played: 0 };
+    for arrangement in Arrangement::ALL {
+        if !options.arrangement.is_empty() && !options.arrangement.contains(&arrangement) {
+            continue;
+        }
+        lab.arrangement(arrangement)?;
+    }
+    lab.finish()
+}
+
+struct Lab<'a> {
+    options: &'a Options,
+    /// The reference first.
+    programs: [Program; 2],
+    differences: usize,
+    played: usize,
+}
+
+impl Lab<'_> {
+    fn wants(&self, part: Part) -> bool {
+        self.options.only.is_empty() || self.options.only.contains(&part)
+    }
+
+    fn names(&self, name: &str) -> bool {
+        self.options.name.as_ref().is_none_or(|wanted| name.contains(wanted.as_str()))
+    }
+
+    fn had_enough(&self) -> bool {
+        self.differences >= self.options.differences
+    }
+
+    fn arrangement(&mut self, arrangement: Arrangement) -> Result<()> {
+        let mut scripts = Vec::new();
+        if self.wants(Part::Scenarios) && self.options.seed.is_none() {
+            for scenario in scenarios::all().into_iter().filter(|s| s.arrangement == arrangement) {
+                if self.names(scenario.name) {
+                    scripts.push((format!("scenario {}", scenario.name), scenario.script));
+                }
+            }
+        }
+        let seeds = match self.options.seed {
+            _ if !arrangement.takes_seeds() => 0..0,
+            _ if !self.wants(Part::Seeds) || self.options.name.is_some() => 0..0,
+            Some(seed) => seed..seed + 1,
+            None => self.options.first..self.options.first + self.options.seeds,
+        };
+        let rules: Vec<rules::Rule> = rules::all()
+            .into_iter()
+            .filter(|rule| rule.arrangement == arrangement && self.names(rule.name))
+            .filter(|_| self.wants(Part::Rules) && self.options.seed.is_none())
+            .filter(|_| matches!(self.programs[1], Program::Ironkeeper(_)))
+            .collect();
+        if scripts.is_empty() && seeds.is_empty() && rules.is_empty() {
+            return Ok(());
+        }
+
+        let mut pair = Pair::start(&self.programs, arrangement, self.options.port)?;
+        for (name, script) in scripts {
+            if self.had_enough() {
+                return Ok(());
+            }
+            let name = format!("{name} ({})", arrangement.name());
+            self.compare(&mut pair, &name, &script)?;
+        }
+        let begun = Instant::now();
+        let count = seeds.end - seeds.start;
+        for seed in seeds {
+            if self.had_enough() {
+                return Ok(());
+            }
+            let again = format!("--arrangement {} --seed {seed}", arrangement.name());
+            let script = match seed % CROWDS {
+                _ if arrangement == Arrangement::Quota => {
+                    generate::one_by_one(generate::script(seed, self.options.steps))
+                }
+                0 => generate::crowd(seed, self.options.steps),
+                _ => generate::script(seed, self.options.steps),
+            };
+            self.compare(&mut pair, &format!("seed {seed} ({again})"), &script)?;
+        }
+        if count > 0 {
+            let rate = count as f64 / begun.elapsed().as_secs_f64();
+            println!("{}: {count} seeds, {rate:.1} per second", arrangement.name());
+        }
+        for rule in rules {
+            self.rule(&mut pair, &rule)?;
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, pair: &mut Pair, name: &str, script: &Script) -> Result<()> {
+        self.played += 1;
+        let transcripts = pair.play(script)?;
+        if self.options.verbose {
+            println!("== {name}\n{}", report::transcripts(script, &transcripts, &pair.titles()));
+        }
+        if report::equal(&transcripts) {
+            return Ok(());
+        }
+        self.differences += 1;
+        if self.options.whole {
+            println!("DIFFERENCE in {name}");
+            println!("{}", report::differences(script, &transcripts, &pair.titles()));
+            return Ok(());
+        }
+        println!("DIFFERENCE in {name}; cutting it down");
+        let mut last = None;
+        let smallest = shrink::shrink(script, &mut |candidate: &Script| {
+            match pair.play(candidate) {
+                Ok(transcripts) if !report::equal(&transcripts) => {
+                    last = Some(transcripts);
+                    true
+                }
+                // A server that does not come up again ends the search; the smallest so far is reported.
+                Ok(_) | Err(_) => false,
+            }
+        });
+        // What was seen only once is shown as it was seen.
+        let (script, transcripts) = match &last {
+            Some(last) => (&smallest, last),
+            None => (script, &transcripts),
+        };
+        println!("{}", report::transcripts(script, transcripts, &pair.titles()));
+        if last.is_none() {
+            println!("(not seen again when played a second time)");
+        }
+        Ok(())
+    }
+
+    fn rule(&mut self, pair: &mut Pair, rule: &rules::Rule) -> Result<()> {
+        self.played += 1;
+        let transcript = pair.play_on_second(&rule.script)?;
+        let got = rules::answers(&transcript);
+        let survives = rule.answers.is_empty() && !transcript.world.is_empty();
+        if survives || got == rule.answers {
+            return Ok(());
+        }
+        self.differences += 1;
+        println!("RULE {} does not hold", rule.name);
+        for step in &rule.script.steps {
+            println!("      {step:?}");
+        }
+        println!("    wanted: {:#?}\n    got: {got:#?}", rule.answers);
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<bool> {
+        println!(
+            "{} scripts against {} and {}: {} differences",
+            self.played,
+            self.programs[0].name(),
+            self.programs[1].name(),
+            self.differences,
+        );
+        if self.played == 0 {
+            bail!("nothing was selected");
+        }
+        println!("known and left out of the comparison:");
+        for exception in exceptions::EXCEPTIONS {
+            println!("  - {} ({}): {}", exception.what, exception.way.as_str(), exception.why);
+        }
+        Ok(self.differences == 0)
+    }
+}
+
+/// Two servers with the same past.
+struct Pair {
+    programs: [Program; 2],
+    arrangement: Arrangement,
+    port: Option<u16>,
+    running: Option<([Server; 2], tempfile::TempDir)>,
+}
+
+impl Pair {
+    fn start(programs: &[Program; 2], arrangement: Arrangement, port: Option<u16>) -> Result<Self> {
+        let mut pair = Self { programs: programs.clone(), arrangement, port, running: None };
+        pair.restart()?;
+        Ok(pair)
+    }
+
+    fn titles(&self) -> [&'static str; 2] {
+        [self.programs[0].name(), self.programs[1].name()]
+    }
+
+    /// Both again from nothing.
+    fn restart(&mut self) -> Result<()> {
+        self.running = None;
+        let dir = tempfile::Builder::new().prefix("differential-").tempdir()?;
+        let mut setups = Vec::new();
+        for index in 0..2 {
+            let port = match self.port {
+                Some(first) => first + index,
+                None => crate::ports::one()?,
+            };
+            setups.push(self.arrangement.setup(port));
+        }
+        let start = |index: usize, setup: Setup| {
+            let home = dir.path().join(["a", "b"][index]);
+            Server::start(&self.programs[index], setup, &home)
+        };
+        let (second, first) = (setups.pop(), setups.pop());
+        let (Some(first), Some(second)) = (first, second) else { bail!("two setups were made") };
+        // One after the other: a server that does not start is told apart from one that starves the other.
+        let servers = [start(0, first)?, start(1, second)?];
+        self.running = Some((servers, dir));
+        Ok(())
+    }
+
+    fn servers(&mut self) -> Result<&[Server; 2]> {
+        if self.running.is_none() {
+            self.restart()?;
+        }
+        Ok(&self.running.as_ref().context("the servers run")?.0)
+    }
+
+    /// Plays a script on both servers. When they do not end alike they are started afresh for the next one,
+    /// so that every script finds two servers with the same past.
+    fn play(&mut self, script: &Script) -> Result<[Transcript; 2]> {
+        let servers = self.servers()?;
+        let transcripts = thread::scope(|scope| {
+            let first = scope.spawn(|| played(&servers[0], script, Purpose::Compare));
+            let second = played(&servers[1], script, Purpose::Compare);
+            let first = first.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            [first, second]
+        });
+        let same_past = transcripts.iter().all(|t| !t.world.is_empty())
+            && transcripts[0].world == transcripts[1].world;
+        if !same_past {
+            self.running = None;
+        }
+        Ok(transcripts)
+    }
+
+    fn play_on_second(&mut self, script: &Script) -> Result<Transcript> {
+        let servers = self.servers()?;
+        Ok(played(&servers[1], script, Purpose::Rule))
+    }
+}
+
+/// A server that cannot be talked to is an outcome like any other.
+fn played(server: &Server, script: &Script, purpose: Purpose) -> Transcript {
+    player::play(server.port(), script, purpose).unwrap_or_else(|why| Transcript {
+        remains: vec![format!(
+            "the server is lost: {why:#}; its log ends:\n{}",
+            server.log_tail(15)
+        )],
+        ..Transcript::default()
+    })
+}

@@ -1,0 +1,74 @@
+//! Two transcripts as one text.
+
+use super::player::Transcript;
+use super::script::Script;
+
+pub fn equal(transcripts: &[Transcript; 2]) -> bool {
+    let [a, b] = transcripts;
+    a.steps == b.steps && a.remains == b.remains && a.world == b.world
+}
+
+/// The script with what each server answered. Lines both agree on stand once.
+pub fn transcripts(script: &Script, transcripts: &[Transcript; 2], titles: &[&str; 2]) -> String {
+    steps(script, transcripts, titles, |_, _| true)
+}
+
+/// Only the steps whose answers differ.
+pub fn differences(script: &Script, transcripts: &[Transcript; 2], titles: &[&str; 2]) -> String {
+    steps(script, transcripts, titles, |a, b| a != b)
+}
+
+fn steps(
+    script: &Script,
+    transcripts: &[Transcript; 2],
+    titles: &[&str; 2],
+    shown: impl Fn(&[String], &[String]) -> bool,
+) -> String {
+    let mut text = String::new();
+    let none = Vec::new();
+    for (index, step) in script.steps.iter().enumerate() {
+        let [a, b] = [0, 1].map(|side: usize| transcripts[side].steps.get(index).unwrap_or(&none));
+        if shown(a, b) {
+            text.push_str(&format!("{:4}. {step:?}\n", index + 1));
+            aligned(a, b, titles, &mut text);
+        }
+    }
+    if transcripts[0].remains != transcripts[1].remains {
+        text.push_str("at the end:\n");
+        aligned(&transcripts[0].remains, &transcripts[1].remains, titles, &mut text);
+    }
+    if transcripts[0].world != transcripts[1].world {
+        text.push_str("after cleaning up:\n");
+        aligned(&transcripts[0].world, &transcripts[1].world, titles, &mut text);
+    }
+    text
+}
+
+/// Lines by longest common subsequence, so that one missing event does not make the rest look different.
+fn aligned(a: &[String], b: &[String], titles: &[&str; 2], out: &mut String) {
+    let width = titles[0].len().max(titles[1].len());
+    let mut common = vec![vec![0usize; b.len() + 1]; a.len() + 1];
+    for i in (0..a.len()).rev() {
+        for j in (0..b.len()).rev() {
+            common[i][j] = if a[i] == b[j] {
+                common[i + 1][j + 1] + 1
+            } else {
+                common[i + 1][j].max(common[i][j + 1])
+            };
+        }
+    }
+    let mut line = |who: &str, text: &str| out.push_str(&format!("      {who:width$} | {text}\n"));
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() || j < b.len() {
+        if i < a.len() && j < b.len() && a[i] == b[j] {
+            line("", &a[i]);
+            (i, j) = (i + 1, j + 1);
+        } else if i < a.len() && (j == b.len() || common[i + 1][j] >= common[i][j + 1]) {
+            line(titles[0], &a[i]);
+            i += 1;
+        } else {
+            line(titles[1], &b[j]);
+            j += 1;
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Small programs of ours in other languages, each written against a foreign client.
+//!
+//! A driver is given the server's address and prints `ok NAME` or `FAIL NAME: why` for each check and, last,
+//! `N passed, N failed`. When it prints `@restart` it wants the server stopped and started again on the same
+//! data; it is told by an empty line on its standard input when that is done.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::Tally;
+use crate::server::Server;
+
+/// A driver that takes longer hangs, and is ended.
+const TIME_MAX: Duration = Duration::from_secs(240);
+
+/// Runs a driver to its end. Its standard error goes to a file next to the server's log.
+pub fn run(command: &mut Command, server: &mut Server) -> Result<Tally> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let log_path = server.log_path().with_file_name("driver.log");
+    let log = std::fs::File::create(&log_path)?;
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .with_context(|| format!("cannot run {program}"))?;
+    let stdout = BufReader::new(child.stdout.take().context("stdout was piped")?);
+    let mut stdin = child.stdin.take().context("stdin was piped")?;
+
+    // The reader below blocks on the driver; the watchdog is what bounds that.
+    let (finished, watch) = mpsc::channel::<()>();
+    let timed_out = Arc::new(AtomicBool::new(false));
+    let watchdog = {
+        let timed_out = Arc::clone(&timed_out);
+        let pid = child.id().to_string();
+        thread::spawn(move || {
+            if watch.recv_timeout(TIME_MAX) == Err(RecvTimeoutError::Timeout) {
+                timed_out.store(true, Ordering::Relaxed);
+                let _ = Command::new("kill").args(["-KILL", &pid]).status();
+            }
+        })
+    };
+
+    let mut tally = Tally::default();
+    let mut closing = None;
+    for line in stdout.lines() {
+        let line = line?;
+        if line == "@restart" {
+            server.stop()?;
+            server.start_again()?;
+            // A driver that died meanwhile is reported below.
+            let _ = stdin.write_all(b"\n");
+        } else if line.starts_with("ok ") {
+            tally.passed += 1;
+        } else if let Some(failure) = line.strip_prefix("FAIL ") {
+            tally.failures.push(failure.to_owned());
+        } else {
+            closing = Some(line);
+        }
+    }
+    let status = child.wait()?;
+    drop(finished);
+    let _ = watchdog.join();
+
+    let expected = format!("{} passed, {} failed", tally.passed, tally.failures.len());
+    if timed_out.load(Ordering::Relaxed) {
+        tally
+            .failures
+            .push(format!("the driver hung for {TIME_MAX:?}; see {}", log_path.display()));
+    } else if closing.as_deref() != Some(expected.as_str()) {
+        let said = closing.unwrap_or_default();
+        tally.failures.push(format!(
+            "the driver ended early ({status}) with {said:?}; see {}",
+            log_path.display()
+        ));
+    }
+    Ok(tally)
+}

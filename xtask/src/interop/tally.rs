@@ -1,0 +1,50 @@
+//! What came of a suite.
+
+use std::fmt;
+
+/// Counts of a suite's checks. A suite passes when `failures` is empty.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub passed: usize,
+    pub skipped: usize,
+    /// One line or more for each failed check, its name first.
+    pub failures: Vec<String>,
+    /// Checks that fail on Apache as well and are therefore not demanded.
+    pub excused: usize,
+}
+
+impl Tally {
+    pub fn check(&mut self, name: &str, result: Result<(), String>) {
+        match result {
+            Ok(()) => self.passed += 1,
+            Err(why) => self.failures.push(format!("{name}: {why}")),
+        }
+    }
+
+    pub fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.skipped += other.skipped;
+        self.excused += other.excused;
+        self.failures.extend(other.failures);
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for failure in &self.failures {
+            writeln!(f, "FAIL {}", failure.replace('\n', "\n        "))?;
+            write!(f, "   ")?;
+        }
+        write!(
+            f,
+            "{} passed, {} failed, {} skipped",
+            self.passed,
+            self.failures.len(),
+            self.skipped
+        )?;
+        if self.excused > 0 {
+            write!(f, " ({} more fail on Apache as well)", self.excused)?;
+        }
+        Ok(())
+    }
+}

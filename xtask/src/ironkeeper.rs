@@ -1,0 +1,61 @@
+//! What this tree builds: the Ironkeeper binary and other programs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::repo;
+
+/// Builds the release binary and returns its path.
+pub fn build() -> Result<PathBuf> {
+    build_program("ironkeeper", "bin", "ironkeeper")
+}
+
+/// Builds the example `name` of the crate `package` in release and returns its path.
+pub fn build_example(package: &str, name: &str) -> Result<PathBuf> {
+    build_program(package, "example", name)
+}
+
+fn build_program(package: &str, kind: &str, name: &str) -> Result<PathBuf> {
+    eprintln!("building {name} (release)");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(repo::root())
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "-p",
+            package,
+            &format!("--{kind}"),
+            name,
+            "--message-format=json-render-diagnostics",
+        ])
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!("{name} does not build");
+    }
+    // Cargo says where the binary is; guessing from target folders breaks with each of its settings.
+    let messages = String::from_utf8_lossy(&output.stdout);
+    messages
+        .lines()
+        .filter(|line| {
+            line.contains(&format!("\"name\":\"{name}\""))
+                && line.contains(&format!("\"kind\":[\"{kind}\"]"))
+        })
+        .find_map(|line| {
+            let (_, rest) = line.split_once("\"executable\":\"")?;
+            Some(PathBuf::from(rest.split_once('"')?.0))
+        })
+        .with_context(|| format!("cargo built {name} but named no executable"))
+}
+
+/// A standalone server on the given `zoo.cfg`. Java's flags travel as Apache's own scripts pass them.
+pub fn server(binary: &Path, config: &Path, jvm_flags: &[String]) -> Command {
+    let mut command = Command::new(binary);
+    command.args(["serve", "--config"]).arg(config).env("SERVER_JVMFLAGS", jvm_flags.join(" "));
+    command
+}

@@ -1,0 +1,46 @@
+//! Java programs of ours, from `interop/java`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::apache::Apache;
+use crate::peers::Cache;
+use crate::{repo, tools};
+
+/// A program of `interop/java`, compiled, with these flags for the virtual machine.
+pub fn program(cache: &Cache, main: &str, jvm_flags: &[&str]) -> Result<Command> {
+    let apache = cache.apache()?;
+    let mut class_path = compile(cache, &apache)?.into_os_string();
+    class_path.push(":");
+    class_path.push(apache.class_path());
+    let mut command = Command::new("java");
+    command
+        .arg("-cp")
+        .arg(class_path)
+        .arg("-Dironkeeper.interop.log=INFO")
+        .args(jvm_flags)
+        .arg(main);
+    Ok(command)
+}
+
+fn compile(cache: &Cache, apache: &Apache) -> Result<PathBuf> {
+    let classes = cache.build_dir("java")?;
+    let mut sources: Vec<PathBuf> = fs::read_dir(repo::interop("java/src"))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|ext| ext == "java"))
+        .collect();
+    sources.sort();
+    tools::run(
+        Command::new("javac")
+            .args(["-nowarn", "-encoding", "UTF-8", "-d"])
+            .arg(&classes)
+            .arg("-cp")
+            .arg(apache.class_path())
+            .args(sources),
+    )
+    .context("the Java drivers do not compile")?;
+    Ok(classes)
+}

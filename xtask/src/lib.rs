@@ -1,0 +1,23 @@
+//! Chores of the repository, written in Rust so that they run wherever the product builds.
+//!
+//! The library half is what more than one chore or test needs: [`peers`] brings foreign software onto the
+//! machine, [`server`] starts and stops a standalone server, Apache ZooKeeper or Ironkeeper, behind one
+//! type. Nothing here ends up in the product.
+//!
+//! Start from [`peers::Cache`], [`server::Program`] and [`server::Server`].
+
+pub mod apache;
+pub mod bench;
+pub mod bench_clients;
+pub mod differential;
+pub mod interop;
+pub mod ironkeeper;
+pub mod java;
+pub mod peers;
+pub mod permutations;
+pub mod ports;
+pub mod repo;
+pub mod server;
+pub mod sim;
+pub mod test;
+pub mod tools;

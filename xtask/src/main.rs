@@ -1,0 +1,65 @@
+//! `cargo xtask`: the chores of this repository.
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+use xtask::{bench, bench_clients, differential, interop, peers, permutations, sim, test};
+
+/// Chores of the Ironkeeper repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Measure Apache ZooKeeper and Ironkeeper side by side and print one table.
+    Bench(bench::Options),
+    /// Measure our client beside `zookeeper-client` and Apache's Java client on one server.
+    BenchClients(bench_clients::Options),
+    /// Run foreign software against a standalone server: kazoo's tests, zkCli, the Java client, Curator, the
+    /// C client and zookeeper-client.
+    Interop(interop::Options),
+    /// Send the same requests, made from seeds and written down, to Apache ZooKeeper and to Ironkeeper, and
+    /// compare everything that comes back.
+    Differential(differential::Options),
+    /// Run the engine's threads in thousands of orders, drawn from a seed.
+    Permutations(permutations::Options),
+    /// Run simulated clusters with seeded faults and say which seeds break a rule.
+    Sim(sim::Options),
+    /// Run everything that has to hold before a change lands.
+    Test(test::Options),
+    /// Fetch the foreign software the other chores need, without running anything.
+    Peers,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().chore) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("error: {why:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> Result<bool> {
+    match chore {
+        Chore::Bench(options) => bench::run(&options),
+        Chore::BenchClients(options) => bench_clients::run(&options),
+        Chore::Interop(options) => interop::run(&options),
+        Chore::Differential(options) => differential::run(&options),
+        Chore::Permutations(options) => permutations::run(&options),
+        Chore::Sim(options) => sim::run(&options),
+        Chore::Test(options) => test::run(&options),
+        Chore::Peers => {
+            let cache = peers::Cache::open()?;
+            println!("foreign software is kept in {}", cache.root().display());
+            Ok(cache.fetch_all())
+        }
+    }
+}

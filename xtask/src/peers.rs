@@ -1,0 +1,356 @@
+//! Foreign software: fetched with the ordinary package clients into a cache outside the source tree.
+//!
+//! The cache is `$IRONKEEPER_PEERS`, else `$XDG_CACHE_HOME/ironkeeper`, else `~/.cache/ironkeeper`. Each
+//! peer has a folder there. A folder is complete when its `.recipe` file holds the recipe it was filled by
+//! (a pom, a requirements file, a list of packages); with any other content, or none, it is emptied and
+//! filled again, so an interrupted download or a raised version never leaves a mixture.
+//!
+//! What cannot be had is reported as [`MissingPeer`], which callers turn into a skip on a developer's
+//! machine and into a failure in CI.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use crate::apache::Apache;
+use crate::repo;
+use crate::tools::{self, Tool};
+
+/// Attempts at each download, and the pause after the first failed one; later pauses double.
+const ATTEMPTS: u32 = 4;
+const FIRST_PAUSE: Duration = Duration::from_secs(3);
+
+const MAVEN_DEPENDENCY_PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1";
+
+/// A peer this machine could not get.
+#[derive(Debug, thiserror::Error)]
+#[error("{peer} is not available: {why}")]
+pub struct MissingPeer {
+    pub peer: &'static str,
+    pub why: String,
+}
+
+/// The folder foreign software is kept in.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+/// Programs of the machine a peer cannot do without.
+#[derive(Debug, Clone, Copy, Default)]
+struct Needs<'a> {
+    to_use: &'a [Tool],
+    to_fetch: &'a [Tool],
+}
+
+/// kazoo and what its tests need, in a virtual environment.
+#[derive(Debug, Clone)]
+pub struct Kazoo {
+    pub python: PathBuf,
+    pub version: String,
+}
+
+/// The C client as Debian packages it: headers, shared library, `cli_mt`.
+#[derive(Debug, Clone)]
+pub struct CClient {
+    pub include: PathBuf,
+    pub lib: PathBuf,
+    pub cli_mt: PathBuf,
+}
+
+impl Cache {
+    pub fn open() -> Result<Self> {
+        let root = if let Some(dir) = non_empty_env("IRONKEEPER_PEERS") {
+            PathBuf::from(dir)
+        } else if let Some(dir) = non_empty_env("XDG_CACHE_HOME") {
+            PathBuf::from(dir).join("ironkeeper")
+        } else if let Some(home) = non_empty_env("HOME") {
+            PathBuf::from(home).join(".cache").join("ironkeeper")
+        } else {
+            bail!("no place for foreign software: set IRONKEEPER_PEERS to a folder");
+        };
+        fs::create_dir_all(&root).with_context(|| format!("cannot create {}", root.display()))?;
+        Ok(Self { root: fs::canonicalize(root)? })
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Apache ZooKeeper (server, client, shell) and Curator from Maven Central.
+    pub fn apache(&self) -> Result<Apache> {
+        let pom_path = repo::interop("java/pom.xml");
+        let pom = fs::read_to_string(&pom_path).context("cannot read interop/java/pom.xml")?;
+        let version = pom_property(&pom, "zookeeper.version")?;
+        let home = self.provide(
+            "Apache ZooKeeper",
+            &format!("zookeeper-{version}"),
+            &pom,
+            Needs { to_use: &[tools::JAVA], to_fetch: &[tools::MAVEN] },
+            |home| {
+                tools::run(
+                    Command::new("mvn")
+                        .args(["-q", "-B"])
+                        .arg("-f")
+                        .arg(&pom_path)
+                        .arg(format!("{MAVEN_DEPENDENCY_PLUGIN}:copy-dependencies"))
+                        .arg("-DincludeScope=runtime")
+                        .arg(format!("-DoutputDirectory={}", home.join("lib").display())),
+                )
+                .map(drop)
+            },
+        )?;
+        Ok(Apache::new(home.join("lib"), version))
+    }
+
+    /// kazoo with its test requirements from PyPI, at the versions of `interop/kazoo/requirements.txt`.
+    pub fn kazoo(&self) -> Result<Kazoo> {
+        let requirements_path = repo::interop("kazoo/requirements.txt");
+        let requirements = fs::read_to_string(&requirements_path)
+            .context("cannot read interop/kazoo/requirements.txt")?;
+        let version = requirements
+            .lines()
+            .find_map(|line| line.strip_prefix("kazoo=="))
+            .context("interop/kazoo/requirements.txt pins no kazoo")?
+            .trim()
+            .to_owned();
+        let home = self.provide(
+            "kazoo",
+            &format!("kazoo-{version}"),
+            &requirements,
+            Needs { to_use: &[tools::PYTHON], to_fetch: &[] },
+            |home| {
+                tools::run(Command::new("python3").args(["-m", "venv"]).arg(home))?;
+                tools::run(
+                    Command::new(home.join("bin/python"))
+                        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+                        .arg("-r")
+                        .arg(&requirements_path),
+                )
+                .map(drop)
+            },
+        )?;
+        Ok(Kazoo { python: home.join("bin/python"), version })
+    }
+
+    /// The C client. The packages are unpacked into the cache, not installed.
+    pub fn c_client(&self) -> Result<CClient> {
+        const PACKAGES: [&str; 3] = ["libzookeeper-mt2", "libzookeeper-mt-dev", "zookeeper-bin"];
+        let home = self.provide(
+            "the C client",
+            "c-client",
+            &PACKAGES.join("\n"),
+            Needs { to_use: &[tools::CC], to_fetch: &[tools::DPKG] },
+            |home| {
+                if !tools::has_apt_get() {
+                    bail!(
+                        "it comes from Debian packages ({}) and there is no apt-get",
+                        PACKAGES.join(" ")
+                    );
+                }
+                let download = || {
+                    tools::run(tools::apt_get().current_dir(home).arg("download").args(PACKAGES))
+                };
+                if download().is_err() {
+                    // A fresh machine has no package lists yet.
+                    tools::run(tools::apt_get().args(["update", "-qq"]))?;
+                    download()?;
+                }
+                for entry in fs::read_dir(home)? {
+                    let path = entry?.path();
+                    if path.extension().is_some_and(|ext| ext == "deb") {
+                        tools::run(Command::new("dpkg").arg("-x").arg(&path).arg(home))?;
+                    }
+                }
+                Ok(())
+            },
+        )?;
+        let lib = fs::read_dir(home.join("usr/lib"))?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .find(|path| path.join("libzookeeper_mt.so").exists())
+            .context("the packages of the C client hold no libzookeeper_mt.so")?;
+        Ok(CClient {
+            include: home.join("usr/include"),
+            lib,
+            cli_mt: home.join("usr/lib/zookeeper/bin/cli_mt"),
+        })
+    }
+
+    /// The driver of `zookeeper-client`.
+    pub fn rust_client(&self) -> Result<PathBuf> {
+        self.rust_client_program("rust-client", "dev")
+    }
+
+    /// The program that measures `zookeeper-client`.
+    pub fn rust_client_throughput(&self) -> Result<PathBuf> {
+        self.rust_client_program("throughput", "release")
+    }
+
+    /// A program of `interop/rust-client`, built with that folder's own lock file.
+    fn rust_client_program(&self, name: &str, profile: &str) -> Result<PathBuf> {
+        const PEER: &str = "zookeeper-client (crates.io)";
+        let target = self.root.join("rust-client");
+        let manifest = repo::interop("rust-client/Cargo.toml");
+        // Cargo is its own cache: it is asked every time, and fetched first so that only this is retried.
+        attempt(PEER, || {
+            tools::run(cargo().args(["fetch", "--locked", "--manifest-path"]).arg(&manifest))
+                .map(drop)
+        })
+        .map_err(|why| MissingPeer { peer: PEER, why: format!("{why:#}") })?;
+        tools::run(
+            cargo()
+                .args(["build", "--quiet", "--locked", "--offline", "--manifest-path"])
+                .arg(&manifest)
+                .arg("--target-dir")
+                .arg(&target)
+                .args(["--bin", name, "--profile", profile]),
+        )
+        .context("the programs in interop/rust-client do not build")?;
+        // Cargo's folder for the profile `dev` has a name of its own.
+        let folder = if profile == "dev" { "debug" } else { profile };
+        Ok(target.join(folder).join(name))
+    }
+
+    /// Fetches everything; false when something could not be had, which is printed.
+    pub fn fetch_all(&self) -> bool {
+        let results = [
+            ("Apache ZooKeeper and Curator", self.apache().map(drop)),
+            ("kazoo", self.kazoo().map(drop)),
+            ("the C client", self.c_client().map(drop)),
+            ("zookeeper-client", self.rust_client().map(drop)),
+        ];
+        let mut complete = true;
+        for (peer, result) in results {
+            match result {
+                Ok(()) => println!("  {peer}: ready"),
+                Err(why) => {
+                    println!("  {peer}: {why:#}");
+                    complete = false;
+                }
+            }
+        }
+        complete
+    }
+
+    /// A scratch folder that survives runs, for what is built from a peer.
+    pub fn build_dir(&self, name: &str) -> Result<PathBuf> {
+        let dir = self.root.join("build").join(name);
+        fs::create_dir_all(&dir)?;
+        Ok(dir)
+    }
+
+    /// The folder `name`, filled by `fill` unless it already holds what `recipe` describes.
+    fn provide(
+        &self,
+        peer: &'static str,
+        name: &str,
+        recipe: &str,
+        needs: Needs<'_>,
+        fill: impl Fn(&Path) -> Result<()>,
+    ) -> Result<PathBuf> {
+        let home = self.root.join(name);
+        let stamp = home.join(".recipe");
+        // Two chores may want the same peer; the second waits and finds it complete.
+        let lock = File::create(self.root.join(format!(".{name}.lock")))?;
+        lock.lock()?;
+        let ensure = |tools: &[Tool]| {
+            tools
+                .iter()
+                .try_for_each(Tool::ensure)
+                .map_err(|why| MissingPeer { peer, why: format!("{why:#}") })
+        };
+        ensure(needs.to_use)?;
+        if fs::read_to_string(&stamp).is_ok_and(|found| found == recipe) {
+            return Ok(home);
+        }
+        ensure(needs.to_fetch)?;
+        println!("  fetching {peer} into {}", home.display());
+        attempt(peer, || {
+            if home.exists() {
+                fs::remove_dir_all(&home)?;
+            }
+            fs::create_dir_all(&home)?;
+            fill(&home)
+        })
+        .map_err(|why| MissingPeer { peer, why: format!("{why:#}") })?;
+        fs::write(&stamp, recipe)?;
+        Ok(home)
+    }
+}
+
+fn attempt(peer: &str, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+    let mut pause = FIRST_PAUSE;
+    let mut last = anyhow!("never tried");
+    for number in 1..=ATTEMPTS {
+        match work() {
+            Ok(()) => return Ok(()),
+            Err(why) => last = why,
+        }
+        if number < ATTEMPTS {
+            println!(
+                "  fetching {peer}: attempt {number} of {ATTEMPTS} failed, again in {pause:?}"
+            );
+            thread::sleep(pause);
+            pause *= 2;
+        }
+    }
+    Err(last.context(format!("gave up after {ATTEMPTS} attempts")))
+}
+
+fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // The driver has a workspace and a target folder of its own.
+    command.env_remove("CARGO_TARGET_DIR");
+    command
+}
+
+fn pom_property(pom: &str, name: &str) -> Result<String> {
+    let open = format!("<{name}>");
+    pom.split_once(&open)
+        .and_then(|(_, rest)| rest.split_once('<'))
+        .map(|(value, _)| value.trim().to_owned())
+        .with_context(|| format!("interop/java/pom.xml has no property {name}"))
+}
+
+fn non_empty_env(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_peer_is_fetched_once_and_again_when_its_recipe_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache { root: dir.path().to_owned() };
+        let fills = Cell::new(0);
+        let provide = |recipe| {
+            cache
+                .provide("test", "thing", recipe, Needs::default(), |home| {
+                    assert!(fs::read_dir(home)?.next().is_none(), "a fill starts from nothing");
+                    fills.set(fills.get() + 1);
+                    Ok(fs::write(home.join("file"), recipe)?)
+                })
+                .unwrap()
+        };
+        provide("one");
+        provide("one");
+        assert_eq!(fills.get(), 1);
+        let home = provide("two");
+        assert_eq!(fills.get(), 2);
+        assert_eq!(fs::read_to_string(home.join("file")).unwrap(), "two");
+    }
+
+    #[test]
+    fn versions_are_read_from_the_pom() {
+        let pom = fs::read_to_string(repo::interop("java/pom.xml")).unwrap();
+        assert!(pom_property(&pom, "zookeeper.version").unwrap().starts_with("3.9."));
+        assert!(pom_property(&pom, "nothing").is_err());
+    }
+}

@@ -1,0 +1,42 @@
+//! `cargo xtask sim`: simulated clusters, many of them.
+//!
+//! The simulator is built with optimizations and with its assertions on. A seed that fails is printed with
+//! the command that shows it again, event by event.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::repo;
+
+/// Options of `cargo xtask sim`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// How many seeds.
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    seeds: u64,
+    /// The first of them.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    from: u64,
+    /// Go on for so long, however many seeds that takes.
+    #[arg(long, value_name = "M")]
+    minutes: Option<f64>,
+    /// Run this one alone and tell everything that happens.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+pub fn run(options: &Options) -> Result<bool> {
+    let mut arguments =
+        vec![format!("--seeds={}", options.seeds), format!("--from={}", options.from)];
+    arguments.extend(options.minutes.map(|minutes| format!("--minutes={minutes}")));
+    arguments.extend(options.seed.map(|seed| format!("--seed={seed}")));
+    let status = Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--profile", "sim", "--package", "ironkeeper-sim", "--"])
+        .args(arguments)
+        .current_dir(repo::root())
+        .status()
+        .context("the simulator did not start")?;
+    Ok(status.success())
+}

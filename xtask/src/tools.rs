@@ -1,0 +1,111 @@
+//! Programs of the machine a chore needs before it can fetch anything: a JDK, Maven, Python, a C compiler.
+//!
+//! A missing one is installed with `apt-get` where that is possible (a Debian-like system, as root); otherwise
+//! the error names the packages to install.
+
+use std::fmt;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use anyhow::{Context, Result, bail};
+
+/// A program of the machine and the packages that bring it.
+#[derive(Debug, Clone, Copy)]
+pub struct Tool {
+    pub name: &'static str,
+    /// A command that succeeds exactly when the tool is usable.
+    probe: &'static [&'static str],
+    packages: &'static [&'static str],
+}
+
+pub const JAVA: Tool =
+    Tool { name: "a JDK", probe: &["javac", "-version"], packages: &["default-jdk-headless"] };
+pub const MAVEN: Tool = Tool { name: "Maven", probe: &["mvn", "-v"], packages: &["maven"] };
+pub const PYTHON: Tool = Tool {
+    name: "Python 3 with venv",
+    probe: &["python3", "-c", "import venv, ensurepip"],
+    packages: &["python3", "python3-venv"],
+};
+pub const CC: Tool =
+    Tool { name: "a C compiler", probe: &["cc", "--version"], packages: &["gcc", "libc6-dev"] };
+pub const DPKG: Tool = Tool { name: "dpkg", probe: &["dpkg", "--version"], packages: &["dpkg"] };
+
+impl fmt::Display for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Tool {
+    /// Makes sure that the tool is there, installing it when this machine allows that.
+    pub fn ensure(&self) -> Result<()> {
+        // One package manager at a time; suites may ask from several threads.
+        static APT: Mutex<()> = Mutex::new(());
+        if self.works() {
+            return Ok(());
+        }
+        let _one = APT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let packages = self.packages.join(" ");
+        if !can_install() {
+            bail!(
+                "{self} is missing; install it (on Debian and Ubuntu: apt-get install {packages})"
+            );
+        }
+        println!("  {self} is missing: apt-get install {packages}");
+        run(apt_get().arg("update").arg("-qq"))?;
+        run(apt_get()
+            .args(["install", "-y", "-qq", "--no-install-recommends"])
+            .args(self.packages))?;
+        if !self.works() {
+            bail!("{self} still does not run after apt-get install {packages}");
+        }
+        Ok(())
+    }
+
+    fn works(&self) -> bool {
+        let [program, args @ ..] = self.probe else { return false };
+        Command::new(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    }
+}
+
+/// Whether packages can be installed: `apt-get` exists and we are root.
+pub fn can_install() -> bool {
+    let root =
+        Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0");
+    root && has_apt_get()
+}
+
+pub fn has_apt_get() -> bool {
+    Command::new("apt-get").arg("--version").output().is_ok_and(|out| out.status.success())
+}
+
+pub fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive").args(["-o", "Acquire::Retries=3"]);
+    command
+}
+
+/// Runs a command to its end; an exit status other than zero is an error that carries its output.
+pub fn run(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output =
+        command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {program}"))?;
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(stdout);
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    bail!("{program} failed ({}):\n{}", output.status, tail(&format!("{stdout}{stderr}"), 20))
+}
+
+/// The last `lines` lines of a text: where programs put the reason for their end.
+pub fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
