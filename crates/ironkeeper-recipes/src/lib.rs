@@ -58,6 +58,8 @@
 //! | [`node::PersistentWatcher`] | `PersistentWatcher` | |
 //! | [`group::GroupMember`], [`group::Group`] | `GroupMember` | |
 //! | [`group::Party`] | | kazoo `Party`, `ShallowParty` |
+//! | [`service::ServiceDiscovery`], [`service::ServiceCache`] | `ServiceDiscovery`, `ServiceCache` | |
+//! | [`service::ServiceProvider`], [`service::balance`] | `ServiceProvider`, `ProviderStrategy` | |
 
 pub mod barrier;
 pub mod cache;
@@ -71,6 +73,8 @@ pub mod node;
 mod place;
 pub mod queue;
 mod queue_of_waiters;
+mod read_all;
+pub mod service;
 pub mod shared;
 
 pub use error::{RecipeError, Result};
