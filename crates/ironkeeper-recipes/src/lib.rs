@@ -60,6 +60,7 @@
 //! | [`group::Party`] | | kazoo `Party`, `ShallowParty` |
 //! | [`service::ServiceDiscovery`], [`service::ServiceCache`] | `ServiceDiscovery`, `ServiceCache` | |
 //! | [`service::ServiceProvider`], [`service::balance`] | `ServiceProvider`, `ProviderStrategy` | |
+//! | [`master_worker::Master`], [`master_worker::Worker`], [`master_worker::Tasks`] | | the master-worker of the ZooKeeper book |
 
 pub mod barrier;
 pub mod cache;
@@ -69,6 +70,7 @@ pub mod group;
 mod guard;
 pub mod lock;
 mod lost;
+pub mod master_worker;
 pub mod node;
 mod place;
 pub mod queue;
