@@ -61,6 +61,7 @@
 //! | [`service::ServiceDiscovery`], [`service::ServiceCache`] | `ServiceDiscovery`, `ServiceCache` | |
 //! | [`service::ServiceProvider`], [`service::balance`] | `ServiceProvider`, `ProviderStrategy` | |
 //! | [`master_worker::Master`], [`master_worker::Worker`], [`master_worker::Tasks`] | | the master-worker of the ZooKeeper book |
+//! | [`stm::Memory`] | | etcd `STM` |
 
 pub mod barrier;
 pub mod cache;
@@ -76,8 +77,10 @@ mod place;
 pub mod queue;
 mod queue_of_waiters;
 mod read_all;
+mod receipt;
 pub mod service;
 pub mod shared;
+pub mod stm;
 
 pub use error::{RecipeError, Result};
 pub use guard::Guard;
