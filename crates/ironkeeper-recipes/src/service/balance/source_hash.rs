@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Balance;
 use super::dice::mix;
+use crate::fnv::fnv;
 use crate::service::instance::ServiceInstance;
 
 /// The same instance for the same source, in every process and after every restart. When an instance
@@ -23,13 +24,8 @@ impl Balance for SourceHash {
 
 /// Must never change: processes of different builds choose alike.
 fn rank(source: &str, id: &str) -> u64 {
-    mix(fnv(source) ^ mix(fnv(id)))
-}
-
-/// FNV-1a, whose weak upper bits are spread by `mix`.
-fn fnv(text: &str) -> u64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+    // Its upper bits are weak; mixing spreads them.
+    mix(fnv(source.as_bytes()) ^ mix(fnv(id.as_bytes())))
 }
 
 #[cfg(test)]
