@@ -160,6 +160,28 @@ pub(crate) struct Standing<'a> {
 /// What a waiting node says when its owner shall give up, followed by the cycle.
 pub(crate) const DEADLOCK_MESSAGE: &[u8] = b"__DEADLOCK__ ";
 
+/// What a waiting node says when its owner is a part of a deadlock and need not give up, followed by the
+/// cycle, a line break, and what the node said before.
+const NOTICE: &[u8] = b"__IN_DEADLOCK__ ";
+
+/// What a node is to say so that its owner learns of a deadlock.
+pub(crate) fn notice(cycle: &str, data: &[u8]) -> Vec<u8> {
+    let line = cycle.replace('\n', " ");
+    [NOTICE, line.as_bytes(), b"\n", own_data(data)].concat()
+}
+
+/// The cycle of a notice, and what the node said before it.
+fn read_notice(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = data.strip_prefix(NOTICE)?;
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    Some((&rest[..end], &rest[end + 1..]))
+}
+
+/// What a node says of its owner.
+fn own_data(data: &[u8]) -> &[u8] {
+    read_notice(data).map_or(data, |(_, own)| own)
+}
+
 impl Standing<'_> {
     /// Looks once: `None` if it is our turn, else who is in the way.
     pub(crate) async fn look(&self) -> Result<Option<String>> {
@@ -186,7 +208,17 @@ impl Standing<'_> {
     }
 
     /// Waits until it is our turn. `on_wait` is told of everybody we wait for.
-    pub(crate) async fn wait(&self, mut on_wait: impl FnMut(&str)) -> Result<()> {
+    pub(crate) async fn wait(&self, on_wait: impl FnMut(&str)) -> Result<()> {
+        self.wait_telling(on_wait, |_| {}).await
+    }
+
+    /// As [`Standing::wait`]; `on_deadlock` is told of every cycle that we are a part of without being
+    /// the one to give way.
+    pub(crate) async fn wait_telling(
+        &self,
+        mut on_wait: impl FnMut(&str),
+        on_deadlock: impl Fn(&str),
+    ) -> Result<()> {
         let client = self.place.client();
         while let Some(in_the_way) = self.look().await? {
             let watched = client.retry(&patient(), || client.get_and_watch(&in_the_way)).await;
@@ -202,13 +234,13 @@ impl Standing<'_> {
             }
             tokio::select! {
                 event = watch => { event?; }
-                told = self.told_to_give_up() => return Err(told),
+                told = self.told_to_give_up(&on_deadlock) => return Err(told),
             }
         }
         Ok(())
     }
 
-    async fn told_to_give_up(&self) -> RecipeError {
+    async fn told_to_give_up(&self, on_deadlock: &impl Fn(&str)) -> RecipeError {
         let (client, path) = (self.place.client(), self.place.path());
         loop {
             let (node, watch) = match client.retry(&patient(), || client.get_and_watch(path)).await
@@ -220,6 +252,12 @@ impl Standing<'_> {
             if let Some(cycle) = node.data.strip_prefix(DEADLOCK_MESSAGE) {
                 let cycle = String::from_utf8_lossy(cycle).into_owned();
                 return RecipeError::Deadlock { path: path.to_owned(), cycle };
+            }
+            if let Some((cycle, ours)) = read_notice(&node.data) {
+                on_deadlock(&String::from_utf8_lossy(cycle));
+                // Others shall read what we say of ourselves. Whatever fails here, the node is looked
+                // at again, and the next change wakes us.
+                let _ = client.set(path, ours, node.stat.version).await;
             }
             if let Err(error) = watch.await {
                 return error.into();
@@ -265,7 +303,7 @@ pub(crate) async fn participants(
         let Some(node) = node else { continue };
         let participant = Participant {
             path: join(path, &contender.name),
-            data: node.data.to_vec(),
+            data: own_data(&node.data).to_vec(),
             session: SessionId(node.stat.ephemeral_owner),
             czxid: node.stat.czxid,
             is_granted: false,
@@ -352,6 +390,16 @@ mod tests {
         let line = ["w-__WRIT__0000000005", "r-__READ__0000000005", "w-__WRIT__0000000006"];
         check(READ_WRITE, &line, "w-__WRIT__0000000006", Rule::First, "r-__READ__0000000005");
         check(READ_WRITE, &line[1..], "w-__WRIT__0000000006", Rule::First, "r-__READ__0000000005");
+    }
+
+    #[test]
+    fn a_notice_keeps_what_the_node_said() {
+        let told = notice("one waits\nfor two", b"task\n1");
+        assert_eq!(read_notice(&told), Some((&b"one waits for two"[..], &b"task\n1"[..])));
+        // A second one replaces the first.
+        assert_eq!(own_data(&notice("again", &told)), b"task\n1");
+        assert_eq!(own_data(b"task"), b"task");
+        assert_eq!(read_notice(NOTICE), None);
     }
 
     #[test]
