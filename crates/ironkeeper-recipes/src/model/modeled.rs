@@ -13,7 +13,7 @@
 //! # Guarantees
 //! What is read is of the type or an error that names the path. Nothing is written that cannot be read
 //! again. Conditional writes take place only if nobody has written since. No watches, except by
-//! [`CachedModel`](super::CachedModel).
+//! [`CachedModel`].
 //!
 //! # When things break
 //! - Disconnected: goes on after the reconnect.
@@ -27,7 +27,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ironkeeper_client::{Client, ErrorKind, Node, Stat, Version};
+use ironkeeper_client::{Client, ErrorKind, Node, Version};
 
 use crate::error::{RecipeError, Result};
 use crate::model::cached::CachedModel;
@@ -227,9 +227,9 @@ impl<T> Modeled<T> {
                 Some(seen) => Upon::Version(seen.version, seen.czxid),
                 None => Upon::Nothing,
             };
-            let written: Written = write_once(&self.client, &self.path, &data, upon).await?;
+            let written = write_once(&self.client, &self.path, &data, upon).await?;
             if let Written::Yes(stat) = written {
-                return Ok(VersionedValue::new(value, &stat as &Stat));
+                return Ok(VersionedValue::new(value, &stat));
             }
         }
     }

@@ -2,7 +2,7 @@
 //! `ServiceProvider`.
 //!
 //! # On the tree
-//! That of [`ServiceDiscovery`](super::ServiceDiscovery); nothing of its own, unless the rule is
+//! That of [`ServiceDiscovery`]; nothing of its own, unless the rule is
 //! [`LeastConnections`](super::balance::LeastConnections).
 //!
 //! # Steps
