@@ -10,6 +10,8 @@
 //! revoke KIND PATH           -> KIND asked
 //! count NAME KIND PATH TIMES -> NAME counted, after adding one TIMES times under the lock
 //! leader KIND PATH           -> KIND ID
+//! register NAME PATH SERVICE ID PORT -> NAME held, when the instance is registered
+//! find PATH SERVICE ID       -> found URI PAYLOAD
 //! ```
 //! KIND is mutex, read, write, semaphore (of two), semaphore-mutex, latch or selector.
 
@@ -24,6 +26,7 @@ use ironkeeper_recipes::election::{Election, LeaderLatch, LeaderObserver, Leader
 use ironkeeper_recipes::lock::{
     Mutex, ReadWriteLock, Semaphore, SemaphoreMutex, WriteGuard, revoke,
 };
+use ironkeeper_recipes::service::{Registration, ServiceDiscovery, ServiceInstance, UriSpec};
 use tokio::sync::oneshot;
 
 type Anything<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -35,6 +38,7 @@ enum Held {
     Latch(LeaderLatch),
     /// The work of a selector goes on until it is told so.
     Selected(oneshot::Sender<()>),
+    Registered(Registration),
 }
 
 type Names = Arc<StdMutex<HashMap<String, Held>>>;
@@ -94,6 +98,7 @@ async fn release(held: Held) -> Anything<()> {
         Held::Writing(guard) => guard.release().await?,
         Held::Latch(latch) => latch.close().await?,
         Held::Selected(done) => drop(done.send(())),
+        Held::Registered(registration) => registration.unregister().await?,
     }
     Ok(())
 }
@@ -168,6 +173,24 @@ async fn obey(client: Client, names: Names, line: String) -> Anything<()> {
             };
             let leader = LeaderObserver::new(&client, path, election).leader().await?;
             say(&format!("{kind} {}", leader.ok_or("nobody leads")?.id()));
+        }
+        ["register", name, path, service, id, port] => {
+            let instance = ServiceInstance::new(service)
+                .with_id(id)
+                .with_address("rust.example")
+                .with_port(port.parse()?)
+                .with_payload("from Rust".into())
+                .with_uri_spec(UriSpec::parse("{scheme}://{address}:{port}/{name}")?);
+            let registration = ServiceDiscovery::new(&client, path).register(instance).await?;
+            names_of(&names).insert(name.to_owned(), Held::Registered(registration));
+            say(&format!("{name} held"));
+        }
+        ["find", path, service, id] => {
+            let found = ServiceDiscovery::new(&client, path).instance(service, id).await?;
+            let found = found.ok_or("no such instance")?;
+            let (uri, payload) =
+                (found.uri().unwrap_or_default(), found.payload.unwrap_or_default());
+            say(&format!("found {uri} {payload}"));
         }
         ["counter", path] => {
             client.create_recursive(path, "0", CreateMode::Persistent).await?;

@@ -66,6 +66,16 @@ pub enum RecipeError {
         /// What is wrong with it.
         why: String,
     },
+    /// The rules for a path forbid it. Nothing was asked of the server.
+    #[error("{path}: forbidden by the schema {schema:?}: {why}")]
+    Schema {
+        /// The node.
+        path: String,
+        /// The name of the schema.
+        schema: String,
+        /// Which rule.
+        why: String,
+    },
     /// The arguments make no sense.
     #[error("{0}")]
     Misuse(String),

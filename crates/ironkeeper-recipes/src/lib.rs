@@ -58,20 +58,35 @@
 //! | [`node::PersistentWatcher`] | `PersistentWatcher` | |
 //! | [`group::GroupMember`], [`group::Group`] | `GroupMember` | |
 //! | [`group::Party`] | | kazoo `Party`, `ShallowParty` |
+//! | [`service::ServiceDiscovery`], [`service::ServiceCache`] | `ServiceDiscovery`, `ServiceCache` | |
+//! | [`service::ServiceProvider`], [`service::balance`] | `ServiceProvider`, `ProviderStrategy` | |
+//! | [`master_worker::Master`], [`master_worker::Worker`], [`master_worker::Tasks`] | | the master-worker of the ZooKeeper book |
+//! | [`stm::Memory`] | | etcd `STM` |
+//! | [`model::Model`], [`model::Modeled`] | `ModelSpec`, `ModeledFramework`, `ZPath` | |
+//! | [`model::CachedModel`] | `CachedModeledFramework` | |
+//! | [`model::SchemaSet`], [`model::SchemaClient`] | `Schema`, `SchemaSet` | |
+//! | [`model::Migrator`] | `MigrationManager` | |
 
 pub mod barrier;
 pub mod cache;
 pub mod election;
 mod error;
+mod fnv;
 pub mod group;
 mod guard;
 pub mod lock;
 mod lost;
+pub mod master_worker;
+pub mod model;
 pub mod node;
 mod place;
 pub mod queue;
 mod queue_of_waiters;
+mod read_all;
+mod receipt;
+pub mod service;
 pub mod shared;
+pub mod stm;
 
 pub use error::{RecipeError, Result};
 pub use guard::Guard;

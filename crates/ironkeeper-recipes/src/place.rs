@@ -56,6 +56,16 @@ pub(crate) fn name_of(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
+/// Refuses what cannot be the name of one node below `parent`.
+pub(crate) fn refuse_bad_name(parent: &str, name: &str) -> Result<()> {
+    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+        return Err(RecipeError::Misuse(format!(
+            "{parent}: {name:?} cannot be the name of a node"
+        )));
+    }
+    Ok(())
+}
+
 /// An ephemeral node of ours. Dropping it deletes the node, in the background if need be.
 #[derive(Debug)]
 pub(crate) struct Place {

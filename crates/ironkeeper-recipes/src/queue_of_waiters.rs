@@ -23,6 +23,7 @@ use ironkeeper_client::{Client, ErrorKind, SessionId, Zxid};
 
 use crate::error::{RecipeError, Result};
 use crate::place::{Place, join, patient, unprotected};
+use crate::read_all::{names_below, read_all};
 
 /// What the names of contenders end with, before the number. The place in the list is the kind of
 /// contender.
@@ -159,6 +160,28 @@ pub(crate) struct Standing<'a> {
 /// What a waiting node says when its owner shall give up, followed by the cycle.
 pub(crate) const DEADLOCK_MESSAGE: &[u8] = b"__DEADLOCK__ ";
 
+/// What a waiting node says when its owner is a part of a deadlock and need not give up, followed by the
+/// cycle, a line break, and what the node said before.
+const NOTICE: &[u8] = b"__IN_DEADLOCK__ ";
+
+/// What a node is to say so that its owner learns of a deadlock.
+pub(crate) fn notice(cycle: &str, data: &[u8]) -> Vec<u8> {
+    let line = cycle.replace('\n', " ");
+    [NOTICE, line.as_bytes(), b"\n", own_data(data)].concat()
+}
+
+/// The cycle of a notice, and what the node said before it.
+fn read_notice(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = data.strip_prefix(NOTICE)?;
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    Some((&rest[..end], &rest[end + 1..]))
+}
+
+/// What a node says of its owner.
+fn own_data(data: &[u8]) -> &[u8] {
+    read_notice(data).map_or(data, |(_, own)| own)
+}
+
 impl Standing<'_> {
     /// Looks once: `None` if it is our turn, else who is in the way.
     pub(crate) async fn look(&self) -> Result<Option<String>> {
@@ -185,7 +208,17 @@ impl Standing<'_> {
     }
 
     /// Waits until it is our turn. `on_wait` is told of everybody we wait for.
-    pub(crate) async fn wait(&self, mut on_wait: impl FnMut(&str)) -> Result<()> {
+    pub(crate) async fn wait(&self, on_wait: impl FnMut(&str)) -> Result<()> {
+        self.wait_telling(on_wait, |_| {}).await
+    }
+
+    /// As [`Standing::wait`]; `on_deadlock` is told of every cycle that we are a part of without being
+    /// the one to give way.
+    pub(crate) async fn wait_telling(
+        &self,
+        mut on_wait: impl FnMut(&str),
+        on_deadlock: impl Fn(&str),
+    ) -> Result<()> {
         let client = self.place.client();
         while let Some(in_the_way) = self.look().await? {
             let watched = client.retry(&patient(), || client.get_and_watch(&in_the_way)).await;
@@ -201,13 +234,13 @@ impl Standing<'_> {
             }
             tokio::select! {
                 event = watch => { event?; }
-                told = self.told_to_give_up() => return Err(told),
+                told = self.told_to_give_up(&on_deadlock) => return Err(told),
             }
         }
         Ok(())
     }
 
-    async fn told_to_give_up(&self) -> RecipeError {
+    async fn told_to_give_up(&self, on_deadlock: &impl Fn(&str)) -> RecipeError {
         let (client, path) = (self.place.client(), self.place.path());
         loop {
             let (node, watch) = match client.retry(&patient(), || client.get_and_watch(path)).await
@@ -219,6 +252,12 @@ impl Standing<'_> {
             if let Some(cycle) = node.data.strip_prefix(DEADLOCK_MESSAGE) {
                 let cycle = String::from_utf8_lossy(cycle).into_owned();
                 return RecipeError::Deadlock { path: path.to_owned(), cycle };
+            }
+            if let Some((cycle, ours)) = read_notice(&node.data) {
+                on_deadlock(&String::from_utf8_lossy(cycle));
+                // Others shall read what we say of ourselves. Whatever fails here, the node is looked
+                // at again, and the next change wakes us.
+                let _ = client.set(path, ours, node.stat.version).await;
             }
             if let Err(error) = watch.await {
                 return error.into();
@@ -256,40 +295,20 @@ pub(crate) async fn participants(
     path: &str,
     bases: Bases,
 ) -> Result<Vec<Participant>> {
-    let names = match client.retry(&patient(), || client.children(path)).await {
-        Ok(names) => names,
-        Err(error) if error.kind() == ErrorKind::NoNode => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
+    let names = names_below(client, path).await?;
     let line = line_up(&names, bases, None);
+    let nodes = read_all(client, path, line.iter().map(|contender| &*contender.name)).await?;
     let mut found: Vec<(Contender, Participant)> = Vec::with_capacity(line.len());
-    // Bounded batches: the reads of one travel together.
-    for batch in line.chunks(64) {
-        let reads: Vec<_> =
-            batch.iter().map(|contender| client.get(&join(path, &contender.name))).collect();
-        for (contender, read) in batch.iter().zip(reads) {
-            let node_path = join(path, &contender.name);
-            let node = match read.await {
-                Err(error) if error.is_retriable() => {
-                    client.retry(&patient(), || client.get(&node_path)).await
-                }
-                other => other,
-            };
-            match node {
-                Ok(node) => {
-                    let participant = Participant {
-                        path: node_path,
-                        data: node.data.to_vec(),
-                        session: SessionId(node.stat.ephemeral_owner),
-                        czxid: node.stat.czxid,
-                        is_granted: false,
-                    };
-                    found.push((contender.clone(), participant));
-                }
-                Err(error) if error.kind() == ErrorKind::NoNode => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+    for (contender, node) in line.into_iter().zip(nodes) {
+        let Some(node) = node else { continue };
+        let participant = Participant {
+            path: join(path, &contender.name),
+            data: own_data(&node.data).to_vec(),
+            session: SessionId(node.stat.ephemeral_owner),
+            czxid: node.stat.czxid,
+            is_granted: false,
+        };
+        found.push((contender, participant));
     }
     let line: Vec<Contender> = found.iter().map(|(contender, _)| contender.clone()).collect();
     for (contender, participant) in &mut found {
@@ -371,6 +390,16 @@ mod tests {
         let line = ["w-__WRIT__0000000005", "r-__READ__0000000005", "w-__WRIT__0000000006"];
         check(READ_WRITE, &line, "w-__WRIT__0000000006", Rule::First, "r-__READ__0000000005");
         check(READ_WRITE, &line[1..], "w-__WRIT__0000000006", Rule::First, "r-__READ__0000000005");
+    }
+
+    #[test]
+    fn a_notice_keeps_what_the_node_said() {
+        let told = notice("one waits\nfor two", b"task\n1");
+        assert_eq!(read_notice(&told), Some((&b"one waits for two"[..], &b"task\n1"[..])));
+        // A second one replaces the first.
+        assert_eq!(own_data(&notice("again", &told)), b"task\n1");
+        assert_eq!(own_data(b"task"), b"task");
+        assert_eq!(read_notice(NOTICE), None);
     }
 
     #[test]

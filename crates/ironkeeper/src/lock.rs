@@ -1,4 +1,5 @@
-//! `ironkeeper lock`: runs a program while holding a lock, and stops it when the lock is lost.
+//! `ironkeeper lock`: runs a program while holding a lock, and stops it when the lock is lost; or shows
+//! deadlocks, see `deadlocks.rs`.
 //!
 //! The lock is the fair mutex of `ironkeeper-recipes`, so programs of Curator's stand in the same line.
 //!
@@ -17,6 +18,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::deadlocks;
+
 /// The lock was not granted in time. The number is that of `EX_TEMPFAIL`.
 const NOT_GRANTED: u8 = 75;
 /// The lock was lost and the program stopped.
@@ -28,6 +31,9 @@ const LOST: u8 = 76;
 /// node of the lock in IRONKEEPER_LOCK_NODE, and in IRONKEEPER_LOCK_TOKEN a number that grows with every
 /// holder. Exits as the program does; with 75 if the lock was not granted in time, with 76 if it was lost
 /// and the program had to be stopped.
+///
+/// With --deadlocks it shows who waits for whom in a circle below some paths, and exits with 77 if there
+/// is such a circle; with --resolve it ends each by telling the one that came last to give way.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Servers to connect to, as host:port,host:port/chroot
@@ -45,10 +51,17 @@ pub struct Args {
     /// What others see about this holder
     #[arg(long, value_name = "TEXT", default_value = "")]
     data: String,
+    /// Show the deadlocks among all locks at and below these paths, and run nothing
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["path", "command"])]
+    deadlocks: Vec<String>,
+    /// End the deadlocks that are shown, and tell everybody who is a part of them
+    #[arg(long, requires = "deadlocks", conflicts_with_all = ["path", "command"])]
+    resolve: bool,
     /// The path of the lock
-    path: String,
+    #[arg(required_unless_present = "deadlocks")]
+    path: Option<String>,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "deadlocks", value_name = "COMMAND")]
     command: Vec<String>,
 }
 
@@ -61,16 +74,26 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         None => None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run_locked(args, patience))
+    runtime.block_on(async {
+        let client = Client::builder(&args.server)
+            .session_timeout(Duration::from_millis(args.session_timeout))
+            .connect()
+            .await
+            .with_context(|| format!("cannot connect to {}", args.server))?;
+        match &args.path {
+            Some(path) => run_locked(client, path, args, patience).await,
+            None => deadlocks::show(client, &args.deadlocks, args.resolve).await,
+        }
+    })
 }
 
-async fn run_locked(args: &Args, patience: Option<Duration>) -> Result<ExitCode> {
-    let client = Client::builder(&args.server)
-        .session_timeout(Duration::from_millis(args.session_timeout))
-        .connect()
-        .await
-        .with_context(|| format!("cannot connect to {}", args.server))?;
-    let mutex = Mutex::new(&client, &args.path).with_data(args.data.clone());
+async fn run_locked(
+    client: Client,
+    path: &str,
+    args: &Args,
+    patience: Option<Duration>,
+) -> Result<ExitCode> {
+    let mutex = Mutex::new(&client, path).with_data(args.data.clone());
     let taken = async {
         match patience {
             _ if args.no_wait => mutex.try_lock().await,
@@ -81,13 +104,13 @@ async fn run_locked(args: &Args, patience: Option<Duration>) -> Result<ExitCode>
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let taken = tokio::select! {
-        taken = taken => taken.with_context(|| format!("cannot lock {}", args.path))?,
+        taken = taken => taken.with_context(|| format!("cannot lock {path}"))?,
         // Closing the session below gives the place in line back.
         _ = terminated.recv() => None,
         _ = interrupted.recv() => None,
     };
     let Some(guard) = taken else {
-        eprintln!("{} was not granted", args.path);
+        eprintln!("{path} was not granted");
         client.close().await?;
         return Ok(ExitCode::from(NOT_GRANTED));
     };

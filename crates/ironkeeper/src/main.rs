@@ -1,6 +1,7 @@
 //! Ironkeeper: a ZooKeeper server and its tools in one binary.
 
 mod bench;
+mod deadlocks;
 mod four_letter;
 mod huge_pages;
 mod lock;

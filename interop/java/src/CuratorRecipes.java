@@ -20,6 +20,12 @@ import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.RetryForever;
+import org.apache.curator.x.discovery.ServiceDiscovery;
+import org.apache.curator.x.discovery.ServiceDiscoveryBuilder;
+import org.apache.curator.x.discovery.ServiceInstance;
+import org.apache.curator.x.discovery.ServiceProvider;
+import org.apache.curator.x.discovery.ServiceType;
+import org.apache.curator.x.discovery.UriSpec;
 
 /**
  * Curator's recipes and ours on the same paths. The first argument is the address of the server, the second one
@@ -53,6 +59,7 @@ public final class CuratorRecipes {
         checks.check("semaphore mutex: both count together", () -> recipes.count("semaphore-mutex", "/count/sm"));
         checks.check("leader latch: leadership passes between both", recipes::latch);
         checks.check("leader selector: leadership passes between both", recipes::selector);
+        checks.check("service discovery: both find what the other registers", recipes::services);
         recipes.rust.close();
         recipes.curator.close();
         checks.finish();
@@ -240,6 +247,41 @@ public final class CuratorRecipes {
         rust.await("x counted");
         rust.await("y counted");
         Checks.equal(Integer.toString(4 * TIMES), new String(curator.getData().forPath(counter), UTF_8));
+    }
+
+    private void services() throws Exception {
+        ServiceDiscovery<String> discovery = ServiceDiscoveryBuilder.builder(String.class)
+                .client(curator)
+                .basePath("/services")
+                .build();
+        discovery.start();
+        rust.tell("register a /services web one 8080", "a held");
+        ServiceInstance<String> found = discovery.queryForInstance("web", "one");
+        Checks.equal("rust.example", found.getAddress());
+        Checks.equal(8080, found.getPort());
+        Checks.equal("from Rust", found.getPayload());
+        Checks.equal(ServiceType.DYNAMIC, found.getServiceType());
+        Checks.equal("http://rust.example:8080/web", found.buildUriSpec());
+        Checks.that(found.isEnabled(), "it is enabled");
+
+        discovery.registerService(ServiceInstance.<String>builder()
+                .name("web")
+                .id("two")
+                .address("java.example")
+                .sslPort(9090)
+                .payload("from Java")
+                .uriSpec(new UriSpec("{scheme}://{address}:{ssl-port}/{id}"))
+                .build());
+        rust.tell("find /services web two", "found https://java.example:9090/two \"from Java\"");
+        ServiceProvider<String> provider =
+                discovery.serviceProviderBuilder().serviceName("web").build();
+        provider.start();
+        Checks.eventually("two instances", () -> provider.getAllInstances().size() == 2);
+        rust.tell("release a", "a released");
+        Checks.eventually("one instance", () -> provider.getAllInstances().size() == 1);
+        Checks.equal("two", provider.getInstance().getId());
+        provider.close();
+        discovery.close();
     }
 
     private InterProcessLock lock(String kind, String path) {

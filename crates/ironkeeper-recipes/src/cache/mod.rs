@@ -2,6 +2,7 @@
 
 mod cached_node;
 pub mod children;
+mod decoded;
 mod follow;
 mod keeper;
 mod lasting;
@@ -21,5 +22,6 @@ pub use store::CacheEvents;
 #[doc(inline)]
 pub use tree::TreeCache;
 
+pub(crate) use decoded::{Decoded, DecodedChanges};
 pub(crate) use follow::follow;
 pub(crate) use task::Task;

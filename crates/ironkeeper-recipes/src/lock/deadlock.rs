@@ -2,10 +2,11 @@
 //!
 //! # On the tree
 //! Nothing of its own. It reads the nodes of [`Mutex`](super::Mutex) and
-//! [`ReadWriteLock`](super::ReadWriteLock), Curator's too. To end a deadlock it writes `__DEADLOCK__`
-//! and the cycle into the waiting node of the victim, who gives up with
-//! [`RecipeError::Deadlock`](crate::RecipeError::Deadlock) if its lock was made with
-//! `heeding_deadlocks()`.
+//! [`ReadWriteLock`](super::ReadWriteLock), Curator's too. To tell of a deadlock it writes
+//! `__IN_DEADLOCK__` and the cycle into the waiting nodes, in front of what they said; whoever made its
+//! lock with `heeding_deadlocks()` is told by [`LockEvent::Deadlocked`](super::LockEvent::Deadlocked) and
+//! puts its own words back. To end a deadlock it writes `__DEADLOCK__` and the cycle into the node of the
+//! victim, who gives up with [`RecipeError::Deadlock`](crate::RecipeError::Deadlock), and tells the others.
 //!
 //! # Steps
 //! 1. Walk the subtree, and find the nodes whose children stand in line.
@@ -13,7 +14,7 @@
 //!    it.
 //! 3. Look for cycles. Read everything a second time, and keep the cycles that are still there: the
 //!    reads are not one moment, but a deadlock stays.
-//! 4. If asked to, choose a victim and tell it.
+//! 4. If asked to, tell everybody in the cycle; or choose a victim, and tell it and the others.
 //!
 //! # Who is who
 //! A participant is a session, and within it whatever the data of its nodes says: `with_data("task 1")`
@@ -24,6 +25,8 @@
 //! Every deadlock among locks below the path that lasts while it is read twice is found. A cycle that
 //! is reported was there at both looks; it may have been broken since by somebody who gave up. No
 //! watches, and nothing held: broken connections are waited for, the end of the session is an error.
+//! Telling costs one watch event at each participant that heeds deadlocks, and one at whoever waits right
+//! behind it; a second one at both when the participant puts its words back.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -34,7 +37,7 @@ use crate::error::Result;
 use crate::guard::REVOKE_MESSAGE;
 use crate::place::{name_of, patient};
 use crate::queue_of_waiters::{
-    Bases, Contender, DEADLOCK_MESSAGE, Participant, READER, WRITER, participants,
+    Bases, Contender, DEADLOCK_MESSAGE, Participant, READER, WRITER, notice, participants,
 };
 
 /// The locks whose lines are understood.
@@ -169,13 +172,19 @@ impl fmt::Display for Party {
 #[derive(Clone, Debug)]
 pub struct DeadlockDetector {
     client: Client,
-    root: String,
+    roots: Vec<String>,
 }
 
 impl DeadlockDetector {
     /// Looks at all locks at and below `root`.
     pub fn new(client: &Client, root: impl Into<String>) -> DeadlockDetector {
-        DeadlockDetector { client: client.clone(), root: root.into() }
+        DeadlockDetector { client: client.clone(), roots: vec![root.into()] }
+    }
+
+    /// Looks at all locks at and below another path as well: a cycle may go over both.
+    pub fn and(mut self, root: impl Into<String>) -> DeadlockDetector {
+        self.roots.push(root.into());
+        self
     }
 
     /// Who waits for whom.
@@ -206,9 +215,43 @@ impl DeadlockDetector {
         Ok(again.cycles().into_iter().filter(lasting).collect())
     }
 
-    /// Tells the victim of a deadlock to give way. Says whether it was still waiting.
+    /// Tells everybody in a deadlock of it. Says how many were still waiting.
+    pub async fn announce(&self, deadlock: &Deadlock) -> Result<usize> {
+        self.announce_to(deadlock, |_| true).await
+    }
+
+    async fn announce_to(
+        &self,
+        deadlock: &Deadlock,
+        is_meant: impl Fn(&Wait) -> bool,
+    ) -> Result<usize> {
+        let (client, cycle) = (&self.client, deadlock.to_string());
+        let mut told = 0;
+        for wait in deadlock.waits.iter().filter(|wait| is_meant(wait)) {
+            let path = &wait.waiter.path;
+            loop {
+                let tell = async || {
+                    let node = client.get(path).await?;
+                    client.set(path, notice(&cycle, &node.data), node.stat.version).await
+                };
+                match client.retry(&patient(), tell).await {
+                    Ok(_) => told += 1,
+                    Err(error) if error.kind() == ErrorKind::NoNode => {}
+                    // Its owner is just putting its words back.
+                    Err(error) if error.kind() == ErrorKind::BadVersion => continue,
+                    Err(error) => return Err(error.into()),
+                }
+                break;
+            }
+        }
+        Ok(told)
+    }
+
+    /// Tells the victim of a deadlock to give way, and the others of the deadlock. Says whether the
+    /// victim was still waiting.
     pub async fn resolve(&self, deadlock: &Deadlock, victim: Victim) -> Result<bool> {
         let Some(wait) = deadlock.choose(victim) else { return Ok(false) };
+        self.announce_to(deadlock, |other| other.waiter.path != wait.waiter.path).await?;
         let message = [DEADLOCK_MESSAGE, deadlock.to_string().as_bytes()].concat();
         let (client, path) = (&self.client, &wait.waiter.path);
         match client.retry(&patient(), || client.set(path, &message, Version::Any)).await {
@@ -220,18 +263,20 @@ impl DeadlockDetector {
 
     async fn locks(&self) -> Result<Vec<(String, Bases)>> {
         let mut found: BTreeMap<String, Bases> = BTreeMap::new();
-        let mut walk = self.client.walk(&self.root);
-        while let Some(node) = walk.next().await {
-            let path = match node {
-                Ok(node) => node.path,
-                Err(error) if error.kind() == ErrorKind::NoNode => break,
-                Err(error) => return Err(error.into()),
-            };
-            let Some((parent, name)) = path.rsplit_once('/') else { continue };
-            let line = LINES.into_iter().find(|bases| Contender::parse(name, bases).is_some());
-            if let Some(bases) = line {
-                let parent = if parent.is_empty() { "/" } else { parent };
-                found.entry(parent.to_owned()).or_insert(bases);
+        for root in &self.roots {
+            let mut walk = self.client.walk(root);
+            while let Some(node) = walk.next().await {
+                let path = match node {
+                    Ok(node) => node.path,
+                    Err(error) if error.kind() == ErrorKind::NoNode => break,
+                    Err(error) => return Err(error.into()),
+                };
+                let Some((parent, name)) = path.rsplit_once('/') else { continue };
+                let line = LINES.into_iter().find(|bases| Contender::parse(name, bases).is_some());
+                if let Some(bases) = line {
+                    let parent = if parent.is_empty() { "/" } else { parent };
+                    found.entry(parent.to_owned()).or_insert(bases);
+                }
             }
         }
         Ok(found.into_iter().collect())

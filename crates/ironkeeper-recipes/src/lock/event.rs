@@ -24,6 +24,14 @@ pub enum LockEvent {
         /// The node we wait for.
         behind: String,
     },
+    /// A deadlock was found that we are a part of, and somebody else is to give way. Told to locks with
+    /// `heeding_deadlocks()`.
+    Deadlocked {
+        /// Our node.
+        path: String,
+        /// Who waits for whom.
+        cycle: String,
+    },
     /// It was granted.
     Granted {
         /// Our node.

@@ -45,12 +45,16 @@ impl LockRequest {
     /// Stands in line until it is our turn.
     pub(crate) async fn wait(&self, name: &str, rule: Rule) -> Result<Place> {
         let place = self.queue(name).await?;
-        self.standing(&place, rule)
-            .wait(|behind| {
-                let (path, behind) = (place.path().to_owned(), behind.to_owned());
-                tell(Some(&self.events), LockEvent::Waiting { path, behind });
-            })
-            .await?;
+        let path = || place.path().to_owned();
+        let on_wait = |behind: &str| {
+            let behind = behind.to_owned();
+            tell(Some(&self.events), LockEvent::Waiting { path: path(), behind });
+        };
+        let on_deadlock = |cycle: &str| {
+            let cycle = cycle.to_owned();
+            tell(Some(&self.events), LockEvent::Deadlocked { path: path(), cycle });
+        };
+        self.standing(&place, rule).wait_telling(on_wait, on_deadlock).await?;
         Ok(place)
     }
 

@@ -31,7 +31,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ironkeeper_client::{Acl, Client, CreateMode, CreateOptions, ErrorKind, Version, Watch, Zxid};
+use ironkeeper_client::{
+    Acl, Client, CreateMode, CreateOptions, ErrorKind, Stat, Version, Watch, Zxid,
+};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -49,6 +51,7 @@ pub struct PersistentNodeBuilder {
     acl: Option<Vec<Acl>>,
     ttl: Option<Duration>,
     stays: bool,
+    takes_over: bool,
 }
 
 impl PersistentNodeBuilder {
@@ -79,6 +82,14 @@ impl PersistentNodeBuilder {
     /// Leaves the node where it is at the end.
     pub fn left_behind(mut self) -> PersistentNodeBuilder {
         self.stays = true;
+        self
+    }
+
+    /// If a node of another session is there at the start, it is replaced instead of waited for, in one
+    /// transaction. One that comes later is waited for: two keepers of one name do not fight. Not for
+    /// sequential nodes, which have a name of their own.
+    pub fn taking_over(mut self) -> PersistentNodeBuilder {
+        self.takes_over = true;
         self
     }
 
@@ -161,6 +172,7 @@ impl PersistentNode {
             acl: None,
             ttl: None,
             stays: false,
+            takes_over: false,
         }
     }
 
@@ -197,12 +209,7 @@ impl PersistentNode {
 
     /// Changes what the node is to hold, and waits until it does.
     pub async fn set_data(&self, data: impl Into<Bytes>) -> Result<()> {
-        let mut number = 0;
-        self.wanted.send_modify(|wanted| {
-            wanted.data = data.into();
-            wanted.number += 1;
-            number = wanted.number;
-        });
+        let number = self.want_data(data.into());
         let mut status = self.status.clone();
         let reached = status.wait_for(|s| s.written >= number || s.over.is_some()).await;
         match reached {
@@ -210,6 +217,18 @@ impl PersistentNode {
             Ok(status) => Err(status.over.clone().unwrap_or_else(|| self.closed())),
             Err(_) => Err(self.closed()),
         }
+    }
+
+    /// Changes what the node is to hold, and tells which of the wanted data that is. It is written in
+    /// the background; what is wanted in quick succession may be written once.
+    pub(crate) fn want_data(&self, data: Bytes) -> u64 {
+        let mut number = 0;
+        self.wanted.send_modify(|wanted| {
+            wanted.data = data;
+            wanted.number += 1;
+            number = wanted.number;
+        });
+        number
     }
 
     /// Ends it: deletes the node, if it is ours, and waits until it is gone.
@@ -337,6 +356,12 @@ impl Keeper {
                         _ => true,
                     };
                     self.is_there = is_ours;
+                    // Whatever comes of it is looked at; a lost reply has its next try there.
+                    if !is_ours && self.plan.takes_over {
+                        self.take_over(&path, &node.stat, wanted).await?;
+                        continue;
+                    }
+                    self.plan.takes_over = false;
                     if !is_ours {
                         tracing::debug!(path, owner, session, "the node is another one; waiting");
                         self.status.send_modify(|status| status.node = None);
@@ -415,6 +440,26 @@ impl Keeper {
             }
             Err(error) if error.kind() == ErrorKind::NoNode => {
                 create_containers(client, path).await
+            }
+            Err(error) if error.is_retriable() => {
+                client.retry(&patient(), || client.sync(path)).await.map_err(Into::into)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// One try to put our node in the place of another one; the caller looks what came of it.
+    async fn take_over(&mut self, path: &str, found: &Stat, wanted: &Wanted) -> Result<()> {
+        let (client, options) = (&self.plan.client, self.options(without_number(self.plan.mode)));
+        let both = client.transaction().delete(path, found.version);
+        match both.create(path, &wanted.data, options).commit().await {
+            Ok(_) => {
+                self.wrote(wanted);
+                Ok(())
+            }
+            // It was changed or deleted meanwhile.
+            Err(error) if matches!(error.kind(), ErrorKind::BadVersion | ErrorKind::NoNode) => {
+                Ok(())
             }
             Err(error) if error.is_retriable() => {
                 client.retry(&patient(), || client.sync(path)).await.map_err(Into::into)

@@ -22,7 +22,6 @@ mod item;
 mod line;
 mod naming;
 pub mod priority;
-mod receipt;
 pub mod sharded;
 pub mod simple;
 pub mod work;

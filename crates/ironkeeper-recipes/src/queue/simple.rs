@@ -45,10 +45,10 @@ use bytes::Bytes;
 use ironkeeper_client::{Client, CreateMode, ErrorKind};
 
 use super::line::{beside, stand};
-use super::receipt::{Receipts, refusal};
 use crate::error::{RecipeError, Result};
 use crate::place::{create_containers, join, patient};
 use crate::queue_of_waiters::{Bases, line_up};
+use crate::receipt::{Receipts, refusal};
 
 const BASES: Bases = &["qn-"];
 

@@ -61,11 +61,11 @@ use super::item;
 use super::line::{beside, stand};
 use super::naming::sealed::Sealed;
 use super::naming::{ItemName, Naming, Order, PREFIX, in_order};
-use super::receipt::{Receipts, refusal};
 use crate::error::{RecipeError, Result};
 use crate::guard::Guard;
 use crate::lost::Lost;
 use crate::place::{Place, create_containers, join, patient, uuid};
+use crate::receipt::{Receipts, refusal};
 
 /// In the order of coming.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ pub mod atomic_value;
 pub mod cached_counter;
 pub mod count;
 pub mod value;
-mod write;
+pub(crate) mod write;
 
 #[doc(inline)]
 pub use atomic_number::{AtomicInteger, AtomicLong, AtomicNumber, Number};

@@ -47,7 +47,7 @@ pub struct VersionedValue<T> {
 }
 
 impl<T> VersionedValue<T> {
-    fn new(value: T, stat: &Stat) -> VersionedValue<T> {
+    pub(crate) fn new(value: T, stat: &Stat) -> VersionedValue<T> {
         VersionedValue { value, version: stat.version, zxid: stat.mzxid, czxid: stat.czxid }
     }
 

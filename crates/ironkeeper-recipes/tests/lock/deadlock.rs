@@ -1,7 +1,9 @@
 //! Deadlocks among real waiters.
 
 use ironkeeper_recipes::RecipeError;
-use ironkeeper_recipes::lock::{DeadlockDetector, Mutex, ReadWriteLock, Victim};
+use ironkeeper_recipes::lock::{
+    DeadlockDetector, LockEvent, LockEvents, Mutex, ReadWriteLock, Victim,
+};
 
 use crate::world::{World, until_children};
 
@@ -79,4 +81,69 @@ async fn two_tasks_of_one_session_without_names_are_no_deadlock() {
     assert!(detector.detect().await.unwrap().is_empty());
     assert!(DeadlockDetector::new(&client, "/nowhere").detect().await.unwrap().is_empty());
     waiting.abort();
+}
+
+/// The next deadlock that a waiter is told of.
+async fn told(events: &mut LockEvents) -> String {
+    loop {
+        match events.next().await.expect("the lock is there") {
+            LockEvent::Deadlocked { cycle, .. } => return cycle,
+            _ => continue,
+        }
+    }
+}
+
+#[tokio::test]
+async fn everybody_in_a_cycle_is_told_of_it_and_keeps_its_words_and_its_place() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let lock = |path: &str, who: &'static str| {
+        Mutex::new(&client, path).with_data(who).heeding_deadlocks()
+    };
+    // Each holds one, of which two are below one path and one below another, and asks for the next.
+    let paths = ["/locks/a", "/locks/b", "/other/c"];
+    let names = ["one", "two", "three"];
+    let mut held = Vec::new();
+    for (path, name) in paths.iter().zip(names) {
+        held.push(lock(path, name).lock().await.unwrap());
+    }
+    let (mut waiting, mut events) = (Vec::new(), Vec::new());
+    for (at, name) in names.into_iter().enumerate() {
+        let next = lock(paths[(at + 1) % 3], name);
+        events.push(next.events());
+        let path = next.path().to_owned();
+        waiting.push(tokio::spawn(async move { next.lock().await }));
+        until_children(&client, &path, 2).await;
+    }
+    assert!(DeadlockDetector::new(&client, "/locks").detect().await.unwrap().is_empty());
+    let detector = DeadlockDetector::new(&client, "/locks").and("/other");
+    let found = detector.detect().await.unwrap();
+    assert_eq!(found.len(), 1);
+    let text = found[0].to_string();
+    for _ in 0..2 {
+        assert_eq!(detector.announce(&found[0]).await.unwrap(), 3);
+        for events in &mut events {
+            assert_eq!(told(events).await, text);
+        }
+        // They are still the same, for the detector and for everybody who asks.
+        let again = detector.detect().await.unwrap();
+        assert_eq!(again[0].to_string(), text);
+        let line = lock(paths[0], "").participants().await.unwrap();
+        assert_eq!(line.iter().map(|one| one.id()).collect::<Vec<_>>(), ["one", "three"]);
+    }
+    // When one is chosen to give way, the others are told as well.
+    assert!(detector.resolve(&found[0], Victim::Youngest).await.unwrap());
+    let gave_way = waiting.pop().unwrap().await.unwrap().unwrap_err();
+    assert!(matches!(gave_way, RecipeError::Deadlock { cycle, .. } if cycle == text));
+    for events in &mut events[..2] {
+        assert_eq!(told(events).await, text);
+    }
+    // That one gives back what it holds, and the rest is granted one after the other.
+    held.pop().unwrap().release().await.unwrap();
+    let mut second = waiting.pop().unwrap().await.unwrap().unwrap();
+    held.pop().unwrap().release().await.unwrap();
+    second.release().await.unwrap();
+    second = waiting.pop().unwrap().await.unwrap().unwrap();
+    second.release().await.unwrap();
+    assert!(detector.detect().await.unwrap().is_empty());
 }

@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use ironkeeper_client::{Client, Version};
+use ironkeeper_recipes::RecipeError;
+use ironkeeper_recipes::lock::Mutex;
 use ironkeeper_testing::TestServer;
 
 fn lock(server: &TestServer, options: &[&str], command: &[&str]) -> Command {
@@ -91,4 +93,57 @@ fn the_program_is_stopped_in_time_when_no_server_can_be_reached() {
     output.read_line(&mut String::new()).unwrap();
     server.stop().unwrap();
     assert_eq!(code_with_open_input(&mut child), Some(76));
+}
+
+#[test]
+fn deadlocks_are_shown_and_ended() {
+    let server = TestServer::start().unwrap();
+    let show = |options: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_ironkeeper"));
+        program.args(["lock", "--server", &server.connect_string()]).args(options);
+        let shown = program.output().unwrap();
+        let text = String::from_utf8(shown.stdout).unwrap();
+        (shown.status.code(), text, String::from_utf8(shown.stderr).unwrap())
+    };
+    let (code, text, _) = show(&["--deadlocks", "/locks", "/absent"]);
+    assert_eq!((code, &*text), (Some(0), "no deadlocks\n"));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (waiting, client, held) = runtime.block_on(async {
+        let client = Client::connect(&server.connect_string()).await.unwrap();
+        let lock = |path: &str, who: &'static str| {
+            Mutex::new(&client, path).with_data(who).heeding_deadlocks()
+        };
+        let mut held = vec![lock("/locks/a", "anna").lock().await.unwrap()];
+        held.push(lock("/more/b", "berta").lock().await.unwrap());
+        let mut waiting = Vec::new();
+        for (path, who) in [("/more/b", "anna"), ("/locks/a", "berta")] {
+            let lock = lock(path, who);
+            waiting.push(tokio::spawn(async move { lock.lock().await }));
+            while client.children(path).await.unwrap().len() < 2 {}
+        }
+        (waiting, client, held)
+    });
+    // Below one of the paths there is no circle.
+    assert_eq!(show(&["--deadlocks", "/locks"]).0, Some(0));
+    let (code, text, _) = show(&["--deadlocks", "/locks", "/more"]);
+    assert_eq!(code, Some(77));
+    assert!(text.contains("(anna) waits at /more/b for") && text.contains("(berta)"), "{text}");
+    let (code, text, _) = show(&["--resolve", "--deadlocks", "/locks", "/more"]);
+    assert_eq!(code, Some(77));
+    assert!(text.contains("told to give way"), "{text}");
+    let mut waiting = waiting.into_iter();
+    let (anna, berta) = (waiting.next().unwrap(), waiting.next().unwrap());
+    let gave_way = runtime.block_on(berta).unwrap().unwrap_err();
+    assert!(matches!(gave_way, RecipeError::Deadlock { .. }), "{gave_way}");
+    assert_eq!(show(&["--deadlocks", "/"]).0, Some(0));
+    anna.abort();
+    // Misuse is said.
+    assert_eq!(show(&["/locks/a"]).0, Some(2));
+    let (code, _, said) = show(&["--resolve", "/locks/a", "--", "true"]);
+    assert!(code == Some(2) && said.contains("--resolve"), "{said}");
+    assert_eq!(show(&["--", "true"]).0, Some(2));
+    runtime.block_on(async {
+        drop(held);
+        client.close().await.unwrap();
+    });
 }

@@ -1,0 +1,64 @@
+//! Where everything is.
+
+use ironkeeper_client::{Client, CreateMode, CreateOptions};
+
+use crate::error::Result;
+use crate::place::{join, patient};
+use crate::queue_of_waiters::Bases;
+
+/// What the names of tasks end with, before the number.
+pub(super) const TASK: Bases = &["task-"];
+/// What the names of workers end with, before the number.
+pub(super) const WORKER: Bases = &["worker-"];
+
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub(super) master: String,
+    pub(super) workers: String,
+    pub(super) tasks: String,
+    pub(super) assign: String,
+    pub(super) statuses: String,
+}
+
+impl Layout {
+    pub(super) fn new(root: &str) -> Layout {
+        let below = |name| join(root, name);
+        Layout {
+            master: below("master"),
+            workers: below("workers"),
+            tasks: below("tasks"),
+            assign: below("assign"),
+            statuses: below("status"),
+        }
+    }
+
+    /// Creates what has to be there before transactions can put something into it.
+    pub(super) async fn ensure(&self, client: &Client) -> Result<()> {
+        let options = CreateOptions::new(CreateMode::Persistent);
+        for parent in [&self.tasks, &self.assign, &self.statuses] {
+            let below = join(parent, "any");
+            client.retry(&patient(), || client.create_parents_with(&below, &options)).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn task(&self, task: &str) -> String {
+        join(&self.tasks, task)
+    }
+
+    pub(super) fn worker(&self, worker: &str) -> String {
+        join(&self.workers, worker)
+    }
+
+    pub(super) fn assignments(&self, worker: &str) -> String {
+        join(&self.assign, worker)
+    }
+
+    pub(super) fn assignment(&self, worker: &str, task: &str) -> String {
+        join(&self.assignments(worker), task)
+    }
+
+    pub(super) fn status(&self, task: &str) -> String {
+        join(&self.statuses, task)
+    }
+}

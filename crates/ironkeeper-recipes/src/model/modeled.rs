@@ -1,0 +1,250 @@
+//! Values of a type on paths of a form. Curator's `ModeledFramework` and `ModelSpec`.
+//!
+//! # On the tree
+//! ```text
+//! /users                                       container, if it was not there
+//!   anna                                       persistent: a value, as its codec writes it
+//! ```
+//!
+//! # Steps
+//! Encode and write, read and decode; a write that depends on what was read names the version, and
+//! [`Modeled::update`] reads, computes and writes until nobody was faster.
+//!
+//! # Guarantees
+//! What is read is of the type or an error that names the path. Nothing is written that cannot be read
+//! again. Conditional writes take place only if nobody has written since. No watches, except by
+//! [`CachedModel`].
+//!
+//! # When things break
+//! - Disconnected: goes on after the reconnect.
+//! - A reply lost: [`Modeled::write`] is repeated. The others find out what happened; where that cannot
+//!   be told, the error is a lost connection and says so.
+//! - Session over: an error.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ironkeeper_client::{Client, ErrorKind, Node, Version};
+
+use crate::error::{RecipeError, Result};
+use crate::model::cached::CachedModel;
+use crate::model::codec::{Codec, Json};
+use crate::model::form::PathForm;
+use crate::place::{join, patient};
+use crate::read_all::{names_below, read_all};
+use crate::shared::VersionedValue;
+use crate::shared::write::{Upon, Written, write_once};
+
+/// A type, how it is written, and on which paths its values are.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use std::collections::BTreeMap;
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::model::Model;
+///
+/// type Settings = BTreeMap<String, u32>;
+///
+/// let client = Client::connect(&server).await?;
+/// let settings: Model<Settings> = Model::json("/users/{user}/settings")?;
+/// let of_anna = settings.at(&client, &["anna"])?;
+/// assert!(of_anna.create(&Settings::from([("volume".to_owned(), 3)])).await?);
+/// of_anna
+///     .update(|old| {
+///         let mut new = old.cloned().unwrap_or_default();
+///         *new.entry("volume".to_owned()).or_default() += 1;
+///         new
+///     })
+///     .await?;
+/// assert_eq!(of_anna.read().await?.unwrap().value["volume"], 4);
+/// # Ok(()) }
+/// ```
+pub struct Model<T> {
+    form: PathForm,
+    codec: Arc<dyn Codec<T>>,
+    what: PhantomData<fn(T) -> T>,
+}
+
+impl<T> Clone for Model<T> {
+    fn clone(&self) -> Model<T> {
+        Model { form: self.form.clone(), codec: self.codec.clone(), what: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Model<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model").field("form", &self.form).finish_non_exhaustive()
+    }
+}
+
+impl<T> Model<T> {
+    /// Values of a type, by a codec, on paths of a form.
+    pub fn new(form: &str, codec: impl Codec<T> + 'static) -> Result<Model<T>> {
+        let (form, codec) = (PathForm::parse(form)?, Arc::new(codec));
+        Ok(Model { form, codec, what: PhantomData })
+    }
+
+    /// Values of a type as JSON, on paths of a form.
+    pub fn json(form: &str) -> Result<Model<T>>
+    where
+        Json: Codec<T>,
+    {
+        Model::new(form, Json)
+    }
+
+    /// The form of the paths.
+    pub fn form(&self) -> &PathForm {
+        &self.form
+    }
+
+    /// One of the values. Makes no request.
+    pub fn at(&self, client: &Client, parameters: &[&str]) -> Result<Modeled<T>> {
+        let path = self.form.fill(parameters)?;
+        Ok(Modeled { client: client.clone(), path, model: self.clone() })
+    }
+
+    /// All values for the last parameter, which must be the last name of the form. An error if one of
+    /// them is of another type.
+    pub async fn list(&self, client: &Client, parameters: &[&str]) -> Result<BTreeMap<String, T>> {
+        let parent = self.form.fill_parent(parameters)?;
+        let names = names_below(client, &parent).await?;
+        let nodes = read_all(client, &parent, names.iter().map(|name| &**name)).await?;
+        let mut values = BTreeMap::new();
+        for (name, node) in names.into_iter().zip(nodes) {
+            let Some(node) = node else { continue };
+            let value = self.decode(&join(&parent, &name), &node.data)?;
+            values.insert(name, value);
+        }
+        Ok(values)
+    }
+
+    pub(super) fn decode(&self, path: &str, data: &[u8]) -> Result<T> {
+        self.codec.decode(data).map_err(|why| RecipeError::Malformed { path: path.to_owned(), why })
+    }
+
+    fn encode(&self, path: &str, value: &T) -> Result<Vec<u8>> {
+        let misuse = |why| RecipeError::Misuse(format!("{path}: {why}"));
+        let data = self.codec.encode(value).map_err(misuse)?;
+        // What cannot be read again would be an error at everybody else.
+        self.codec.decode(&data).map_err(misuse)?;
+        Ok(data)
+    }
+}
+
+impl<T: Send + Sync + 'static> Model<T> {
+    /// Follows all values for the last parameter, which must be the last name of the form. There need
+    /// not be any.
+    pub async fn follow(&self, client: &Client, parameters: &[&str]) -> Result<CachedModel<T>> {
+        CachedModel::open(client, self.form.fill_parent(parameters)?, self.clone()).await
+    }
+}
+
+/// One value of a [`Model`], or the place for it.
+#[derive(Debug)]
+pub struct Modeled<T> {
+    client: Client,
+    path: String,
+    model: Model<T>,
+}
+
+impl<T> Clone for Modeled<T> {
+    fn clone(&self) -> Modeled<T> {
+        let (client, path) = (self.client.clone(), self.path.clone());
+        Modeled { client, path, model: self.model.clone() }
+    }
+}
+
+impl<T> Modeled<T> {
+    /// Its path.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What is there; `None` if nothing is.
+    pub async fn read(&self) -> Result<Option<VersionedValue<T>>> {
+        let Some(node) = self.node().await? else { return Ok(None) };
+        let value = self.model.decode(&self.path, &node.data)?;
+        Ok(Some(VersionedValue::new(value, &node.stat)))
+    }
+
+    async fn node(&self) -> Result<Option<Node>> {
+        match self.client.retry(&patient(), || self.client.get(&self.path)).await {
+            Ok(node) => Ok(Some(node)),
+            Err(error) if error.kind() == ErrorKind::NoNode => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Creates it, unless something is there. Says whether it did.
+    pub async fn create(&self, value: &T) -> Result<bool> {
+        let data = self.model.encode(&self.path, value)?;
+        let written = write_once(&self.client, &self.path, &data, Upon::Nothing).await?;
+        Ok(matches!(written, Written::Yes(_)))
+    }
+
+    /// Writes, whatever was there or not.
+    pub async fn write(&self, value: &T) -> Result<()> {
+        let data = self.model.encode(&self.path, value)?;
+        loop {
+            let set = || self.client.set(&self.path, &data, Version::Any);
+            match self.client.retry(&patient(), set).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::NoNode => {}
+                Err(error) => return Err(error.into()),
+            }
+            // One that may have been created is written once more.
+            match write_once(&self.client, &self.path, &data, Upon::Nothing).await {
+                Ok(Written::Yes(_)) => return Ok(()),
+                Ok(Written::No) => {}
+                Err(error) if error.client_error().is_some_and(|e| e.is_retriable()) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes if nobody has written since `seen` was read. Says whether it did.
+    pub async fn replace(&self, seen: &VersionedValue<T>, value: &T) -> Result<bool> {
+        let data = self.model.encode(&self.path, value)?;
+        let upon = Upon::Version(seen.version, seen.czxid);
+        let written = write_once(&self.client, &self.path, &data, upon).await?;
+        Ok(matches!(written, Written::Yes(_)))
+    }
+
+    /// Reads, computes and writes until nobody was faster. `change` gets `None` if nothing is there, and
+    /// may be called several times.
+    pub async fn update(&self, change: impl Fn(Option<&T>) -> T) -> Result<VersionedValue<T>> {
+        loop {
+            let seen = self.read().await?;
+            let value = change(seen.as_ref().map(|seen| &seen.value));
+            let data = self.model.encode(&self.path, &value)?;
+            let upon = match &seen {
+                Some(seen) => Upon::Version(seen.version, seen.czxid),
+                None => Upon::Nothing,
+            };
+            let written = write_once(&self.client, &self.path, &data, upon).await?;
+            if let Written::Yes(stat) = written {
+                return Ok(VersionedValue::new(value, &stat));
+            }
+        }
+    }
+
+    /// Deletes it. Says whether it was there.
+    pub async fn delete(&self) -> Result<bool> {
+        match self.client.delete_idempotent(&self.path, Version::Any, &patient()).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NoNode => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What there is, as bytes: for the rare case that it is not of the type.
+    pub async fn raw(&self) -> Result<Option<Bytes>> {
+        Ok(self.node().await?.map(|node| node.data))
+    }
+}

@@ -1,0 +1,341 @@
+//! Rules for what may be where. Curator's `Schema` and `SchemaSet`.
+//!
+//! # On the tree
+//! Nothing of its own. The rules are those of a program, not of the server: they keep a program from
+//! mistakes, and nobody from malice. For that there are ACLs.
+//!
+//! # Steps
+//! 1. Say for paths, or patterns of paths, what their nodes hold, whether they are ephemeral or
+//!    sequential, and whether they may be watched and deleted.
+//! 2. Make requests by a [`SchemaClient`](super::SchemaClient). Before each the rule of its path is looked
+//!    up: an exact path first, then patterns in the order they were added.
+//!
+//! # Guarantees
+//! What a rule forbids is never sent, and the error names path, schema and rule. A transaction in which one
+//! operation is forbidden is not sent at all. No requests, watches or waits of its own, so that nothing
+//! changes about broken connections and sessions.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use ironkeeper_client::CreateMode;
+
+use crate::error::{RecipeError, Result};
+
+/// Whether something has to be, may be, or may not be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Allowance {
+    /// It has to be.
+    Must,
+    /// It may be.
+    #[default]
+    Can,
+    /// It may not be.
+    Cannot,
+}
+
+impl Allowance {
+    fn check(self, is_so: bool, what: &str) -> Result<(), String> {
+        match (self, is_so) {
+            (Allowance::Must, false) => Err(format!("it must be {what}")),
+            (Allowance::Cannot, true) => Err(format!("it cannot be {what}")),
+            _ => Ok(()),
+        }
+    }
+}
+
+type Validator = Arc<dyn Fn(&str, &[u8]) -> Result<(), String> + Send + Sync>;
+
+/// The rules for a path, or for paths of a pattern.
+///
+/// In a pattern `*` stands for one name, and `**` at the end for one name or several. Everything is
+/// allowed that is not forbidden.
+///
+/// ```
+/// use ironkeeper_recipes::model::{Allowance, Schema};
+///
+/// let workers = Schema::new("a worker", "/workers/*")?
+///     .ephemeral(Allowance::Must)
+///     .data(|_, data| if data.is_empty() { Err("it says nothing".into()) } else { Ok(()) });
+/// assert!(workers.covers("/workers/anna"));
+/// assert!(!workers.covers("/workers/anna/below"));
+/// # Ok::<(), ironkeeper_recipes::RecipeError>(())
+/// ```
+#[derive(Clone)]
+pub struct Schema {
+    name: String,
+    pattern: String,
+    ephemeral: Allowance,
+    sequential: Allowance,
+    watched: Allowance,
+    deleted: Allowance,
+    data: Option<Validator>,
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Schema")
+            .field("name", &self.name)
+            .field("pattern", &self.pattern)
+            .field("ephemeral", &self.ephemeral)
+            .field("sequential", &self.sequential)
+            .field("watched", &self.watched)
+            .field("deleted", &self.deleted)
+            .field("has_validator", &self.data.is_some())
+            .finish()
+    }
+}
+
+impl Schema {
+    /// Rules for a path or a pattern. The name is for errors.
+    pub fn new(name: impl Into<String>, pattern: impl Into<String>) -> Result<Schema> {
+        let (name, pattern) = (name.into(), pattern.into());
+        let misuse = |why: &str| Err(RecipeError::Misuse(format!("{pattern:?}: {why}")));
+        if !pattern.starts_with('/') {
+            return misuse("does not begin with a slash");
+        }
+        let mut names = pattern.split('/').skip(1).peekable();
+        while let Some(part) = names.next() {
+            if part == "**" && names.peek().is_some() {
+                return misuse("** is for the end");
+            }
+            if part.is_empty() && pattern != "/" {
+                return misuse("a name is empty");
+            }
+        }
+        Ok(Schema {
+            name,
+            pattern,
+            ephemeral: Allowance::Can,
+            sequential: Allowance::Can,
+            watched: Allowance::Can,
+            deleted: Allowance::Can,
+            data: None,
+        })
+    }
+
+    /// Whether its nodes are ephemeral.
+    pub fn ephemeral(mut self, allowance: Allowance) -> Schema {
+        self.ephemeral = allowance;
+        self
+    }
+
+    /// Whether its nodes are sequential. The number is not a part of the path that is looked up.
+    pub fn sequential(mut self, allowance: Allowance) -> Schema {
+        self.sequential = allowance;
+        self
+    }
+
+    /// Forbids watches.
+    pub fn unwatched(mut self) -> Schema {
+        self.watched = Allowance::Cannot;
+        self
+    }
+
+    /// Forbids deletes.
+    pub fn undeletable(mut self) -> Schema {
+        self.deleted = Allowance::Cannot;
+        self
+    }
+
+    /// What its nodes hold: `is_valid` gets path and data, and says what is wrong with them.
+    pub fn data(
+        mut self,
+        is_valid: impl Fn(&str, &[u8]) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Schema {
+        self.data = Some(Arc::new(is_valid));
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_exact(&self) -> bool {
+        !self.pattern.split('/').any(|part| part == "*" || part == "**")
+    }
+
+    /// Whether it is about a path.
+    pub fn covers(&self, path: &str) -> bool {
+        if self.is_exact() {
+            return self.pattern == path;
+        }
+        let mut names = path.split('/');
+        for part in self.pattern.split('/') {
+            match (part, names.next()) {
+                ("**", Some(name)) => return !name.is_empty(),
+                ("*", Some(name)) if !name.is_empty() => {}
+                (part, Some(name)) if part == name => {}
+                _ => return false,
+            }
+        }
+        names.next().is_none()
+    }
+
+    fn forbidden(&self, path: &str, why: String) -> RecipeError {
+        RecipeError::Schema { path: path.to_owned(), schema: self.name.clone(), why }
+    }
+
+    fn check_data(&self, path: &str, data: &[u8]) -> Result<(), String> {
+        self.data.as_ref().map_or(Ok(()), |is_valid| is_valid(path, data))
+    }
+}
+
+/// Rules for many paths.
+///
+/// ```
+/// use ironkeeper_client::CreateMode;
+/// use ironkeeper_recipes::model::{Allowance, Schema, SchemaSet};
+///
+/// let rules = SchemaSet::new()
+///     .with(Schema::new("settings", "/settings")?.ephemeral(Allowance::Cannot).undeletable())
+///     .with(Schema::new("workers", "/workers/*")?.ephemeral(Allowance::Must));
+/// assert!(rules.check_create("/workers/anna", b"", CreateMode::Ephemeral).is_ok());
+/// let forbidden = rules.check_create("/workers/anna", b"", CreateMode::Persistent).unwrap_err();
+/// assert!(forbidden.to_string().contains("it must be ephemeral"));
+/// # Ok::<(), ironkeeper_recipes::RecipeError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct SchemaSet {
+    exact: HashMap<String, Schema>,
+    patterns: Vec<Schema>,
+    is_strict: bool,
+}
+
+impl SchemaSet {
+    /// Without rules everything is allowed.
+    pub fn new() -> SchemaSet {
+        SchemaSet::default()
+    }
+
+    /// Adds rules. Of two for the same exact path the later ones count.
+    pub fn with(mut self, schema: Schema) -> SchemaSet {
+        if schema.is_exact() {
+            self.exact.insert(schema.pattern.clone(), schema);
+        } else {
+            self.patterns.push(schema);
+        }
+        self
+    }
+
+    /// Forbids everything on paths without rules.
+    pub fn strict(mut self) -> SchemaSet {
+        self.is_strict = true;
+        self
+    }
+
+    /// The rules for a path, if there are any.
+    pub fn schema(&self, path: &str) -> Option<&Schema> {
+        let by_pattern = || self.patterns.iter().find(|schema| schema.covers(path));
+        self.exact.get(path).or_else(by_pattern)
+    }
+
+    /// Whether such a node may be created.
+    pub fn check_create(&self, path: &str, data: &[u8], mode: CreateMode) -> Result<()> {
+        self.check(path, |schema| {
+            schema.ephemeral.check(mode.is_ephemeral(), "ephemeral")?;
+            schema.sequential.check(mode.is_sequential(), "sequential")?;
+            schema.check_data(path, data)
+        })
+    }
+
+    /// Whether a node may be given this data.
+    pub fn check_set(&self, path: &str, data: &[u8]) -> Result<()> {
+        self.check(path, |schema| schema.check_data(path, data))
+    }
+
+    /// Whether a node may be deleted.
+    pub fn check_delete(&self, path: &str) -> Result<()> {
+        self.check(path, |schema| schema.deleted.check(true, "deleted"))
+    }
+
+    /// Whether a node may be watched.
+    pub fn check_watch(&self, path: &str) -> Result<()> {
+        self.check(path, |schema| schema.watched.check(true, "watched"))
+    }
+
+    fn check(&self, path: &str, rule: impl Fn(&Schema) -> Result<(), String>) -> Result<()> {
+        match self.schema(path) {
+            Some(schema) => rule(schema).map_err(|why| schema.forbidden(path, why)),
+            None if self.is_strict => Err(RecipeError::Schema {
+                path: path.to_owned(),
+                schema: "strict".to_owned(),
+                why: "there are no rules for it".to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_cover_what_they_say() {
+        let covers = |pattern: &str, path: &str| Schema::new("s", pattern).unwrap().covers(path);
+        for (pattern, path, expected) in [
+            ("/", "/", true),
+            ("/a", "/a", true),
+            ("/a", "/a/b", false),
+            ("/a/*", "/a/b", true),
+            ("/a/*", "/a", false),
+            ("/a/*", "/a/b/c", false),
+            ("/a/*/c", "/a/b/c", true),
+            ("/a/*/c", "/a/b/d", false),
+            ("/a/**", "/a/b/c", true),
+            ("/a/**", "/a", false),
+            ("/**", "/a", true),
+            ("/**", "/", false),
+            ("/*", "/a", true),
+        ] {
+            assert_eq!(covers(pattern, path), expected, "{pattern} {path}");
+        }
+        for wrong in ["", "a", "/a//b", "/**/a", "/a/"] {
+            assert!(Schema::new("s", wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_exact_path_goes_before_patterns_and_patterns_in_order() {
+        let schema = |name: &str, pattern: &str| Schema::new(name, pattern).unwrap();
+        let rules = SchemaSet::new()
+            .with(schema("all", "/a/**"))
+            .with(schema("one", "/a/*"))
+            .with(schema("exact", "/a/b"));
+        let name = |path: &str| rules.schema(path).map(|schema| schema.name().to_owned());
+        assert_eq!(name("/a/b").as_deref(), Some("exact"));
+        assert_eq!(name("/a/c").as_deref(), Some("all"));
+        assert_eq!(name("/b"), None);
+        assert!(rules.check_delete("/b").is_ok());
+        assert!(rules.strict().check_delete("/b").is_err());
+    }
+
+    #[test]
+    fn every_rule_forbids_what_it_is_for() {
+        use Allowance::*;
+        use CreateMode::*;
+        let base = || Schema::new("s", "/a").unwrap();
+        let create =
+            |schema: Schema, mode| SchemaSet::new().with(schema).check_create("/a", b"x", mode);
+        for (schema, allowed, forbidden) in [
+            (base().ephemeral(Must), EphemeralSequential, Persistent),
+            (base().ephemeral(Cannot), Persistent, Ephemeral),
+            (base().sequential(Must), PersistentSequential, Ephemeral),
+            (base().sequential(Cannot), Container, EphemeralSequential),
+        ] {
+            assert!(create(schema.clone(), allowed).is_ok(), "{schema:?}");
+            assert!(create(schema.clone(), forbidden).is_err(), "{schema:?}");
+        }
+        let rules =
+            SchemaSet::new().with(base().unwatched().undeletable().data(|path, data| {
+                if data == path.as_bytes() { Ok(()) } else { Err("no".into()) }
+            }));
+        assert!(rules.check_set("/a", b"/a").is_ok());
+        let why = rules.check_set("/a", b"/b").unwrap_err().to_string();
+        assert_eq!(why, r#"/a: forbidden by the schema "s": no"#);
+        assert!(rules.check_delete("/a").is_err() && rules.check_watch("/a").is_err());
+    }
+}

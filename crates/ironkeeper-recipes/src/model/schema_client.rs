@@ -1,0 +1,169 @@
+//! Requests that are made only if the rules allow them.
+
+use std::sync::Arc;
+
+use ironkeeper_client::{
+    Client, CreateOptions, Created, Node, OpResult, Reply, Stat, Transaction, Version, Watch,
+};
+
+use crate::error::{RecipeError, Result};
+use crate::model::schema::SchemaSet;
+
+/// A client that heeds a [`SchemaSet`]. The requests are those of [`Client`]: each is on its way when the
+/// method returns without an error.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::{Client, CreateMode, Version};
+/// use ironkeeper_recipes::model::{Schema, SchemaClient, SchemaSet};
+///
+/// let rules = SchemaSet::new().with(Schema::new("the settings", "/settings")?.undeletable());
+/// let client = SchemaClient::new(&Client::connect(&server).await?, rules);
+/// client.create("/settings", "", CreateMode::Persistent)?.await?;
+/// assert!(client.delete("/settings", Version::Any).is_err());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct SchemaClient {
+    client: Client,
+    rules: Arc<SchemaSet>,
+}
+
+impl SchemaClient {
+    /// A client with rules.
+    pub fn new(client: &Client, rules: SchemaSet) -> SchemaClient {
+        SchemaClient { client: client.clone(), rules: Arc::new(rules) }
+    }
+
+    /// The client without rules, for everything that none is about.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &SchemaSet {
+        &self.rules
+    }
+
+    /// Creates a node, if the rules allow it.
+    pub fn create(
+        &self,
+        path: &str,
+        data: impl AsRef<[u8]>,
+        options: impl Into<CreateOptions>,
+    ) -> Result<Reply<Created>> {
+        let (data, options) = (data.as_ref(), options.into());
+        self.rules.check_create(path, data, options.mode())?;
+        Ok(self.client.create_with(path, data, &options))
+    }
+
+    /// Sets the data of a node, if the rules allow it.
+    pub fn set(
+        &self,
+        path: &str,
+        data: impl AsRef<[u8]>,
+        version: impl Into<Version>,
+    ) -> Result<Reply<Stat>> {
+        self.rules.check_set(path, data.as_ref())?;
+        Ok(self.client.set(path, data, version))
+    }
+
+    /// Deletes a node, if the rules allow it.
+    pub fn delete(&self, path: &str, version: impl Into<Version>) -> Result<Reply<()>> {
+        self.rules.check_delete(path)?;
+        Ok(self.client.delete(path, version))
+    }
+
+    /// Reads and watches a node, if the rules allow it.
+    pub fn get_and_watch(&self, path: &str) -> Result<Reply<(Node, Watch)>> {
+        self.rules.check_watch(path)?;
+        Ok(self.client.get_and_watch(path))
+    }
+
+    /// Looks whether a node is there and watches it, if the rules allow it.
+    pub fn exists_and_watch(&self, path: &str) -> Result<Reply<(Option<Stat>, Watch)>> {
+        self.rules.check_watch(path)?;
+        Ok(self.client.exists_and_watch(path))
+    }
+
+    /// Lists and watches the children of a node, if the rules allow it.
+    pub fn children_and_watch(&self, path: &str) -> Result<Reply<(Vec<String>, Stat, Watch)>> {
+        self.rules.check_watch(path)?;
+        Ok(self.client.children_and_watch(path))
+    }
+
+    /// Operations that take place all together or not at all, if the rules allow each of them.
+    pub fn transaction(&self) -> SchemaTransaction {
+        let (inner, rules) = (self.client.transaction(), self.rules.clone());
+        SchemaTransaction { inner, rules, forbidden: None }
+    }
+}
+
+/// A transaction that heeds a [`SchemaSet`].
+#[derive(Debug)]
+#[must_use = "nothing happens before commit()"]
+pub struct SchemaTransaction {
+    inner: Transaction,
+    rules: Arc<SchemaSet>,
+    /// The first operation that may not be.
+    forbidden: Option<RecipeError>,
+}
+
+impl SchemaTransaction {
+    /// Creates a node.
+    pub fn create(
+        self,
+        path: &str,
+        data: impl AsRef<[u8]>,
+        options: impl Into<CreateOptions>,
+    ) -> SchemaTransaction {
+        let (data, options) = (data.as_ref(), options.into());
+        let checked = self.rules.check_create(path, data, options.mode());
+        self.add(checked, |inner| inner.create(path, data, options))
+    }
+
+    /// Sets the data of a node.
+    pub fn set(
+        self,
+        path: &str,
+        data: impl AsRef<[u8]>,
+        version: impl Into<Version>,
+    ) -> SchemaTransaction {
+        let checked = self.rules.check_set(path, data.as_ref());
+        self.add(checked, |inner| inner.set(path, data, version))
+    }
+
+    /// Deletes a node.
+    pub fn delete(self, path: &str, version: impl Into<Version>) -> SchemaTransaction {
+        let checked = self.rules.check_delete(path);
+        self.add(checked, |inner| inner.delete(path, version))
+    }
+
+    /// Lets the rest take place only if the node is there and has this version. No rule is about that.
+    pub fn check(self, path: &str, version: impl Into<Version>) -> SchemaTransaction {
+        self.add(Ok(()), |inner| inner.check(path, version))
+    }
+
+    fn add(
+        mut self,
+        checked: Result<()>,
+        add: impl FnOnce(Transaction) -> Transaction,
+    ) -> SchemaTransaction {
+        if let Err(error) = checked {
+            self.forbidden.get_or_insert(error);
+        }
+        self.inner = add(self.inner);
+        self
+    }
+
+    /// Sends the operations, or says which of them is forbidden.
+    pub fn commit(self) -> Result<Reply<Vec<OpResult>>> {
+        match self.forbidden {
+            Some(error) => Err(error),
+            None => Ok(self.inner.commit()),
+        }
+    }
+}

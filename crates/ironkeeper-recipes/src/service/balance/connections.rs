@@ -1,0 +1,193 @@
+//! The instance with the fewest connections, counted over all clients.
+//!
+//! # On the tree
+//! ```text
+//! /services.connections                        container, beside the services
+//!   web                                        container: a service
+//!     0b7c…e1                                  ephemeral: one client, {"instance 1": 3, "instance 2": 1}
+//!     53a9…04                                  ephemeral: another one
+//! ```
+//! Beside the services and not below them: what is below is taken for a service, by Curator too.
+//!
+//! # Steps
+//! 1. Keep an ephemeral node with the numbers of our own connections. Changes in quick succession are
+//!    written once.
+//! 2. Follow the nodes of all clients; the sum is what an instance has. Our own numbers are not taken
+//!    from the tree but from memory, where they are exact.
+//!
+//! # Guarantees
+//! The counts of others are as old as the watch events that bring them; two clients that choose at the
+//! same moment may choose the same instance, and the next choice makes up for it. Equal counts are
+//! taken in turn. A client that dies takes its connections out of the counts with its session.
+//! A connection that begins or ends costs at most one write, and one watch event at every client of the
+//! service.
+//!
+//! # When things break
+//! - Disconnected: the counts last known stay; our own are written after the reconnect.
+//! - Session over: the counts last known of others stay; our own go on being counted in memory.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use ironkeeper_client::Client;
+
+use super::{Balance, RoundRobin};
+use crate::cache::ChildrenCache;
+use crate::error::{RecipeError, Result};
+use crate::node::PersistentNode;
+use crate::place::{join, name_of, refuse_bad_name, uuid};
+use crate::service::instance::ServiceInstance;
+
+/// Connections by the id of their instance.
+type Counts = BTreeMap<String, u64>;
+
+/// Chooses the instance with the fewest connections, and counts ours.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::service::balance::LeastConnections;
+/// use ironkeeper_recipes::service::{ServiceDiscovery, ServiceInstance};
+///
+/// let client = Client::connect(&server).await?;
+/// let discovery = ServiceDiscovery::new(&client, "/services");
+/// let _one = discovery.register(ServiceInstance::new("web")).await?;
+/// let _two = discovery.register(ServiceInstance::new("web")).await?;
+/// let least = LeastConnections::open(&client, "/services", "web").await?;
+/// let web = discovery.provider("web").rule(least.clone()).open().await?;
+///
+/// let first = least.connect(&web.candidates()).unwrap();
+/// let second = least.connect(&web.candidates()).unwrap();
+/// assert_ne!(first.instance().id, second.instance().id);
+/// drop(first); // not counted any more
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct LeastConnections {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Ours.
+    node: PersistentNode,
+    all: ChildrenCache,
+    own: Mutex<Counts>,
+    turns: RoundRobin,
+}
+
+impl LeastConnections {
+    /// Takes part in the counting for a service of the [`ServiceDiscovery`] on `services`, and waits
+    /// until the counts of the others are known.
+    ///
+    /// [`ServiceDiscovery`]: crate::service::ServiceDiscovery
+    pub async fn open(client: &Client, services: &str, name: &str) -> Result<LeastConnections> {
+        refuse_bad_name(services, name)?;
+        if services == "/" {
+            let why = "services at the root: their connections would stand beside it".to_owned();
+            return Err(RecipeError::Misuse(why));
+        }
+        let path = join(&format!("{services}.connections"), name);
+        let node = PersistentNode::builder(client, join(&path, &uuid())).data("{}").start();
+        node.created().await?;
+        let all = ChildrenCache::start(client, path);
+        all.initialized().await?;
+        let shared = Shared { node, all, own: Mutex::default(), turns: RoundRobin::new() };
+        Ok(LeastConnections { shared: Arc::new(shared) })
+    }
+
+    /// The connections of all clients to each instance, as far as is known here.
+    pub fn counts(&self) -> BTreeMap<String, u64> {
+        self.shared.counts(&self.shared.own())
+    }
+
+    /// Chooses the one with the fewest connections, and counts a connection to it. Choice and count are
+    /// one step: many who ask at once are spread.
+    pub fn connect(&self, among: &[Arc<ServiceInstance>]) -> Option<Connection> {
+        let mut own = self.shared.own();
+        let instance = self.shared.least(among, &own)?;
+        *own.entry(instance.id.clone()).or_default() += 1;
+        self.shared.write(&own);
+        Some(Connection { shared: self.shared.clone(), instance })
+    }
+}
+
+impl Balance for LeastConnections {
+    /// Chooses and counts nothing. See [`LeastConnections::connect`].
+    fn choose(&self, among: &[Arc<ServiceInstance>], _: &str) -> Option<Arc<ServiceInstance>> {
+        self.shared.least(among, &self.shared.own())
+    }
+}
+
+impl Shared {
+    fn own(&self) -> MutexGuard<'_, Counts> {
+        // No step can be left half done by a panic.
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counts(&self, own: &Counts) -> Counts {
+        let mut counts = own.clone();
+        let ours = name_of(self.node.path());
+        for node in self.all.children().iter().filter(|node| name_of(&node.path) != ours) {
+            // Whatever else is there counts for nothing.
+            for (id, count) in decode(&node.data) {
+                let sum = counts.entry(id).or_default();
+                *sum = sum.saturating_add(count);
+            }
+        }
+        counts
+    }
+
+    fn least(&self, among: &[Arc<ServiceInstance>], own: &Counts) -> Option<Arc<ServiceInstance>> {
+        let counts = self.counts(own);
+        let count = |instance: &ServiceInstance| counts.get(&instance.id).copied().unwrap_or(0);
+        let least = among.iter().map(|instance| count(instance)).min()?;
+        let equals: Vec<_> =
+            among.iter().filter(|instance| count(instance) == least).cloned().collect();
+        self.turns.choose(&equals, "")
+    }
+
+    /// Under the lock of the counts, so that a later count is never overtaken by an earlier one.
+    fn write(&self, own: &Counts) {
+        self.node.want_data(encode(own));
+    }
+}
+
+/// A connection that is counted until this is dropped.
+#[derive(Debug)]
+#[must_use = "a connection that is dropped is not counted any more"]
+pub struct Connection {
+    shared: Arc<Shared>,
+    instance: Arc<ServiceInstance>,
+}
+
+impl Connection {
+    /// Where it goes to.
+    pub fn instance(&self) -> &Arc<ServiceInstance> {
+        &self.instance
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut own = self.shared.own();
+        if let Some(count) = own.get_mut(&self.instance.id) {
+            *count = count.saturating_sub(1);
+        }
+        own.retain(|_, count| *count > 0);
+        self.shared.write(&own);
+    }
+}
+
+fn encode(counts: &Counts) -> Bytes {
+    let json = serde_json::to_vec(counts);
+    json.expect("a map from text to numbers has a JSON").into()
+}
+
+fn decode(data: &[u8]) -> Counts {
+    serde_json::from_slice(data).unwrap_or_default()
+}

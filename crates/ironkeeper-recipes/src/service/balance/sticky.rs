@@ -1,0 +1,72 @@
+//! The same instance as long as it is there. Curator's `StickyStrategy`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Balance;
+use crate::service::instance::ServiceInstance;
+
+/// Stays with the instance that another rule has chosen, until that is gone, down or not wanted any
+/// more; then the other rule chooses again. For a choice per user see
+/// [`SourceHash`](super::SourceHash).
+///
+/// ```
+/// use ironkeeper_recipes::service::balance::{Random, Sticky};
+///
+/// let rule = Sticky::new(Random::new());
+/// assert_eq!(rule.number(), 0);
+/// ```
+#[derive(Debug)]
+pub struct Sticky<R> {
+    rule: R,
+    ours: Mutex<Ours>,
+}
+
+#[derive(Debug, Default)]
+struct Ours {
+    key: Option<(String, i64)>,
+    number: u64,
+}
+
+impl<R: Balance> Sticky<R> {
+    /// The other rule chooses when there is nothing to stay with.
+    pub fn new(rule: R) -> Sticky<R> {
+        Sticky { rule, ours: Mutex::default() }
+    }
+
+    /// Grows whenever another instance is chosen: 1 for the first. Whoever keeps something about the
+    /// instance knows by this when to begin anew.
+    pub fn number(&self) -> u64 {
+        self.ours.lock().unwrap_or_else(PoisonError::into_inner).number
+    }
+}
+
+impl<R: Balance> Balance for Sticky<R> {
+    fn choose(&self, among: &[Arc<ServiceInstance>], source: &str) -> Option<Arc<ServiceInstance>> {
+        let mut ours = self.ours.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_ours = |instance: &&Arc<ServiceInstance>| ours.key == Some(instance.key());
+        if let Some(instance) = among.iter().find(is_ours) {
+            return Some(instance.clone());
+        }
+        let chosen = self.rule.choose(among, source)?;
+        *ours = Ours { key: Some(chosen.key()), number: ours.number + 1 };
+        Some(chosen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::RoundRobin;
+    use super::super::plain::tests::{chosen, instances};
+    use super::*;
+
+    #[test]
+    fn another_one_is_chosen_only_when_the_first_is_gone() {
+        let rule = Sticky::new(RoundRobin::new());
+        assert_eq!(chosen(&rule, &instances(&["a", "b"]), 3), ["a", "a", "a"]);
+        assert_eq!(rule.number(), 1);
+        assert_eq!(chosen(&rule, &instances(&["b", "c"]), 2), ["b", "b"]);
+        assert_eq!(chosen(&rule, &instances(&["a", "b"]), 2), ["b", "b"]);
+        assert_eq!(rule.number(), 2);
+        assert!(rule.choose(&[], "").is_none());
+    }
+}

@@ -1,0 +1,136 @@
+//! More for those that can bear more.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Balance;
+use super::dice::Dice;
+use crate::service::instance::ServiceInstance;
+
+/// In turn, each as often as its [`weight`](ServiceInstance::weight) says, and evenly mixed: weights 5,
+/// 1 and 1 give `a a b a c a a`, not five in a row.
+///
+/// Every instance gains its weight at each choice; the one that has gained most is chosen and pays back
+/// the sum of all weights. So among as many choices as the sum of the weights, each is chosen exactly as
+/// often as its weight says.
+#[derive(Debug, Default)]
+pub struct WeightedRoundRobin {
+    /// Bounded by the instances of the last choice.
+    gained: Mutex<HashMap<(String, i64), i64>>,
+}
+
+impl WeightedRoundRobin {
+    /// Nobody has gained anything.
+    pub fn new() -> WeightedRoundRobin {
+        WeightedRoundRobin::default()
+    }
+}
+
+impl Balance for WeightedRoundRobin {
+    fn choose(&self, among: &[Arc<ServiceInstance>], _: &str) -> Option<Arc<ServiceInstance>> {
+        let mut gained = self.gained.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut present = HashMap::with_capacity(among.len());
+        let mut best: Option<(i64, &Arc<ServiceInstance>)> = None;
+        let mut sum = 0_i64;
+        for instance in among.iter().filter(|instance| instance.weight() > 0) {
+            let weight = i64::from(instance.weight());
+            sum += weight;
+            let gain = gained.get(&instance.key()).copied().unwrap_or(0) + weight;
+            present.insert(instance.key(), gain);
+            if best.is_none_or(|(most, _)| gain > most) {
+                best = Some((gain, instance));
+            }
+        }
+        if let Some((gain, instance)) = best {
+            present.insert(instance.key(), gain - sum);
+        }
+        *gained = present;
+        best.map(|(_, instance)| instance.clone())
+    }
+}
+
+/// Any of them, each as often as its [`weight`](ServiceInstance::weight) says in the long run.
+#[derive(Debug, Default)]
+pub struct WeightedRandom {
+    dice: Dice,
+}
+
+impl WeightedRandom {
+    /// With a seed from the operating system.
+    pub fn new() -> WeightedRandom {
+        WeightedRandom::default()
+    }
+
+    /// With a seed of one's own: the same choices each time.
+    pub fn with_seed(seed: u64) -> WeightedRandom {
+        WeightedRandom { dice: Dice::seeded(seed) }
+    }
+}
+
+impl Balance for WeightedRandom {
+    fn choose(&self, among: &[Arc<ServiceInstance>], _: &str) -> Option<Arc<ServiceInstance>> {
+        let sum: u64 = among.iter().map(|instance| u64::from(instance.weight())).sum();
+        if sum == 0 {
+            return None;
+        }
+        let mut at = self.dice.below(sum);
+        let is_there = |instance: &&Arc<ServiceInstance>| {
+            let weight = u64::from(instance.weight());
+            let is_there = at < weight;
+            at = at.saturating_sub(weight);
+            is_there
+        };
+        among.iter().find(is_there).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plain::tests::{chosen, counts, instances};
+    use super::*;
+
+    #[test]
+    fn turns_are_as_many_as_the_weight_and_evenly_mixed() {
+        let rule = WeightedRoundRobin::new();
+        let all = instances(&["a:5", "b", "c", "drained:0"]);
+        assert_eq!(chosen(&rule, &all, 7).join(" "), "a a b a c a a");
+        assert_eq!(chosen(&rule, &all, 7).join(" "), "a a b a c a a");
+        // Whoever comes back has gained nothing meanwhile.
+        assert_eq!(chosen(&rule, &instances(&["a:5"]), 3).join(" "), "a a a");
+        assert_eq!(chosen(&rule, &all, 7).join(" "), "a a b a c a a");
+    }
+
+    #[test]
+    fn chance_heeds_the_weights() {
+        let all = instances(&["a:6", "b:3", "drained:0", "c:1"]);
+        let counts = counts(&WeightedRandom::with_seed(3), &all, 10_000);
+        assert_eq!(counts.len(), 3);
+        for (id, expected) in [("a", 6000), ("b", 3000), ("c", 1000)] {
+            assert!(counts[id].abs_diff(expected) < 300, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_chosen_if_all_are_drained() {
+        for among in [&[][..], &instances(&["a:0", "b:0"])] {
+            assert!(WeightedRoundRobin::new().choose(among, "").is_none());
+            assert!(WeightedRandom::new().choose(among, "").is_none());
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn among_as_many_choices_as_the_sum_each_has_its_weight(
+            weights in proptest::collection::vec(0..9_usize, 1..8),
+        ) {
+            let texts: Vec<String> =
+                weights.iter().enumerate().map(|(at, weight)| format!("{at}:{weight}")).collect();
+            let all = instances(&texts.iter().map(|text| &**text).collect::<Vec<_>>());
+            let sum: usize = weights.iter().sum();
+            let counts = counts(&WeightedRoundRobin::new(), &all, sum);
+            for (at, weight) in weights.iter().enumerate() {
+                assert_eq!(counts.get(&at.to_string()).copied().unwrap_or(0), *weight);
+            }
+        }
+    }
+}

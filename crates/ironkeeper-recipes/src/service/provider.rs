@@ -1,0 +1,184 @@
+//! Which instance to use: those that are up and wanted, and one of them by a rule. Curator's
+//! `ServiceProvider`.
+//!
+//! # On the tree
+//! That of [`ServiceDiscovery`]; nothing of its own, unless the rule is
+//! [`LeastConnections`](super::balance::LeastConnections).
+//!
+//! # Steps
+//! 1. Take the instances of a [`ServiceCache`].
+//! 2. Leave out those that are disabled, that a filter does not want, or that are down: of which
+//!    [`ServiceProvider::note_error`] was told often enough, see [`DownInstancePolicy`].
+//! 3. Let the rule choose, see [`balance`](super::balance).
+//!
+//! # Guarantees
+//! Choosing makes no request and never waits. What is chosen was registered when last heard of it; it
+//! may be gone since, and then the connection to it fails: note the error and choose again. If all
+//! instances are down, there is none; Curator's rule is the same.
+//!
+//! # When things break
+//! As the [`ServiceCache`]: the instances last known stay, also after the end of the session.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+use crate::error::Result;
+use crate::service::balance::{Balance, RoundRobin};
+use crate::service::cache::ServiceCache;
+use crate::service::discovery::ServiceDiscovery;
+use crate::service::down::{DownInstancePolicy, DownInstances};
+use crate::service::instance::ServiceInstance;
+
+type Filter = Box<dyn Fn(&ServiceInstance) -> bool + Send + Sync>;
+
+/// How a [`ServiceProvider`] is to choose.
+#[must_use = "nothing is followed before the provider is opened"]
+pub struct ServiceProviderBuilder {
+    discovery: ServiceDiscovery,
+    name: String,
+    rule: Arc<dyn Balance>,
+    filters: Vec<Filter>,
+    policy: DownInstancePolicy,
+}
+
+impl fmt::Debug for ServiceProviderBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceProviderBuilder")
+            .field("name", &self.name)
+            .field("rule", &self.rule)
+            .field("filters", &self.filters.len())
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ServiceProviderBuilder {
+    pub(super) fn new(discovery: ServiceDiscovery, name: String) -> ServiceProviderBuilder {
+        ServiceProviderBuilder {
+            discovery,
+            name,
+            rule: Arc::new(RoundRobin::default()),
+            filters: Vec::new(),
+            policy: DownInstancePolicy::default(),
+        }
+    }
+
+    /// By which rule. [`RoundRobin`], unless it is said.
+    pub fn rule(mut self, rule: impl Balance + 'static) -> ServiceProviderBuilder {
+        self.rule = Arc::new(rule);
+        self
+    }
+
+    /// Leaves out the instances of which this is not true. All filters must hold.
+    pub fn filter(
+        mut self,
+        is_wanted: impl Fn(&ServiceInstance) -> bool + Send + Sync + 'static,
+    ) -> ServiceProviderBuilder {
+        self.filters.push(Box::new(is_wanted));
+        self
+    }
+
+    /// When an instance counts as down.
+    pub fn down_policy(mut self, policy: DownInstancePolicy) -> ServiceProviderBuilder {
+        self.policy = policy;
+        self
+    }
+
+    /// Begins to follow the service, and waits until its instances are known.
+    pub async fn open(self) -> Result<ServiceProvider> {
+        Ok(ServiceProvider {
+            cache: self.discovery.cache(&self.name).await?,
+            rule: self.rule,
+            filters: self.filters,
+            down: Mutex::new(DownInstances::new(self.policy)),
+        })
+    }
+}
+
+/// Chooses among the instances of a service.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::service::balance::SourceHash;
+/// use ironkeeper_recipes::service::{ServiceDiscovery, ServiceInstance};
+///
+/// let client = Client::connect(&server).await?;
+/// let discovery = ServiceDiscovery::new(&client, "/services");
+/// let _one = discovery.register(ServiceInstance::new("web").with_port(8001)).await?;
+/// let _two = discovery.register(ServiceInstance::new("web").with_port(8002)).await?;
+///
+/// let web = discovery
+///     .provider("web")
+///     .rule(SourceHash)
+///     .filter(|instance| instance.port.is_some())
+///     .open()
+///     .await?;
+/// let chosen = web.choose_for("user 7").unwrap();
+/// assert_eq!(web.choose_for("user 7"), Some(chosen.clone()));
+/// web.note_error(&chosen);
+/// web.note_error(&chosen); // down: the other one steps in
+/// assert_ne!(web.choose_for("user 7"), Some(chosen));
+/// # Ok(()) }
+/// ```
+pub struct ServiceProvider {
+    cache: ServiceCache,
+    rule: Arc<dyn Balance>,
+    filters: Vec<Filter>,
+    down: Mutex<DownInstances>,
+}
+
+impl fmt::Debug for ServiceProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceProvider")
+            .field("cache", &self.cache)
+            .field("rule", &self.rule)
+            .field("filters", &self.filters.len())
+            .field("down", &self.down)
+            .finish()
+    }
+}
+
+impl ServiceProvider {
+    /// One instance, if there is one to be used.
+    pub fn choose(&self) -> Option<Arc<ServiceInstance>> {
+        self.choose_for("")
+    }
+
+    /// One instance for somebody in particular: a user, an address. Only some rules make a difference.
+    pub fn choose_for(&self, source: &str) -> Option<Arc<ServiceInstance>> {
+        let candidates = self.candidates();
+        if candidates.is_empty() { None } else { self.rule.choose(&candidates, source) }
+    }
+
+    /// All instances that may be chosen.
+    pub fn candidates(&self) -> Vec<Arc<ServiceInstance>> {
+        let (now, down) = (Instant::now(), self.down());
+        let is_wanted = |instance: &&Arc<ServiceInstance>| {
+            instance.enabled
+                && !down.is_down(now, &instance.key())
+                && self.filters.iter().all(|is_wanted| is_wanted(instance))
+        };
+        self.cache.instances().iter().filter(is_wanted).cloned().collect()
+    }
+
+    /// Notes that an instance could not be used. After some errors it is down for a while.
+    pub fn note_error(&self, instance: &ServiceInstance) {
+        self.down().note(Instant::now(), instance.key());
+    }
+
+    /// The instances among which it chooses, wanted or not.
+    pub fn cache(&self) -> &ServiceCache {
+        &self.cache
+    }
+
+    fn down(&self) -> MutexGuard<'_, DownInstances> {
+        // No step can be left half done by a panic.
+        self.down.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
