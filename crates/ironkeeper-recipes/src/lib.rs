@@ -45,6 +45,7 @@
 //! | [`queue::PriorityQueue`] | `DistributedPriorityQueue` | etcd `PriorityQueue` |
 //! | [`queue::DelayQueue`] | `DistributedDelayQueue` | |
 //! | [`queue::Queue::with_limit`] | `QueueBuilder.maxItems` | |
+//! | [`queue::BlockingQueue`] | | menagerie's blocking queue |
 //! | [`queue::ShardedQueue`] | `QueueSharder` | |
 //! | [`shared::SharedValue`], [`shared::SharedCount`] | `SharedValue`, `SharedCount` | |
 //! | [`shared::AtomicValue`] | `DistributedAtomicValue` | |
@@ -71,6 +72,8 @@ pub mod node;
 mod place;
 pub mod queue;
 mod queue_of_waiters;
+mod reads;
+mod receipt;
 pub mod shared;
 
 pub use error::{RecipeError, Result};

@@ -275,6 +275,30 @@ pub(crate) async fn create_containers(client: &Client, path: &str) -> Result<()>
     Ok(())
 }
 
+/// Creates an empty persistent node, with containers above it, unless it is there.
+pub(crate) async fn ensure_persistent(client: &Client, path: &str) -> Result<()> {
+    loop {
+        let mode = CreateMode::Persistent;
+        match client.retry(&patient(), || client.create(path, "", mode)).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NodeExists => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NoNode => {
+                create_containers(client, path).await?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// A path for what belongs to a recipe and must not be among its own children.
+pub(crate) fn beside(path: &str, what: &str) -> Result<String> {
+    if path == "/" {
+        let why = format!("the recipe cannot be at the root: its {what} stand beside it");
+        return Err(RecipeError::Misuse(why));
+    }
+    Ok(format!("{path}.{what}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

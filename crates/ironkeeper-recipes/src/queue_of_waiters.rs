@@ -23,6 +23,7 @@ use ironkeeper_client::{Client, ErrorKind, SessionId, Zxid};
 
 use crate::error::{RecipeError, Result};
 use crate::place::{Place, join, patient, unprotected};
+use crate::reads::{children_or_none, get_children};
 
 /// What the names of contenders end with, before the number. The place in the list is the kind of
 /// contender.
@@ -256,41 +257,23 @@ pub(crate) async fn participants(
     path: &str,
     bases: Bases,
 ) -> Result<Vec<Participant>> {
-    let names = match client.retry(&patient(), || client.children(path)).await {
-        Ok(names) => names,
-        Err(error) if error.kind() == ErrorKind::NoNode => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
-    let line = line_up(&names, bases, None);
-    let mut found: Vec<(Contender, Participant)> = Vec::with_capacity(line.len());
-    // Bounded batches: the reads of one travel together.
-    for batch in line.chunks(64) {
-        let reads: Vec<_> =
-            batch.iter().map(|contender| client.get(&join(path, &contender.name))).collect();
-        for (contender, read) in batch.iter().zip(reads) {
-            let node_path = join(path, &contender.name);
-            let node = match read.await {
-                Err(error) if error.is_retriable() => {
-                    client.retry(&patient(), || client.get(&node_path)).await
-                }
-                other => other,
+    let line = line_up(&children_or_none(client, path).await?, bases, None);
+    let nodes = get_children(client, path, line.iter().map(|one| one.name.as_str())).await?;
+    let mut found: Vec<(Contender, Participant)> = line
+        .into_iter()
+        .zip(nodes)
+        .filter_map(|(contender, node)| {
+            let (path, node) = (join(path, &contender.name), node?);
+            let participant = Participant {
+                path,
+                data: node.data.to_vec(),
+                session: SessionId(node.stat.ephemeral_owner),
+                czxid: node.stat.czxid,
+                is_granted: false,
             };
-            match node {
-                Ok(node) => {
-                    let participant = Participant {
-                        path: node_path,
-                        data: node.data.to_vec(),
-                        session: SessionId(node.stat.ephemeral_owner),
-                        czxid: node.stat.czxid,
-                        is_granted: false,
-                    };
-                    found.push((contender.clone(), participant));
-                }
-                Err(error) if error.kind() == ErrorKind::NoNode => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
+            Some((contender, participant))
+        })
+        .collect();
     let line: Vec<Contender> = found.iter().map(|(contender, _)| contender.clone()).collect();
     for (contender, participant) in &mut found {
         let reads = bases.len() > 1 && contender.kind == READER;

@@ -21,29 +21,29 @@ const DONE: &[u8] = b"done";
 const FENCE: &[u8] = b"fence";
 
 #[derive(Debug)]
-pub(super) struct Receipts {
+pub(crate) struct Receipts {
     path: String,
     free: Mutex<Vec<Receipt>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Receipt {
+pub(crate) struct Receipt {
     place: Place,
     version: i32,
 }
 
 impl Receipts {
     /// Receipts below `path`. Makes no request.
-    pub(super) fn new(path: String) -> Receipts {
+    pub(crate) fn new(path: String) -> Receipts {
         Receipts { path, free: Mutex::default() }
     }
 
-    pub(super) fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
     /// Carries out a transaction once. `build` adds the operations, and is called for every try.
-    pub(super) async fn commit(
+    pub(crate) async fn commit(
         &self,
         client: &Client,
         build: impl Fn(Transaction) -> Transaction,
@@ -76,7 +76,7 @@ impl Receipts {
 
     /// Deletes a node once. `false` if somebody else was faster. If the future
     /// is dropped, the node stays or is put back.
-    pub(super) async fn remove(
+    pub(crate) async fn remove(
         &self,
         client: &Client,
         path: &str,
@@ -103,7 +103,7 @@ impl Receipts {
 
 /// What the server had against one of the operations that were added, if that is what failed: nothing was
 /// carried out then, and the receipt is as it was.
-pub(super) fn refusal(error: &RecipeError) -> Option<ErrorKind> {
+pub(crate) fn refusal(error: &RecipeError) -> Option<ErrorKind> {
     let error = error.client_error()?;
     error.failed_operation().filter(|at| *at > 0).map(|_| error.kind())
 }
