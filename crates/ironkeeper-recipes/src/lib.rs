@@ -29,6 +29,7 @@
 //! | [`lock::revoke`], [`Guard::revocation`] | `Revoker`, `Revocable` | |
 //! | [`lock::Mutex::with_lock_delay`] | | Chubby and Consul lock-delay |
 //! | [`lock::DeadlockDetector`] | | |
+//! | [`lock::Condition`] | | menagerie `Condition` |
 //! | [`election::LeaderLatch`] | `LeaderLatch` | |
 //! | [`election::LeaderSelector`] | `LeaderSelector` | kazoo `Election` |
 //! | [`election::StaticElection`] | | |

@@ -169,6 +169,11 @@ impl Place {
         self.created.stat.ephemeral_owner == self.client.session_id().0
     }
 
+    /// Ends it for a node that is known to be gone.
+    pub(crate) fn forget(mut self) {
+        self.open = false;
+    }
+
     /// Deletes the node, however long that takes. Says whether it was there until now. An error only
     /// if the session is over, or the server refuses.
     pub(crate) async fn withdraw(mut self) -> Result<bool> {
