@@ -52,6 +52,7 @@
 //! | [`shared::AtomicValue`] | `DistributedAtomicValue` | |
 //! | [`shared::AtomicLong`], [`shared::AtomicInteger`] | `DistributedAtomicLong`, `DistributedAtomicInteger` | kazoo `Counter` |
 //! | [`shared::CachedCounter`] | `CachedAtomicLong`, `CachedAtomicInteger` | |
+//! | [`shared::Map`], [`shared::Set`] | | menagerie's map and set |
 //! | [`cache::NodeCache`] | `NodeCache`, `CuratorCache` (single node) | kazoo `DataWatch` |
 //! | [`cache::ChildrenCache`] | `PathChildrenCache` | kazoo `ChildrenWatch` |
 //! | [`cache::TreeCache`] | `CuratorCache`, `TreeCache` | kazoo `TreeCache` |
@@ -65,6 +66,7 @@ pub mod barrier;
 pub mod cache;
 pub mod election;
 mod error;
+mod escape;
 pub mod group;
 mod guard;
 pub mod lock;
