@@ -61,6 +61,7 @@
 //! | [`node::PersistentWatcher`] | `PersistentWatcher` | |
 //! | [`group::GroupMember`], [`group::Group`] | `GroupMember` | |
 //! | [`group::Party`] | | kazoo `Party`, `ShallowParty` |
+//! | [`group::SetPartitioner`] | | kazoo `SetPartitioner` |
 
 pub mod barrier;
 pub mod cache;

@@ -4,4 +4,5 @@
 mod world;
 
 mod member;
+mod partition;
 mod party;
