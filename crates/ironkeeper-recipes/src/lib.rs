@@ -62,6 +62,8 @@
 //! | [`group::GroupMember`], [`group::Group`] | `GroupMember` | |
 //! | [`group::Party`] | | kazoo `Party`, `ShallowParty` |
 //! | [`group::SetPartitioner`] | | kazoo `SetPartitioner` |
+//! | [`group::Heartbeat`], [`group::HeartbeatMonitor`] | | |
+//! | [`group::ProgressReporter`], [`group::ProgressBoard`] | | |
 
 pub mod barrier;
 pub mod cache;

@@ -197,12 +197,13 @@ impl PersistentNode {
 
     /// Changes what the node is to hold, and waits until it does.
     pub async fn set_data(&self, data: impl Into<Bytes>) -> Result<()> {
-        let mut number = 0;
-        self.wanted.send_modify(|wanted| {
-            wanted.data = data.into();
-            wanted.number += 1;
-            number = wanted.number;
-        });
+        self.want_data(data);
+        self.written().await
+    }
+
+    /// Waits until the node holds what was wanted last.
+    pub(crate) async fn written(&self) -> Result<()> {
+        let number = self.wanted.borrow().number;
         let mut status = self.status.clone();
         let reached = status.wait_for(|s| s.written >= number || s.over.is_some()).await;
         match reached {
@@ -210,6 +211,14 @@ impl PersistentNode {
             Ok(status) => Err(status.over.clone().unwrap_or_else(|| self.closed())),
             Err(_) => Err(self.closed()),
         }
+    }
+
+    /// Changes what the node is to hold, and does not wait until it does.
+    pub(crate) fn want_data(&self, data: impl Into<Bytes>) {
+        self.wanted.send_modify(|wanted| {
+            wanted.data = data.into();
+            wanted.number += 1;
+        });
     }
 
     /// Ends it: deletes the node, if it is ours, and waits until it is gone.

@@ -3,6 +3,8 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod heartbeat;
 mod member;
 mod partition;
 mod party;
+mod progress;
