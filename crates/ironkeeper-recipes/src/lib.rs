@@ -64,6 +64,7 @@
 //! | [`group::SetPartitioner`] | | kazoo `SetPartitioner` |
 //! | [`group::Heartbeat`], [`group::HeartbeatMonitor`] | | |
 //! | [`group::ProgressReporter`], [`group::ProgressBoard`] | | |
+//! | [`group::Console`], [`group::CommandListener`] | | |
 
 pub mod barrier;
 pub mod cache;

@@ -1,6 +1,7 @@
 //! Who is there, and what they have to say to each other: groups that are joined and left, sets shared
 //! out among members, heartbeats, progress reports, commands to all.
 
+pub mod command;
 pub mod heartbeat;
 pub mod member;
 pub mod partition;
@@ -8,6 +9,8 @@ pub mod party;
 pub mod progress;
 mod roster;
 
+#[doc(inline)]
+pub use command::{Broadcast, Command, CommandListener, Console, Outcome};
 #[doc(inline)]
 pub use heartbeat::{Health, Heartbeat, HeartbeatMonitor, Pulse};
 #[doc(inline)]

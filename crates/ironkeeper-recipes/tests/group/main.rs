@@ -3,6 +3,7 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod command;
 mod heartbeat;
 mod member;
 mod partition;
