@@ -65,9 +65,11 @@
 //! | [`group::Heartbeat`], [`group::HeartbeatMonitor`] | | |
 //! | [`group::ProgressReporter`], [`group::ProgressBoard`] | | |
 //! | [`group::Console`], [`group::CommandListener`] | | |
+//! | [`config::Config`] | | |
 
 pub mod barrier;
 pub mod cache;
+pub mod config;
 pub mod election;
 mod error;
 mod escape;
