@@ -66,6 +66,9 @@
 //! | [`group::ProgressReporter`], [`group::ProgressBoard`] | | |
 //! | [`group::Console`], [`group::CommandListener`] | | |
 //! | [`config::Config`] | | |
+//! | [`naming::NameService`] | | |
+//! | [`naming::SequentialIds`], [`naming::SegmentIds`] | | Redisson `IdGenerator` |
+//! | [`naming::Snowflake`], [`naming::Uuid`] | | |
 
 pub mod barrier;
 pub mod cache;
@@ -77,6 +80,7 @@ pub mod group;
 mod guard;
 pub mod lock;
 mod lost;
+pub mod naming;
 pub mod node;
 mod place;
 pub mod queue;
