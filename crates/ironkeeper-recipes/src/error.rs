@@ -99,6 +99,22 @@ pub enum RecipeError {
         /// The path of the queue.
         path: String,
     },
+    /// There is none left of what there is a limited number of.
+    #[error("{path}: {what}")]
+    Exhausted {
+        /// The path of the recipe.
+        path: String,
+        /// What has run out.
+        what: &'static str,
+    },
+    /// The clock of this machine is too far behind the ids that have been handed out already.
+    #[error("{path}: the clock is {behind_ms} ms behind the ids that were handed out before")]
+    ClockBehind {
+        /// The path of the recipe.
+        path: String,
+        /// How far, in milliseconds.
+        behind_ms: i64,
+    },
     /// The recipe was closed, or its task ended, while somebody waited for it.
     #[error("{path}: closed")]
     Closed {

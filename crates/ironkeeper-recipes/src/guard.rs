@@ -257,7 +257,8 @@ pub(crate) fn tell(events: Option<&broadcast::Sender<LockEvent>>, event: LockEve
     }
 }
 
-async fn at(deadline: Option<Instant>) {
+/// Resolves at a moment, or never if there is none.
+pub(crate) async fn at(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,

@@ -29,6 +29,7 @@
 //! | [`lock::revoke`], [`Guard::revocation`] | `Revoker`, `Revocable` | |
 //! | [`lock::Mutex::with_lock_delay`] | | Chubby and Consul lock-delay |
 //! | [`lock::DeadlockDetector`] | | |
+//! | [`lock::Condition`] | | menagerie `Condition` |
 //! | [`election::LeaderLatch`] | `LeaderLatch` | |
 //! | [`election::LeaderSelector`] | `LeaderSelector` | kazoo `Election` |
 //! | [`election::StaticElection`] | | |
@@ -45,11 +46,13 @@
 //! | [`queue::PriorityQueue`] | `DistributedPriorityQueue` | etcd `PriorityQueue` |
 //! | [`queue::DelayQueue`] | `DistributedDelayQueue` | |
 //! | [`queue::Queue::with_limit`] | `QueueBuilder.maxItems` | |
+//! | [`queue::BlockingQueue`] | | menagerie's blocking queue |
 //! | [`queue::ShardedQueue`] | `QueueSharder` | |
 //! | [`shared::SharedValue`], [`shared::SharedCount`] | `SharedValue`, `SharedCount` | |
 //! | [`shared::AtomicValue`] | `DistributedAtomicValue` | |
 //! | [`shared::AtomicLong`], [`shared::AtomicInteger`] | `DistributedAtomicLong`, `DistributedAtomicInteger` | kazoo `Counter` |
 //! | [`shared::CachedCounter`] | `CachedAtomicLong`, `CachedAtomicInteger` | |
+//! | [`shared::Map`], [`shared::Set`] | | menagerie's map and set |
 //! | [`cache::NodeCache`] | `NodeCache`, `CuratorCache` (single node) | kazoo `DataWatch` |
 //! | [`cache::ChildrenCache`] | `PathChildrenCache` | kazoo `ChildrenWatch` |
 //! | [`cache::TreeCache`] | `CuratorCache`, `TreeCache` | kazoo `TreeCache` |
@@ -58,6 +61,14 @@
 //! | [`node::PersistentWatcher`] | `PersistentWatcher` | |
 //! | [`group::GroupMember`], [`group::Group`] | `GroupMember` | |
 //! | [`group::Party`] | | kazoo `Party`, `ShallowParty` |
+//! | [`group::SetPartitioner`] | | kazoo `SetPartitioner` |
+//! | [`group::Heartbeat`], [`group::HeartbeatMonitor`] | | |
+//! | [`group::ProgressReporter`], [`group::ProgressBoard`] | | |
+//! | [`group::Console`], [`group::CommandListener`] | | |
+//! | [`config::Config`] | | |
+//! | [`naming::NameService`] | | |
+//! | [`naming::SequentialIds`], [`naming::SegmentIds`] | | Redisson `IdGenerator` |
+//! | [`naming::Snowflake`], [`naming::Uuid`] | | |
 //! | [`service::ServiceDiscovery`], [`service::ServiceCache`] | `ServiceDiscovery`, `ServiceCache` | |
 //! | [`service::ServiceProvider`], [`service::balance`] | `ServiceProvider`, `ProviderStrategy` | |
 //! | [`master_worker::Master`], [`master_worker::Worker`], [`master_worker::Tasks`] | | the master-worker of the ZooKeeper book |
@@ -69,8 +80,10 @@
 
 pub mod barrier;
 pub mod cache;
+pub mod config;
 pub mod election;
 mod error;
+mod escape;
 mod fnv;
 pub mod group;
 mod guard;
@@ -78,11 +91,12 @@ pub mod lock;
 mod lost;
 pub mod master_worker;
 pub mod model;
+pub mod naming;
 pub mod node;
 mod place;
 pub mod queue;
 mod queue_of_waiters;
-mod read_all;
+mod reads;
 mod receipt;
 pub mod service;
 pub mod shared;

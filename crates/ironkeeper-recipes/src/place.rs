@@ -7,7 +7,6 @@
 //! A request takes its place in line when it is made, and `Drop` makes the delete: whatever the same
 //! client asks after the drop comes after the deletion.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use ironkeeper_client::{
 use tokio::runtime::Handle;
 
 use crate::error::{RecipeError, Result};
+use crate::naming::Uuid;
 
 /// For requests that shall outlast broken connections: until they are answered or the session is
 /// over. After a lost connection the client waits for the next one, not for the clock.
@@ -29,21 +29,13 @@ pub(crate) fn patient() -> RetryPolicy {
 pub(crate) fn unprotected(name: &str) -> Option<&str> {
     let rest = name.strip_prefix("_c_")?;
     let (uuid, rest) = rest.split_at_checked(36)?;
-    let looks_right = uuid.bytes().enumerate().all(|(at, byte)| match at {
-        8 | 13 | 18 | 23 => byte == b'-',
-        _ => byte.is_ascii_hexdigit(),
-    });
-    if looks_right { rest.strip_prefix('-') } else { None }
+    uuid.parse::<Uuid>().ok()?;
+    rest.strip_prefix('-')
 }
 
-/// A random (version 4) UUID. Its randomness comes from the operating system by way of the hash keys
-/// of the standard library; nothing here is a secret.
+/// A random UUID, as text.
 pub(crate) fn uuid() -> String {
-    let (high, low) = (RandomState::new().hash_one(1), RandomState::new().hash_one(2));
-    let bits = (u128::from(high) << 64) | u128::from(low);
-    let bits = (bits & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
-    let hex = format!("{bits:032x}");
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    Uuid::random().to_string()
 }
 
 /// The path of a child.
@@ -90,17 +82,27 @@ impl Place {
         data: &[u8],
         mode: CreateMode,
     ) -> Result<Place> {
-        let path = join(parent, name);
-        let created = loop {
-            match client.create_protected(&path, data, mode, &patient()).await {
-                Ok(created) => break created,
+        loop {
+            match Place::take_below(client, parent, name, data, mode).await {
                 // In a loop: an empty container may go before our node is in it.
-                Err(error) if error.kind() == ErrorKind::NoNode => {
-                    create_containers(client, &path).await?;
+                Err(error) if error.kind() == Some(ErrorKind::NoNode) => {
+                    create_containers(client, &join(parent, name)).await?;
                 }
-                Err(error) => return Err(error.into()),
+                taken => return taken,
             }
-        };
+        }
+    }
+
+    /// As [`Place::take`], below a node that is there.
+    pub(crate) async fn take_below(
+        client: &Client,
+        parent: &str,
+        name: &str,
+        data: &[u8],
+        mode: CreateMode,
+    ) -> Result<Place> {
+        let path = join(parent, name);
+        let created = client.create_protected(&path, data, mode, &patient()).await?;
         let place = Place {
             client: client.clone(),
             parent: parent.to_owned(),
@@ -177,6 +179,11 @@ impl Place {
     /// Whether the session that created the node is the client's still.
     pub(crate) fn is_of_this_session(&self) -> bool {
         self.created.stat.ephemeral_owner == self.client.session_id().0
+    }
+
+    /// Ends it for a node that is known to be gone.
+    pub(crate) fn forget(mut self) {
+        self.open = false;
     }
 
     /// Deletes the node, however long that takes. Says whether it was there until now. An error only
@@ -283,6 +290,30 @@ pub(crate) async fn create_containers(client: &Client, path: &str) -> Result<()>
         other => other?,
     }
     Ok(())
+}
+
+/// Creates an empty persistent node, with containers above it, unless it is there.
+pub(crate) async fn ensure_persistent(client: &Client, path: &str) -> Result<()> {
+    loop {
+        let mode = CreateMode::Persistent;
+        match client.retry(&patient(), || client.create(path, "", mode)).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NodeExists => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NoNode => {
+                create_containers(client, path).await?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// A path for what belongs to a recipe and must not be among its own children.
+pub(crate) fn beside(path: &str, what: &str) -> Result<String> {
+    if path == "/" {
+        let why = format!("the recipe cannot be at the root: its {what} stand beside it");
+        return Err(RecipeError::Misuse(why));
+    }
+    Ok(format!("{path}.{what}"))
 }
 
 #[cfg(test)]

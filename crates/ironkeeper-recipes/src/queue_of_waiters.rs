@@ -23,7 +23,7 @@ use ironkeeper_client::{Client, ErrorKind, SessionId, Zxid};
 
 use crate::error::{RecipeError, Result};
 use crate::place::{Place, join, patient, unprotected};
-use crate::read_all::{names_below, read_all};
+use crate::reads::{children_or_none, get_children};
 
 /// What the names of contenders end with, before the number. The place in the list is the kind of
 /// contender.
@@ -295,21 +295,23 @@ pub(crate) async fn participants(
     path: &str,
     bases: Bases,
 ) -> Result<Vec<Participant>> {
-    let names = names_below(client, path).await?;
-    let line = line_up(&names, bases, None);
-    let nodes = read_all(client, path, line.iter().map(|contender| &*contender.name)).await?;
-    let mut found: Vec<(Contender, Participant)> = Vec::with_capacity(line.len());
-    for (contender, node) in line.into_iter().zip(nodes) {
-        let Some(node) = node else { continue };
-        let participant = Participant {
-            path: join(path, &contender.name),
-            data: own_data(&node.data).to_vec(),
-            session: SessionId(node.stat.ephemeral_owner),
-            czxid: node.stat.czxid,
-            is_granted: false,
-        };
-        found.push((contender, participant));
-    }
+    let line = line_up(&children_or_none(client, path).await?, bases, None);
+    let nodes = get_children(client, path, line.iter().map(|one| one.name.as_str())).await?;
+    let mut found: Vec<(Contender, Participant)> = line
+        .into_iter()
+        .zip(nodes)
+        .filter_map(|(contender, node)| {
+            let (path, node) = (join(path, &contender.name), node?);
+            let participant = Participant {
+                path,
+                data: own_data(&node.data).to_vec(),
+                session: SessionId(node.stat.ephemeral_owner),
+                czxid: node.stat.czxid,
+                is_granted: false,
+            };
+            Some((contender, participant))
+        })
+        .collect();
     let line: Vec<Contender> = found.iter().map(|(contender, _)| contender.clone()).collect();
     for (contender, participant) in &mut found {
         let reads = bases.len() > 1 && contender.kind == READER;

@@ -17,3 +17,5 @@ pub use double::DoubleBarrier;
 pub use gathering::Membership;
 pub use simple::Barrier;
 pub use sized::SizedBarrier;
+
+pub(crate) use tidy_watch::TidyWatch;

@@ -7,19 +7,19 @@ use ironkeeper_client::{Result, Watch};
 use tokio::runtime::Handle;
 
 #[derive(Debug)]
-pub(super) struct TidyWatch {
+pub(crate) struct TidyWatch {
     watch: Option<Watch>,
     /// It may be dropped outside of the runtime.
     runtime: Handle,
 }
 
 impl TidyWatch {
-    pub(super) fn new(watch: Watch) -> TidyWatch {
+    pub(crate) fn new(watch: Watch) -> TidyWatch {
         TidyWatch { watch: Some(watch), runtime: Handle::current() }
     }
 
     /// Waits for the event, whatever it is.
-    pub(super) async fn fired(mut self) -> Result<()> {
+    pub(crate) async fn fired(mut self) -> Result<()> {
         if let Some(watch) = &mut self.watch {
             watch.await?;
             self.watch = None;

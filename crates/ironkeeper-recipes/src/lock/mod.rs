@@ -1,5 +1,7 @@
-//! Locks: for one at a time, for many readers or one writer, for a number at a time.
+//! Locks: for one at a time, for many readers or one writer, for a number at a time; and conditions that
+//! their holders wait for.
 
+pub mod condition;
 pub mod deadlock;
 mod event;
 pub mod lease;
@@ -13,6 +15,8 @@ pub mod revocation;
 pub mod semaphore;
 pub mod single_node;
 
+#[doc(inline)]
+pub use condition::Condition;
 #[doc(inline)]
 pub use deadlock::{Deadlock, DeadlockDetector, Victim, Wait, WaitGraph};
 pub use event::{LockEvent, LockEvents};

@@ -42,7 +42,7 @@ use ironkeeper_client::{Client, CreateMode, ErrorKind, Version, Watch};
 use tokio::time::Instant;
 
 use crate::error::{RecipeError, Result};
-use crate::guard::Guard;
+use crate::guard::{Guard, at};
 use crate::lock::Mutex;
 use crate::lock::request::within;
 use crate::place::{Place, create_containers, join, patient};
@@ -294,9 +294,9 @@ impl Semaphore {
         };
         // What changed before the watches were set fires none of them.
         if last < self.limit().await? {
-            leases_changed.remove().await?;
+            take_off(leases_changed).await?;
             if let Some(watch) = limit_changed {
-                watch.remove().await?;
+                take_off(watch).await?;
             }
             return Ok(());
         }
@@ -306,12 +306,12 @@ impl Semaphore {
         tokio::select! {
             event = &mut leases_changed => { event?; }
             event = either(&mut limit_changed) => { event?; }
-            () = sleep_until(next_end) => {}
+            () = at(next_end) => {}
         }
         // The one that fired is gone; the other one must not wake us when we have long got our lease.
-        leases_changed.remove().await?;
+        take_off(leases_changed).await?;
         if let Some(watch) = limit_changed {
-            watch.remove().await?;
+            take_off(watch).await?;
         }
         Ok(())
     }
@@ -361,19 +361,21 @@ async fn finish(head: Guard, granted: Option<Vec<Guard>>) -> Result<Option<Vec<G
     }
 }
 
+/// Ends a watch that is not needed. A connection that breaks meanwhile ends it too: a watch that the
+/// client has forgotten is not set again on the next one.
+async fn take_off(watch: Watch) -> Result<()> {
+    match watch.remove().await {
+        Err(error) if !error.is_retriable() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 async fn either(watch: &mut Option<Watch>) -> Result<()> {
     match watch {
         Some(watch) => {
             watch.await?;
             Ok(())
         }
-        None => std::future::pending().await,
-    }
-}
-
-async fn sleep_until(end: Option<Instant>) {
-    match end {
-        Some(end) => tokio::time::sleep_until(end).await,
         None => std::future::pending().await,
     }
 }

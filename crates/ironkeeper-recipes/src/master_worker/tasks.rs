@@ -8,7 +8,7 @@ use crate::master_worker::layout::{Layout, TASK};
 use crate::master_worker::status::{Outcome, Record, State, Status};
 use crate::place::{join, name_of, patient};
 use crate::queue_of_waiters::line_up;
-use crate::read_all::names_below;
+use crate::reads::children_or_none;
 
 /// The tasks on a path. See [`Master`](super::Master) for an example.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Tasks {
 
     /// The tasks that are not finished, in the order of submission.
     pub async fn unfinished(&self) -> Result<Vec<Task>> {
-        let names = names_below(&self.client, &self.layout.tasks).await?;
+        let names = children_or_none(&self.client, &self.layout.tasks).await?;
         Ok(line_up(&names, TASK, None).iter().map(|found| self.task(&found.name)).collect())
     }
 }

@@ -34,7 +34,7 @@ use crate::guard::Guard;
 use crate::lock::Mutex;
 use crate::lost::Lost;
 use crate::place::{join, patient};
-use crate::read_all::{names_below, read_all};
+use crate::reads::{children_or_none, get_children};
 
 /// What the names of the nodes begin with that stand for applied migrations.
 const META: &str = "meta-";
@@ -206,10 +206,10 @@ impl Migrator {
 
     /// How many of the set were applied. An error if others were.
     async fn applied(&self, set: &MigrationSet) -> Result<usize> {
-        let mut names = names_below(&self.client, &set.path).await?;
+        let mut names = children_or_none(&self.client, &set.path).await?;
         names.retain(|name| name.starts_with(META));
         names.sort();
-        let nodes = read_all(&self.client, &set.path, names.iter().map(|name| &**name)).await?;
+        let nodes = get_children(&self.client, &set.path, names.iter().map(|name| &**name)).await?;
         for (at, (name, node)) in names.iter().zip(&nodes).enumerate() {
             let path = join(&set.path, name);
             let found = node.as_ref().map(|node| String::from_utf8_lossy(&node.data).into_owned());

@@ -34,7 +34,7 @@ use crate::model::cached::CachedModel;
 use crate::model::codec::{Codec, Json};
 use crate::model::form::PathForm;
 use crate::place::{join, patient};
-use crate::read_all::{names_below, read_all};
+use crate::reads::{children_or_none, get_children};
 use crate::shared::VersionedValue;
 use crate::shared::write::{Upon, Written, write_once};
 
@@ -113,8 +113,8 @@ impl<T> Model<T> {
     /// them is of another type.
     pub async fn list(&self, client: &Client, parameters: &[&str]) -> Result<BTreeMap<String, T>> {
         let parent = self.form.fill_parent(parameters)?;
-        let names = names_below(client, &parent).await?;
-        let nodes = read_all(client, &parent, names.iter().map(|name| &**name)).await?;
+        let names = children_or_none(client, &parent).await?;
+        let nodes = get_children(client, &parent, names.iter().map(|name| &**name)).await?;
         let mut values = BTreeMap::new();
         for (name, node) in names.into_iter().zip(nodes) {
             let Some(node) = node else { continue };

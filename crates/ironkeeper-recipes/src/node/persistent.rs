@@ -209,7 +209,13 @@ impl PersistentNode {
 
     /// Changes what the node is to hold, and waits until it does.
     pub async fn set_data(&self, data: impl Into<Bytes>) -> Result<()> {
-        let number = self.want_data(data.into());
+        self.want_data(data);
+        self.written().await
+    }
+
+    /// Waits until the node holds what was wanted last.
+    pub(crate) async fn written(&self) -> Result<()> {
+        let number = self.wanted.borrow().number;
         let mut status = self.status.clone();
         let reached = status.wait_for(|s| s.written >= number || s.over.is_some()).await;
         match reached {
@@ -219,16 +225,12 @@ impl PersistentNode {
         }
     }
 
-    /// Changes what the node is to hold, and tells which of the wanted data that is. It is written in
-    /// the background; what is wanted in quick succession may be written once.
-    pub(crate) fn want_data(&self, data: Bytes) -> u64 {
-        let mut number = 0;
+    /// Changes what the node is to hold, and does not wait until it does.
+    pub(crate) fn want_data(&self, data: impl Into<Bytes>) {
         self.wanted.send_modify(|wanted| {
-            wanted.data = data;
+            wanted.data = data.into();
             wanted.number += 1;
-            number = wanted.number;
         });
-        number
     }
 
     /// Ends it: deletes the node, if it is ours, and waits until it is gone.

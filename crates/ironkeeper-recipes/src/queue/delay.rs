@@ -49,8 +49,9 @@ impl Order for ByDelay {}
 ///
 /// let client = Client::connect(&server).await?;
 /// let queue = DelayQueue::new(&client, "/queues/reminders")?;
-/// queue.put_after(Duration::from_millis(30), "feed the cat").await?;
+/// queue.put_after(Duration::from_secs(3600), "water the plants").await?;
 /// assert!(queue.try_next().await?.is_none());
+/// queue.put_after(Duration::from_millis(30), "feed the cat").await?;
 /// let delivery = queue.next().await?;
 /// assert_eq!(delivery.items(), ["feed the cat"]);
 /// delivery.done().await?;

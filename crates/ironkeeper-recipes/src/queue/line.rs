@@ -9,15 +9,6 @@ use crate::queue_of_waiters::{Bases, Rule, Standing};
 
 const BASES: Bases = &["waits-"];
 
-/// What stands beside a queue.
-pub(super) fn beside(path: &str, what: &str) -> Result<String> {
-    if path == "/" {
-        let why = "a queue cannot be at the root: what belongs to it stands beside it".to_owned();
-        return Err(RecipeError::Misuse(why));
-    }
-    Ok(format!("{path}.{what}"))
-}
-
 /// Waits until we are the first. The place is given back when it is dropped.
 pub(super) async fn stand(client: &Client, path: &str) -> Result<Place> {
     loop {

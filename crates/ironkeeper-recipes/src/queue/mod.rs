@@ -16,16 +16,20 @@
 //!
 //! They are beside the queue, not in it, so that Curator's participants do not stumble over them.
 
+pub mod blocking;
 pub mod delay;
 pub mod id;
 mod item;
 mod line;
 mod naming;
 pub mod priority;
+mod room;
 pub mod sharded;
 pub mod simple;
 pub mod work;
 
+#[doc(inline)]
+pub use blocking::BlockingQueue;
 pub use delay::{ByDelay, DelayQueue};
 pub use id::{ById, IdQueue};
 pub use naming::Order;

@@ -36,11 +36,10 @@ use std::task::Poll;
 use bytes::Bytes;
 use ironkeeper_client::{Client, CreateMode, ErrorKind};
 
-use super::line::beside;
 use super::naming::PREFIX;
 use super::work::{Delivery, WorkQueue};
 use crate::error::{RecipeError, Result};
-use crate::place::{create_containers, join, patient, uuid};
+use crate::place::{beside, create_containers, join, patient, uuid};
 
 /// Curator's choices.
 const THRESHOLD: usize = 10_000;
@@ -116,7 +115,7 @@ impl ShardedQueue {
     /// The shards there are: each is a queue by itself.
     pub async fn shards(&self) -> Result<Vec<WorkQueue>> {
         let client = &self.client;
-        let names = super::work::children_or_none(client, &self.path).await?;
+        let names = crate::reads::children_or_none(client, &self.path).await?;
         self.shards_of(&names)
     }
 

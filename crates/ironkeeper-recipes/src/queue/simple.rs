@@ -44,13 +44,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use ironkeeper_client::{Client, CreateMode, ErrorKind};
 
-use super::line::{beside, stand};
+use super::line::stand;
 use crate::error::{RecipeError, Result};
-use crate::place::{create_containers, join, patient};
+use crate::place::{beside, create_containers, join, patient};
 use crate::queue_of_waiters::{Bases, line_up};
+use crate::reads::children_or_none;
 use crate::receipt::{Receipts, refusal};
 
-const BASES: Bases = &["qn-"];
+pub(super) const BASES: Bases = &["qn-"];
 
 /// After this many items that others took first, the list is too old to be of use.
 const MISSES_MAX: usize = 8;
@@ -114,6 +115,14 @@ impl SimpleQueue {
     /// The path of the queue.
     pub fn path(&self) -> &str {
         &self.inner.path
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.inner.client
+    }
+
+    pub(super) fn receipts(&self) -> &Receipts {
+        &self.inner.receipts
     }
 
     /// Puts an item in, at the end.
@@ -267,11 +276,7 @@ impl SimpleQueue {
     /// The items in order.
     async fn list(&self) -> Result<Vec<String>> {
         let Inner { client, path, .. } = &*self.inner;
-        match client.retry(&patient(), || client.children(path)).await {
-            Ok(names) => Ok(sorted(names)),
-            Err(error) if error.kind() == ErrorKind::NoNode => Ok(Vec::new()),
-            Err(error) => Err(error.into()),
-        }
+        Ok(sorted(children_or_none(client, path).await?))
     }
 }
 

@@ -58,14 +58,16 @@ use ironkeeper_client::{Client, CreateMode, ErrorKind, Happened, Transaction, Ve
 use tokio::time::Instant;
 
 use super::item;
-use super::line::{beside, stand};
+use super::line::stand;
 use super::naming::sealed::Sealed;
 use super::naming::{ItemName, Naming, Order, PREFIX, in_order};
+use super::room::Door;
 use crate::error::{RecipeError, Result};
 use crate::guard::Guard;
 use crate::lost::Lost;
-use crate::place::{Place, create_containers, join, patient, uuid};
-use crate::receipt::{Receipts, refusal};
+use crate::place::{Place, beside, create_containers, ensure_persistent, join, patient, uuid};
+use crate::reads::children_or_none;
+use crate::receipt::Receipts;
 
 /// In the order of coming.
 #[derive(Clone, Copy, Debug)]
@@ -324,7 +326,7 @@ impl<O: Order> Queue<O> {
             return Err(RecipeError::Misuse("nothing to put into the queue".to_owned()));
         }
         let deadline = patience.map(|patience| Instant::now() + patience);
-        self.inner.put(base, &item::encode(items), deadline).await
+        self.inner.door().put(base, &[item::encode(items)], deadline).await
     }
 
     pub(super) async fn any(&self, is_meant: impl Fn(&ItemName) -> bool) -> Result<bool> {
@@ -368,89 +370,18 @@ impl Queue<Fifo> {
 }
 
 impl Inner {
-    /// The queue's node is persistent, as Curator's is: its version is what producers agree by.
+    fn door(&self) -> Door<'_> {
+        Door {
+            client: &self.client,
+            path: &self.path,
+            putters: &self.putters,
+            limit: self.limit,
+            receipts: &self.receipts,
+        }
+    }
+
     async fn ensure(&self) -> Result<()> {
-        let client = &self.client;
-        loop {
-            let mode = CreateMode::Persistent;
-            match client.retry(&patient(), || client.create(&self.path, "", mode)).await {
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::NodeExists => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::NoNode => {
-                    create_containers(client, &self.path).await?;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    async fn put(&self, base: &str, data: &Bytes, deadline: Option<Instant>) -> Result<bool> {
-        let client = &self.client;
-        let item = join(&self.path, base);
-        let mode = CreateMode::PersistentSequential;
-        let mut first_in_line: Option<Place> = None;
-        loop {
-            let mut unchanged = None;
-            if let Some(limit) = self.limit {
-                let node = match client.retry(&patient(), || client.get(&self.path)).await {
-                    Ok(node) => node,
-                    Err(error) if error.kind() == ErrorKind::NoNode => {
-                        self.ensure().await?;
-                        continue;
-                    }
-                    Err(error) => return Err(error.into()),
-                };
-                let count = usize::try_from(node.stat.num_children).unwrap_or(0);
-                if count >= limit {
-                    let waiting = async {
-                        if first_in_line.is_none() {
-                            first_in_line = Some(stand(client, &self.putters).await?);
-                        } else {
-                            self.wait_for_room(limit).await?;
-                        }
-                        Ok::<_, RecipeError>(())
-                    };
-                    match deadline {
-                        None => waiting.await?,
-                        Some(deadline) => match tokio::time::timeout_at(deadline, waiting).await {
-                            Ok(waited) => waited?,
-                            Err(_) => return Ok(false),
-                        },
-                    }
-                    continue;
-                }
-                unchanged = Some(node);
-            }
-            let put = self
-                .receipts
-                .commit(client, |mut once| {
-                    if let Some(node) = &unchanged {
-                        once = once.set(&self.path, &node.data, node.stat.version);
-                    }
-                    once.create(&item, data, mode)
-                })
-                .await;
-            match put {
-                Ok(()) => return Ok(true),
-                Err(error) => match refusal(&error) {
-                    Some(ErrorKind::NoNode) => self.ensure().await?,
-                    // Another producer was faster.
-                    Some(ErrorKind::BadVersion) => {}
-                    _ => return Err(error),
-                },
-            }
-        }
-    }
-
-    async fn wait_for_room(&self, limit: usize) -> Result<()> {
-        let client = &self.client;
-        match client.retry(&patient(), || client.children_and_watch(&self.path)).await {
-            Ok((names, _, watch)) if names.len() >= limit => drop(watch.await?),
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::NoNode => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
+        ensure_persistent(&self.client, &self.path).await
     }
 
     async fn list(&self) -> Result<Vec<String>> {
@@ -579,13 +510,6 @@ async fn if_any<F: Future>(future: Option<F>) -> F::Output {
     match future {
         Some(future) => future.await,
         None => std::future::pending().await,
-    }
-}
-
-pub(super) async fn children_or_none(client: &Client, path: &str) -> Result<Vec<String>> {
-    match client.retry(&patient(), || client.children(path)).await {
-        Err(error) if error.kind() == ErrorKind::NoNode => Ok(Vec::new()),
-        names => Ok(names?),
     }
 }
 

@@ -36,7 +36,7 @@ use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
 use crate::error::{RecipeError, Result};
 use crate::node::PersistentNode;
 use crate::place::{join, patient, refuse_bad_name};
-use crate::read_all::{names_below, read_all};
+use crate::reads::{children_or_none, get_children};
 use crate::service::cache::ServiceCache;
 use crate::service::instance::{ServiceInstance, ServiceType};
 use crate::service::provider::ServiceProviderBuilder;
@@ -115,7 +115,7 @@ impl ServiceDiscovery {
 
     /// The names of all services, sorted.
     pub async fn names(&self) -> Result<Vec<String>> {
-        let mut names = names_below(&self.client, &self.path).await?;
+        let mut names = children_or_none(&self.client, &self.path).await?;
         names.sort();
         Ok(names)
     }
@@ -124,9 +124,9 @@ impl ServiceDiscovery {
     /// and logged.
     pub async fn instances(&self, name: &str) -> Result<Vec<Arc<ServiceInstance>>> {
         let path = join(&self.path, name);
-        let mut names = names_below(&self.client, &path).await?;
+        let mut names = children_or_none(&self.client, &path).await?;
         names.sort();
-        let nodes = read_all(&self.client, &path, names.iter().map(|name| &**name)).await?;
+        let nodes = get_children(&self.client, &path, names.iter().map(|name| &**name)).await?;
         let mut instances = Vec::with_capacity(nodes.len());
         for (name, node) in names.iter().zip(nodes) {
             let Some(node) = node else { continue };

@@ -1,9 +1,11 @@
-//! Values that many read and change: followed ones, and atomic ones.
+//! Values that many read and change: followed ones, atomic ones, maps and sets.
 
 pub mod atomic_number;
 pub mod atomic_value;
 pub mod cached_counter;
 pub mod count;
+pub mod map;
+pub mod set;
 pub mod value;
 pub(crate) mod write;
 
@@ -15,5 +17,9 @@ pub use atomic_value::{AtomicStats, AtomicValue, Change};
 pub use cached_counter::CachedCounter;
 #[doc(inline)]
 pub use count::{CountChanges, SharedCount};
+#[doc(inline)]
+pub use map::Map;
+#[doc(inline)]
+pub use set::Set;
 #[doc(inline)]
 pub use value::{SharedValue, ValueChanges, VersionedValue};

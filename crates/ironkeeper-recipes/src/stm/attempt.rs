@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{RecipeError, Result};
 use crate::place::{join, patient, refuse_bad_name};
-use crate::read_all::names_below;
+use crate::reads::children_or_none;
 use crate::shared::write::refuse_wild_version;
 
 /// A cell as it was read.
@@ -126,7 +126,7 @@ impl Attempt {
             Some(names) => names,
             None if is_there => {
                 let names: BTreeSet<String> =
-                    names_below(&self.client, path).await?.into_iter().collect();
+                    children_or_none(&self.client, path).await?.into_iter().collect();
                 self.footprint().lists.insert(path.to_owned(), names.clone());
                 names
             }

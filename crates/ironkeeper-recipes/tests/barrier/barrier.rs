@@ -6,7 +6,7 @@ use ironkeeper_client::Client;
 use ironkeeper_recipes::barrier::Barrier;
 use ironkeeper_testing::Direction;
 
-use crate::watch_events::counted;
+use crate::world::watch_events::counted;
 use crate::world::{World, drop_after_polls, with_every_cut};
 
 const PATH: &str = "/barriers/b";

@@ -9,7 +9,7 @@ use ironkeeper_recipes::barrier::CyclicBarrier;
 use ironkeeper_testing::Direction;
 
 use crate::barrier::until_watches;
-use crate::watch_events::counted;
+use crate::world::watch_events::counted;
 use crate::world::{World, children, drop_after_polls, until_children, with_every_cut};
 
 const PATH: &str = "/barriers/c";

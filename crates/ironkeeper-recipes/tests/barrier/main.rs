@@ -7,4 +7,3 @@ mod barrier;
 mod count_down_latch;
 mod cyclic;
 mod double;
-mod watch_events;

@@ -3,5 +3,9 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod command;
+mod heartbeat;
 mod member;
+mod partition;
 mod party;
+mod progress;

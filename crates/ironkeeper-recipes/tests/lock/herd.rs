@@ -3,7 +3,7 @@
 use ironkeeper_client::{Client, CreateMode};
 use ironkeeper_recipes::lock::{Mutex, SingleNodeLock};
 
-use crate::world::{World, until_children};
+use crate::world::{World, until_children, until_watches};
 
 /// The watches that one session has not seen fire yet.
 fn watches(client: &Client) -> usize {
@@ -66,12 +66,5 @@ async fn a_release_of_the_single_node_wakes_all() {
     assert!(failed_creates >= 90, "{failed_creates}");
     for task in tasks {
         task.abort();
-    }
-}
-
-/// Waits until a client has so many watches. Every look is a round trip to the server.
-async fn until_watches(client: &Client, count: usize) {
-    while watches(client) != count {
-        client.exists("/").await.unwrap();
     }
 }

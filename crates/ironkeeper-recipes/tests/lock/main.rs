@@ -3,6 +3,7 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod condition;
 mod deadlock;
 mod herd;
 mod mutex;

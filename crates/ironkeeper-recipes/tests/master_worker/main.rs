@@ -1,7 +1,5 @@
 //! Masters, workers and tasks, against a real server, with and without faults.
 
-#[path = "../barrier/watch_events.rs"]
-mod watch_events;
 #[path = "../world/mod.rs"]
 mod world;
 

@@ -6,7 +6,7 @@ use ironkeeper_client::{CreateMode, Version};
 use ironkeeper_recipes::master_worker::{Master, Outcome, Status, Worker};
 use ironkeeper_recipes::{Lost, RecipeError};
 
-use crate::watch_events::counted;
+use crate::world::watch_events::counted;
 use crate::world::{World, children};
 use crate::{PATH, master, next, outcome, tasks, text, until_status, worker};
 

@@ -5,7 +5,7 @@ use ironkeeper_recipes::RecipeError;
 use ironkeeper_recipes::model::{Model, Modeled, Text};
 use ironkeeper_testing::Direction;
 
-use crate::watch_events::counted;
+use crate::world::watch_events::counted;
 use crate::world::{World, drop_after_polls, with_every_cut};
 
 fn limits() -> Model<i64> {

@@ -1,10 +1,9 @@
 //! Queues, each against a real server, with and without faults.
 
-#[path = "../barrier/watch_events.rs"]
-mod watch_events;
 #[path = "../world/mod.rs"]
 mod world;
 
+mod blocking;
 mod ordered;
 mod sharded;
 mod simple;

@@ -6,8 +6,7 @@ use ironkeeper_client::Client;
 use ironkeeper_recipes::RecipeError;
 use ironkeeper_recipes::queue::{DelayQueue, IdQueue, Order, PriorityQueue, Queue};
 
-use crate::simple::until_watches;
-use crate::world::{World, children, until_children};
+use crate::world::{World, children, until_children, until_watches};
 
 const PATH: &str = "/queues/o";
 

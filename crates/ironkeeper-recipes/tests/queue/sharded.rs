@@ -6,8 +6,9 @@ use ironkeeper_recipes::RecipeError;
 use ironkeeper_recipes::queue::ShardedQueue;
 use ironkeeper_testing::Direction;
 
-use crate::simple::until_watches;
-use crate::world::{World, children, drop_after_polls, until_children, with_every_cut};
+use crate::world::{
+    World, children, drop_after_polls, until_children, until_watches, with_every_cut,
+};
 
 const PATH: &str = "/queues/s";
 

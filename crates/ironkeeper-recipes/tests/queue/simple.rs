@@ -9,23 +9,16 @@ use ironkeeper_recipes::RecipeError;
 use ironkeeper_recipes::queue::SimpleQueue;
 use ironkeeper_testing::Direction;
 
-use crate::watch_events::{WatchEvents, counted};
-use crate::world::{World, children, drop_after_polls, until_children, with_every_cut};
+use crate::world::watch_events::{WatchEvents, counted};
+use crate::world::{
+    World, children, drop_after_polls, until_children, until_watches, with_every_cut,
+};
 
 const PATH: &str = "/queues/q";
 const TAKERS: &str = "/queues/q.takers";
 
 fn queue(client: &Client) -> SimpleQueue {
     SimpleQueue::new(client, PATH).unwrap()
-}
-
-/// Waits until a client has so many watches, and the server has set them. Every look is a round trip.
-pub async fn until_watches(client: &Client, count: usize) {
-    while client.watch_count() != count {
-        client.exists("/").await.unwrap();
-    }
-    // A watch counts when it is asked for; requests are answered in order.
-    client.exists("/").await.unwrap();
 }
 
 /// Waits until the server knows of a watch of this client on the children of a node.

@@ -8,9 +8,11 @@ use ironkeeper_recipes::queue::{ErrorMode, WorkQueue};
 use ironkeeper_recipes::{Lost, RecipeError};
 use ironkeeper_testing::Direction;
 
-use crate::simple::{until_events, until_watched, until_watches};
-use crate::watch_events::counted;
-use crate::world::{World, children, drop_after_polls, until_children, with_every_cut};
+use crate::simple::{until_events, until_watched};
+use crate::world::watch_events::counted;
+use crate::world::{
+    World, children, drop_after_polls, until_children, until_watches, with_every_cut,
+};
 
 const PATH: &str = "/queues/w";
 const LOCKS: &str = "/queues/w.locks";

@@ -4,4 +4,5 @@
 mod world;
 
 mod atomic;
+mod map;
 mod value;

@@ -6,6 +6,8 @@
 
 #![allow(dead_code, reason = "not every family of recipes needs all of it")]
 
+pub mod watch_events;
+
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
@@ -128,6 +130,15 @@ pub async fn until_children(client: &Client, path: &str, count: usize) {
             }
         }
     }
+}
+
+/// Waits until a client has so many watches, and the server has set them. Every look is a round trip.
+pub async fn until_watches(client: &Client, count: usize) {
+    while client.watch_count() != count {
+        client.exists("/").await.unwrap();
+    }
+    // A watch counts when it is asked for; requests are answered in order.
+    client.exists("/").await.unwrap();
 }
 
 struct Flag {

@@ -10,7 +10,7 @@ use ironkeeper_client::{Client, Host, Opening, Transport};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::world::World;
+use super::World;
 
 /// How many events have arrived.
 #[derive(Clone, Debug, Default)]

@@ -1,0 +1,151 @@
+//! Ids fetched in blocks, the next block before the last one is used up.
+//!
+//! # On the tree
+//! ```text
+//! /ids/orders                an [`AtomicLong`]: the first id that nobody has yet
+//! /ids/orders-receipts       see there
+//! ```
+//!
+//! # Steps
+//! 1. Add the size of a block to the number; the block before the sum is ours.
+//! 2. Hand out its ids one by one, without any request. When half of them are gone, fetch the next block
+//!    in the background.
+//!
+//! # Guarantees
+//! No id is handed out twice, by whatever handle on the path, Curator's `CachedAtomicLong` and
+//! [`CachedCounter`](crate::shared::CachedCounter) among them. The ids of one handle grow; between handles
+//! there is no order. Ids are left out where a handle ends with a part of its blocks, and nowhere else as long
+//! as the session lives. Nobody is woken.
+//!
+//! # When things break
+//! - Disconnected: ids of up to two blocks go on; then the wait goes on after the reconnect.
+//! - Session over: ids that are here go on, as they are ours for good; then an error.
+//! - The future of [`SegmentIds::next`] dropped: no id is lost.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ironkeeper_client::Client;
+use tokio::sync::Notify;
+
+use crate::error::{RecipeError, Result};
+use crate::shared::AtomicLong;
+
+/// Ids on a path, fetched in blocks ahead of their use.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::naming::SegmentIds;
+///
+/// let client = Client::connect(&server).await?;
+/// let orders = SegmentIds::new(&client, "/ids/orders", 1000)?;
+/// for id in 0..10 {
+///     assert_eq!(orders.next().await?, id); // one request for all of them
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct SegmentIds {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    number: AtomicLong,
+    path: String,
+    size: i64,
+    blocks: Mutex<Blocks>,
+    fetched: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Blocks {
+    current: Range<i64>,
+    ahead: Option<Range<i64>>,
+    is_fetching: bool,
+    /// Why the last fetch failed, for one that waits for it.
+    failed: Option<RecipeError>,
+}
+
+impl SegmentIds {
+    /// Ids on `path`, in blocks of this size. Makes no request.
+    pub fn new(client: &Client, path: impl Into<String>, size: u32) -> Result<SegmentIds> {
+        let path = path.into();
+        if size == 0 {
+            return Err(RecipeError::Misuse(format!("{path}: a block needs one id at least")));
+        }
+        let inner = Inner {
+            number: AtomicLong::new(client, path.as_str()).with_receipts(),
+            path,
+            size: size.into(),
+            blocks: Mutex::default(),
+            fetched: Notify::new(),
+        };
+        Ok(SegmentIds { inner: Arc::new(inner) })
+    }
+
+    /// The path of the ids.
+    pub fn path(&self) -> &str {
+        &self.inner.path
+    }
+
+    /// The next id. Waits only if the next block has not come yet.
+    pub async fn next(&self) -> Result<i64> {
+        loop {
+            // Before the look, so that no block is missed.
+            let fetched = self.inner.fetched.notified();
+            {
+                let mut blocks = self.inner.blocks();
+                if blocks.current.is_empty()
+                    && let Some(ahead) = blocks.ahead.take()
+                {
+                    blocks.current = ahead;
+                }
+                let id = blocks.current.next();
+                let left = blocks.current.end - blocks.current.start;
+                if blocks.ahead.is_none() && !blocks.is_fetching && left <= self.inner.size / 2 {
+                    match blocks.failed.take() {
+                        Some(error) if id.is_none() => return Err(error),
+                        // No other try can do better.
+                        Some(error) if error.is_session_over() => blocks.failed = Some(error),
+                        _ => {
+                            blocks.is_fetching = true;
+                            tokio::spawn(fetch(self.inner.clone()));
+                        }
+                    }
+                }
+                if let Some(id) = id {
+                    return Ok(id);
+                }
+            }
+            fetched.await;
+        }
+    }
+}
+
+impl Inner {
+    fn blocks(&self) -> MutexGuard<'_, Blocks> {
+        // Nothing under the lock can panic.
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Fetches a block, in a task of its own: whoever waits for it may give up.
+async fn fetch(inner: Arc<Inner>) {
+    let fetched = inner.number.add(inner.size).await;
+    {
+        let mut blocks = inner.blocks();
+        blocks.is_fetching = false;
+        match fetched {
+            Ok(change) => {
+                blocks.ahead = change.after.map(|end| end - inner.size..end);
+            }
+            Err(error) => blocks.failed = Some(error),
+        }
+    }
+    inner.fetched.notify_waiters();
+}
