@@ -2,6 +2,7 @@
 
 mod bench;
 mod deadlocks;
+mod demo;
 mod four_letter;
 mod huge_pages;
 mod lock;
@@ -42,6 +43,7 @@ enum Command {
     Shell(shell::Args),
     Status(status::Args),
     Lock(lock::Args),
+    Demo(demo::Args),
     /// Measure a ZooKeeper server, ours or Apache's
     Bench(bench::Args),
     /// Show or check transaction log files
@@ -73,6 +75,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Shell(args)) => return shell::run(args),
         Some(Command::Status(args)) => return status::run(&args),
         Some(Command::Lock(args)) => return lock::run(&args),
+        Some(Command::Demo(args)) => demo::run(&args)?,
         Some(Command::Bench(args)) => bench::run(args)?,
         Some(Command::Log(args)) => tools::log::run(&args)?,
         Some(Command::Snapshot(args)) => tools::snapshot::run(&args)?,

@@ -1,0 +1,75 @@
+//! `ironkeeper demo`: every recipe played on a server in this process, with what happens on the tree.
+
+mod scenes;
+mod stage;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::table::Table;
+use scenes::Scene;
+use stage::Stage;
+
+/// Long enough to read a line, short enough not to wait for the next one.
+const PACE_ON_TERMINAL: Duration = Duration::from_millis(700);
+
+/// Play recipes on a server of their own and show what happens on the tree
+///
+/// Without names the whole tour is played. Nothing is left behind.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Show what can be played
+    #[arg(long)]
+    list: bool,
+    /// Pause between two lines, in milliseconds [default: 700 on a terminal, otherwise 0]
+    #[arg(long, value_name = "MS")]
+    pace: Option<u64>,
+    /// What to play, by the names of --list
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+/// Plays what was asked for.
+pub fn run(args: &Args) -> Result<()> {
+    if args.list {
+        return list();
+    }
+    let scenes = chosen(&args.names)?;
+    let pace = args.pace.map(Duration::from_millis).unwrap_or_else(|| {
+        if std::io::stdout().is_terminal() { PACE_ON_TERMINAL } else { Duration::ZERO }
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(play(&scenes, pace))
+}
+
+async fn play(scenes: &[&Scene], pace: Duration) -> Result<()> {
+    for (at, scene) in scenes.iter().enumerate() {
+        let mut stage = Stage::open(pace).await.context("the stage cannot be set up")?;
+        stage.title(at + 1, scenes.len(), scene.name, scene.what);
+        (scene.play)(&mut stage).await.with_context(|| format!("the scene {}", scene.name))?;
+        stage.close().await?;
+    }
+    Ok(())
+}
+
+fn list() -> Result<()> {
+    let mut table = Table::new(&["name", "what it shows"]);
+    for scene in scenes::ALL {
+        table.row(vec![scene.name.to_owned(), scene.what.to_owned()]);
+    }
+    print!("{table}");
+    Ok(())
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Scene>> {
+    if names.is_empty() {
+        return Ok(scenes::ALL.iter().collect());
+    }
+    let find = |name: &String| match scenes::ALL.iter().find(|scene| scene.name == name) {
+        Some(scene) => Ok(scene),
+        None => bail!("there is no scene `{name}`: `ironkeeper demo --list` shows them all"),
+    };
+    names.iter().map(find).collect()
+}

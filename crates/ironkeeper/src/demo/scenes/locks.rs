@@ -1,0 +1,186 @@
+//! Scenes of locks.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use ironkeeper_client::{CreateMode, Version};
+use ironkeeper_recipes::lock::{
+    DeadlockDetector, MultiLock, Mutex, NonBlockingLease, Optimistic, ReadWriteLock, Semaphore,
+    Victim,
+};
+
+use crate::demo::stage::{Actor, Change, Stage, done, meanwhile};
+
+pub async fn mutex(stage: &mut Stage) -> Result<()> {
+    let (anna, bob, carol) =
+        (stage.enter("anna").await?, stage.enter("bob").await?, stage.enter("carol").await?);
+    let lock = |actor: &Actor| Mutex::new(&actor.client, "/lock").with_data(actor.name);
+    let held = lock(&anna).lock().await?;
+    stage.says(&anna, format!("has the lock, token {}", held.fencing_token())).await?;
+
+    let bobs = lock(&bob);
+    let bobs = meanwhile(async move { bobs.lock().await });
+    stage.until(Change::Created("lock-0000000001")).await?;
+    stage.says(&bob, "stands in line and watches anna's node, nothing else").await?;
+    let carols = lock(&carol);
+    let carols = meanwhile(async move { carols.lock().await });
+    stage.until(Change::Created("lock-0000000002")).await?;
+    stage.says(&carol, "stands behind bob and watches his").await?;
+
+    held.release().await?;
+    stage.says(&anna, "lets go: one watch event, for bob").await?;
+    let held = done(bobs).await?;
+    stage
+        .says(&bob, format!("has it now, token {}: tokens only grow", held.fencing_token()))
+        .await?;
+
+    stage.kill(&bob).await?;
+    let held = done(carols).await?;
+    stage.says(&carol, format!("has it at once, token {}", held.fencing_token())).await?;
+    held.release().await?;
+    Ok(())
+}
+
+pub async fn fencing(stage: &mut Stage) -> Result<()> {
+    let (slow, next) = (stage.enter("slow").await?, stage.enter("next").await?);
+    next.client.create("/report", "empty", CreateMode::Persistent).await?;
+    let stale = Mutex::new(&slow.client, "/lock").lock().await?;
+    stage.says(&slow, "has the lock, and falls asleep for too long").await?;
+    let token = stale.fencing_token();
+    let fence = stale.transaction().set("/report", "by a sleepwalker", Version::Any);
+    stage.kill(&slow).await?;
+    let held = Mutex::new(&next.client, "/lock").lock().await?;
+    held.transaction().set("/report", "by the holder", Version::Any).commit().await?;
+    stage
+        .says(&next, "has the lock and has written, in one transaction with a check of it")
+        .await?;
+    ensure!(fence.commit().await.is_err(), "a stale holder has written");
+    stage
+        .says(&slow, format!("wakes up and writes with token {token}: the server refuses"))
+        .await?;
+    held.release().await?;
+    Ok(())
+}
+
+pub async fn read_write(stage: &mut Stage) -> Result<()> {
+    let (anna, bob, carol) =
+        (stage.enter("anna").await?, stage.enter("bob").await?, stage.enter("carol").await?);
+    let lock = |actor: &Actor| ReadWriteLock::new(&actor.client, "/index");
+    let (one, two) = (lock(&anna).read().await?, lock(&bob).read().await?);
+    stage.tells("anna and bob read at the same time").await?;
+    let writer = lock(&carol);
+    let writer = meanwhile(async move { writer.write().await });
+    stage.until(Change::Created("__WRIT__")).await?;
+    stage.says(&carol, "wants to write and waits for both").await?;
+    one.release().await?;
+    two.release().await?;
+    let writing = done(writer).await?;
+    stage.says(&carol, "writes, alone").await?;
+    let reading = writing.downgrade().await?;
+    stage.says(&carol, "goes on reading what it wrote: nobody was in between").await?;
+    reading.release().await?;
+    Ok(())
+}
+
+pub async fn semaphore(stage: &mut Stage) -> Result<()> {
+    let (anna, bob, carol) =
+        (stage.enter("anna").await?, stage.enter("bob").await?, stage.enter("carol").await?);
+    let semaphore = |actor: &Actor| Semaphore::new(&actor.client, "/printers", 2);
+    let first = semaphore(&anna)?.acquire().await?;
+    stage.says(&anna, "has one of two leases").await?;
+    let second = semaphore(&bob)?.acquire().await?;
+    stage.says(&bob, "has the other").await?;
+    ensure!(semaphore(&carol)?.try_acquire().await?.is_none(), "a third lease of two");
+    stage.says(&carol, "gets none, and does not wait").await?;
+    first.release().await?;
+    let third = semaphore(&carol)?.acquire().await?;
+    stage.says(&carol, "gets the one that anna gave back").await?;
+    second.release().await?;
+    third.release().await?;
+    Ok(())
+}
+
+pub async fn multi_lock(stage: &mut Stage) -> Result<()> {
+    let (anna, bob) = (stage.enter("anna").await?, stage.enter("bob").await?);
+    let both = MultiLock::new(&anna.client, ["/accounts/b", "/accounts/a"])?.lock().await?;
+    stage.says(&anna, "has both accounts, taken in the order of their names").await?;
+    let one = Mutex::new(&bob.client, "/accounts/b").try_lock().await?;
+    ensure!(one.is_none(), "one of the locks was free");
+    stage.says(&bob, "gets neither").await?;
+    both.release().await?;
+    Ok(())
+}
+
+pub async fn revocation(stage: &mut Stage) -> Result<()> {
+    let (anna, boss) = (stage.enter("anna").await?, stage.enter("boss").await?);
+    let held = Mutex::new(&anna.client, "/lock").lock().await?;
+    stage.says(&anna, "has the lock and works").await?;
+    Mutex::new(&boss.client, "/lock").revoke_holder().await?;
+    stage.says(&boss, "asks for it: a word in the holder's node").await?;
+    held.revocation().await?;
+    held.release().await?;
+    stage.says(&anna, "has heard it, ends her work and lets go").await?;
+    Ok(())
+}
+
+pub async fn lease(stage: &mut Stage) -> Result<()> {
+    let (anna, bob) = (stage.enter("anna").await?, stage.enter("bob").await?);
+    let day = Duration::from_secs(24 * 60 * 60);
+    let lease = |actor: &Actor| NonBlockingLease::new(&actor.client, "/nightly", day);
+    ensure!(lease(&anna).obtain("anna").await?.is_some(), "the lease was free");
+    stage.says(&anna, "does the nightly work today").await?;
+    ensure!(lease(&bob).obtain("bob").await?.is_none(), "a lease was given twice");
+    stage.says(&bob, "sees that it is done, and goes home").await?;
+    Ok(())
+}
+
+pub async fn optimistic(stage: &mut Stage) -> Result<()> {
+    let (anna, bob) = (stage.enter("anna").await?, stage.enter("bob").await?);
+    anna.client.create("/list", "eggs", CreateMode::Persistent).await?;
+    let (annas, bobs) =
+        (Optimistic::new(&anna.client, "/list"), Optimistic::new(&bob.client, "/list"));
+    let read = annas.read().await?;
+    stage.says(&anna, format!("has read version {}", read.version)).await?;
+    bobs.update(|old| [old, b", milk"].concat()).await?;
+    stage.says(&bob, "was faster").await?;
+    let written = annas.update(|old| [old, b", bread"].concat()).await?;
+    stage
+        .says(&anna, format!("has tried again on {:?}", String::from_utf8_lossy(&written.data)))
+        .await?;
+    Ok(())
+}
+
+pub async fn deadlock(stage: &mut Stage) -> Result<()> {
+    let (anna, bob) = (stage.enter("anna").await?, stage.enter("bob").await?);
+    let lock = |actor: &Actor, path: &str| {
+        Mutex::new(&actor.client, path).with_data(actor.name).heeding_deadlocks()
+    };
+    let fork = lock(&anna, "/table/fork").lock().await?;
+    let knife = lock(&bob, "/table/knife").lock().await?;
+    stage.tells("anna has the fork, bob the knife").await?;
+    let (annas, bobs) = (lock(&anna, "/table/knife"), lock(&bob, "/table/fork"));
+    let annas = meanwhile(async move { annas.lock().await });
+    stage.until(Change::Created("/table/knife/")).await?;
+    let bobs = meanwhile(async move { bobs.lock().await });
+    stage.until(Change::Created("/table/fork/")).await?;
+    let detector = DeadlockDetector::new(&anna.client, "/table");
+    let found = loop {
+        if let Some(found) = detector.detect().await?.pop() {
+            break found;
+        }
+    };
+    for wait in &found.waits {
+        stage.tells(wait).await?;
+    }
+    detector.resolve(&found, Victim::Youngest).await?;
+    stage.tells("the detector asks the one who came last to give way").await?;
+    let Err(refused) = done(bobs).await else { bail!("bob has got what anna holds") };
+    stage.says(&bob, refused).await?;
+    knife.release().await?;
+    let both = [fork, done(annas).await?];
+    stage.says(&anna, "has both and eats").await?;
+    for held in both {
+        held.release().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! Scenes of queues.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use ironkeeper_recipes::queue::{
+    DelayQueue, Delivery, PriorityQueue, ShardedQueue, SimpleQueue, WorkQueue,
+};
+
+use crate::demo::stage::{Stage, done, meanwhile};
+
+pub async fn simple(stage: &mut Stage) -> Result<()> {
+    let (maker, taker) = (stage.enter("maker").await?, stage.enter("taker").await?);
+    let taking = SimpleQueue::new(&taker.client, "/queue")?;
+    let first = meanwhile({
+        let taking = taking.clone();
+        async move { taking.take().await }
+    });
+    let queue = SimpleQueue::new(&maker.client, "/queue")?;
+    queue.offer_all(["bread", "butter"]).await?;
+    stage.says(&maker, "has put two things in, in one transaction").await?;
+    let things = [done(first).await?, taking.take().await?];
+    stage.says(&taker, format!("has taken {}", things.map(|t| text(&t)).join(", then "))).await?;
+    Ok(())
+}
+
+pub async fn work(stage: &mut Stage) -> Result<()> {
+    let (boss, anna, bob) =
+        (stage.enter("boss").await?, stage.enter("anna").await?, stage.enter("bob").await?);
+    WorkQueue::new(&boss.client, "/orders")?.put("a cake").await?;
+    stage.says(&boss, "orders a cake").await?;
+    let delivery = WorkQueue::new(&anna.client, "/orders")?.next().await?;
+    stage.says(&anna, format!("bakes {}; a lock says that she does", items(&delivery))).await?;
+    stage.kill(&anna).await?;
+    let delivery = WorkQueue::new(&bob.client, "/orders")?.next().await?;
+    stage.says(&bob, format!("gets {} instead", items(&delivery))).await?;
+    delivery.done().await?;
+    stage.says(&bob, "is done: order and lock go in one transaction").await?;
+    Ok(())
+}
+
+pub async fn priority(stage: &mut Stage) -> Result<()> {
+    let anna = stage.enter("anna").await?;
+    let queue = PriorityQueue::new(&anna.client, "/jobs")?;
+    queue.put(5, "tidy up").await?;
+    queue.put(-1, "put out the fire").await?;
+    stage.tells("the priority is part of the name, so that names sort by it").await?;
+    for _ in 0..2 {
+        let delivery = queue.next().await?;
+        stage.says(&anna, format!("does: {}", items(&delivery))).await?;
+        delivery.done().await?;
+    }
+    Ok(())
+}
+
+pub async fn delay(stage: &mut Stage) -> Result<()> {
+    let anna = stage.enter("anna").await?;
+    let queue = DelayQueue::new(&anna.client, "/reminders")?;
+    queue.put_after(Duration::from_millis(500), "feed the cat").await?;
+    ensure!(queue.try_next().await?.is_none(), "it came before its time");
+    stage.says(&anna, "sees nothing yet").await?;
+    let delivery = queue.next().await?;
+    stage.says(&anna, format!("is reminded: {}", items(&delivery))).await?;
+    delivery.done().await?;
+    Ok(())
+}
+
+pub async fn sharded(stage: &mut Stage) -> Result<()> {
+    let anna = stage.enter("anna").await?;
+    let queue = ShardedQueue::new(&anna.client, "/clicks").with_threshold(1)?;
+    queue.put("one").await?;
+    queue.put("two").await?;
+    let shards = queue.shards().await?.len();
+    stage.tells(format!("more than one item in a shard, so there are {shards} now")).await?;
+    for _ in 0..2 {
+        let delivery = queue.next().await?;
+        stage.says(&anna, format!("takes {}", items(&delivery))).await?;
+        delivery.done().await?;
+    }
+    Ok(())
+}
+
+fn items(delivery: &Delivery) -> String {
+    delivery.items().iter().map(|item| text(item)).collect::<Vec<_>>().join(", ")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,44 @@
+//! The tour that a newcomer takes first.
+
+use std::process::Command;
+
+fn demo(arguments: &[&str]) -> (bool, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_ironkeeper"))
+        .arg("demo")
+        .args(arguments)
+        .output()
+        .expect("the program runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.success(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn the_whole_tour_plays_every_scene_of_the_list() {
+    let (listed, list, _) = demo(&["--list"]);
+    assert!(listed);
+    let (played, tour, errors) = demo(&[]);
+    assert!(played, "{tour}\n{errors}");
+    for line in list.lines().skip(1) {
+        let name = line.split_whitespace().next().expect("a name");
+        assert!(tour.contains(&format!("] {name}: ")), "{name} was not played");
+    }
+}
+
+#[test]
+fn a_scene_tells_what_happens_on_the_tree_in_order() {
+    let (played, scene, errors) = demo(&["mutex"]);
+    assert!(played, "{errors}");
+    let at = |what: &str| scene.find(what).unwrap_or_else(|| panic!("no {what:?} in\n{scene}"));
+    let node = "+ /lock/_c_…-lock-0000000000 = \"anna\"   (ephemeral of anna)";
+    assert!(at(node) < at("anna has the lock"));
+    assert!(at("anna has the lock") < at("bob stands in line"));
+    assert!(at("- /lock/_c_…-lock-0000000000") < at("bob has it now"));
+    assert!(at("bob has crashed") < at("carol has it at once"));
+}
+
+#[test]
+fn an_unknown_scene_is_answered_with_the_way_to_the_list() {
+    let (played, _, errors) = demo(&["opera"]);
+    assert!(!played);
+    assert!(errors.contains("demo --list"), "{errors}");
+}
