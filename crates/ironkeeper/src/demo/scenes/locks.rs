@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use ironkeeper_client::{CreateMode, Version};
 use ironkeeper_recipes::lock::{
-    DeadlockDetector, MultiLock, Mutex, NonBlockingLease, Optimistic, ReadWriteLock, Semaphore,
-    Victim,
+    Condition, DeadlockDetector, MultiLock, Mutex, NonBlockingLease, Optimistic, ReadWriteLock,
+    Semaphore, Victim,
 };
 
 use crate::demo::stage::{Actor, Change, Stage, done, meanwhile};
@@ -147,6 +147,30 @@ pub async fn optimistic(stage: &mut Stage) -> Result<()> {
     stage
         .says(&anna, format!("has tried again on {:?}", String::from_utf8_lossy(&written.data)))
         .await?;
+    Ok(())
+}
+
+pub async fn condition(stage: &mut Stage) -> Result<()> {
+    let (guest, porter) = (stage.enter("guest").await?, stage.enter("porter").await?);
+    let waiting = {
+        let client = guest.client.clone();
+        meanwhile(async move {
+            let mutex = Mutex::new(&client, "/door");
+            let opened = Condition::new(&mutex, "/door-opened");
+            let is_closed = || async { Ok(client.exists("/open").await?.is_none()) };
+            opened.wait_while(mutex.lock().await?, is_closed).await?.release().await
+        })
+    };
+    stage.until(Change::Created("waits-")).await?;
+    stage.says(&guest, "has looked inside the lock: closed; waits, and lets the lock go").await?;
+    let mutex = Mutex::new(&porter.client, "/door");
+    let held = mutex.lock().await?;
+    held.transaction().create("/open", "", CreateMode::Persistent).commit().await?;
+    Condition::new(&mutex, "/door-opened").notify_one(&held).await?;
+    held.release().await?;
+    stage.says(&porter, "has opened the door and told one who waits").await?;
+    done(waiting).await?;
+    stage.says(&guest, "is in").await?;
     Ok(())
 }
 

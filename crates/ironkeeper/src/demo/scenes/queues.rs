@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use ironkeeper_recipes::queue::{
-    DelayQueue, Delivery, PriorityQueue, ShardedQueue, SimpleQueue, WorkQueue,
+    BlockingQueue, DelayQueue, Delivery, PriorityQueue, ShardedQueue, SimpleQueue, WorkQueue,
 };
 
 use crate::demo::stage::{Stage, done, meanwhile};
@@ -62,6 +62,22 @@ pub async fn delay(stage: &mut Stage) -> Result<()> {
     let delivery = queue.next().await?;
     stage.says(&anna, format!("is reminded: {}", items(&delivery))).await?;
     delivery.done().await?;
+    Ok(())
+}
+
+pub async fn blocking(stage: &mut Stage) -> Result<()> {
+    let (maker, taker) = (stage.enter("maker").await?, stage.enter("taker").await?);
+    let making = BlockingQueue::new(&maker.client, "/belt", 1)?;
+    making.put("first").await?;
+    ensure!(!making.offer("second").await?, "there was room for two");
+    stage.says(&maker, "finds the belt full and waits for room").await?;
+    let waiting = meanwhile(async move { making.put("third").await });
+    let taking = BlockingQueue::new(&taker.client, "/belt", 1)?;
+    let first = text(&taking.take().await?);
+    stage.says(&taker, format!("takes the {first}")).await?;
+    done(waiting).await?;
+    let third = text(&taking.take().await?);
+    stage.says(&taker, format!("takes the {third}")).await?;
     Ok(())
 }
 

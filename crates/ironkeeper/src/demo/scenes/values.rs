@@ -1,7 +1,7 @@
 //! Scenes of shared values.
 
-use anyhow::{Context, Result};
-use ironkeeper_recipes::shared::{AtomicLong, CachedCounter, SharedCount};
+use anyhow::{Context, Result, ensure};
+use ironkeeper_recipes::shared::{AtomicLong, CachedCounter, Map, SharedCount};
 
 use crate::demo::stage::{Stage, done, meanwhile};
 
@@ -44,5 +44,18 @@ pub async fn cached_counter(stage: &mut Stage) -> Result<()> {
         numbers.push(orders.next().await?.context("the block could not be fetched")?);
     }
     stage.says(&anna, format!("has drawn {numbers:?} with one write")).await?;
+    Ok(())
+}
+
+pub async fn map(stage: &mut Stage) -> Result<()> {
+    let (anna, bob) = (stage.enter("anna").await?, stage.enter("bob").await?);
+    let annas = Map::new(&anna.client, "/users")?;
+    annas.put("anna", "10.0.0.1").await?;
+    stage.says(&anna, "has put her address in").await?;
+    let bobs = Map::new(&bob.client, "/users")?;
+    let there = bobs.put_if_absent("anna", "10.0.0.2").await?;
+    ensure!(there.is_some(), "a value was lost");
+    stage.says(&bob, "was too late for that key").await?;
+    annas.remove("anna").await?;
     Ok(())
 }
