@@ -7,11 +7,12 @@ use ironkeeper_proto::SessionId;
 
 use crate::chroot::Chroot;
 use crate::client::Client;
-use crate::driver::{Driver, Shared};
+use crate::driver::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hosts::ConnectString;
 use crate::random::Random;
 use crate::session::machine::{Machine, Settings};
+use crate::shared::Shared;
 use crate::transport::{TcpTransport, Transport};
 
 /// Requests may be this large, as with Apache's servers unless told otherwise.

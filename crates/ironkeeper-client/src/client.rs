@@ -14,7 +14,6 @@ use ironkeeper_proto::{
 use crate::builder::ClientBuilder;
 use crate::chroot::Chroot;
 use crate::create::{CreateOptions, Created};
-use crate::driver::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hosts::Host;
 use crate::lock;
@@ -22,6 +21,7 @@ use crate::multi::{MultiRead, Transaction, decode_committed, owned};
 use crate::reply::{Answer, Decode, Reply, RequestContext, Slot, malformed, nothing};
 use crate::session::machine::WatchRequest;
 use crate::session::watches::WatchKind;
+use crate::shared::Shared;
 use crate::state::{ConnectionState, States};
 use crate::watch::{Inbox, Watch, WatchEnd, WatchHandle, WatchMode, WatchType, Watcher};
 
@@ -880,7 +880,7 @@ impl Client {
         if let Err((Some(token), failure)) = added {
             token.failed(failure);
         }
-        Reply::waiting(slot)
+        Reply::waiting(slot, self.shared().clone())
     }
 
     /// Who the server takes this client for.
@@ -1227,7 +1227,7 @@ impl Client {
         let slot = Slot::new(RequestContext::default(), None, nothing);
         self.shared().close(Some(slot.clone()));
         // The machine answers with `Closed` when it is: here that is what was asked for.
-        match Reply::waiting(slot).await {
+        match Reply::waiting(slot, self.shared().clone()).await {
             Err(error) if error.kind() != ErrorKind::Closed => Err(error),
             _ => Ok(()),
         }

@@ -1,150 +1,36 @@
-//! The task that moves bytes for a session, and what it shares with the handles of the client.
+//! The task that moves bytes for a session.
 //!
 //! What a pipelined read costs: the caller encodes it into the session's outgoing buffer under one
-//! short lock and wakes the driver only if it sleeps; the driver takes the buffer whole and writes it
-//! in one call; one read brings many replies, which are matched under one lock and decoded in place
-//! outside of it. No channel, no task hop besides the driver's own.
+//! short lock (see `shared.rs` for who writes that); one read brings many replies, which are matched
+//! under one lock and decoded in place outside of it, and whoever waits for them is woken once for all
+//! of them. No channel, no task hop besides the driver's own.
 //!
-//! Lock order: a slot's own lock may be held while the session's is taken, never the other way round.
-//! So the driver collects what has to be told under the lock, and tells it without.
+//! A slot's own lock is never taken under the session's. So the driver collects what has to be told
+//! under the lock, and tells it without.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use ironkeeper_proto::OpCode;
-use ironkeeper_proto::jute::Put;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, timeout};
 
 use crate::error::ErrorKind;
 use crate::hosts::Host;
 use crate::lock;
-use crate::reply::{Answer, Completion, Decode, Reply, RequestContext, Slot, nothing};
+use crate::reply::Answer;
 use crate::session::frames::{Frames, Next};
-use crate::session::machine::{Failure, Machine, Output, Received, WatchRequest};
-use crate::session::watches::{WatchKind, WatcherId};
-use crate::state::{ConnectionState, Subscribers};
-use crate::transport::{Connection, Opening, Transport};
-use crate::watch::{WatchEnd, WatchHandle, WatchType};
-
-pub(crate) type Token = Arc<dyn Completion>;
+use crate::session::machine::{Failure, Output, Received};
+use crate::shared::{Core, Shared, Token, report};
+use crate::state::ConnectionState;
+use crate::transport::{Opening, Transport};
+use crate::watch::WatchHandle;
 
 /// How long a server may take to say whether it takes writes.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The session, as the handles and the driver see it.
-pub(crate) struct Shared {
-    pub(crate) core: Mutex<Core>,
-    pub(crate) states: Mutex<Subscribers>,
-    next_watcher: AtomicU64,
-}
-
-pub(crate) struct Core {
-    pub(crate) machine: Machine<Token, WatchHandle>,
-    /// The driver, when it sleeps although it could write.
-    sleeper: Option<Waker>,
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    pub(crate) fn new(machine: Machine<Token, WatchHandle>) -> Arc<Shared> {
-        Arc::new(Shared {
-            core: Mutex::new(Core { machine, sleeper: None }),
-            states: Mutex::new(Subscribers::new()),
-            next_watcher: AtomicU64::new(1),
-        })
-    }
-
-    pub(crate) fn watcher_id(&self) -> WatcherId {
-        WatcherId(self.next_watcher.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// Does something with the machine, then sees to it that the driver looks at the consequences.
-    pub(crate) fn with_machine<R>(
-        &self,
-        act: impl FnOnce(&mut Machine<Token, WatchHandle>) -> R,
-    ) -> R {
-        let mut core = lock(&self.core);
-        let result = act(&mut core.machine);
-        let sleeper = core.sleeper.take();
-        drop(core);
-        if let Some(sleeper) = sleeper {
-            sleeper.wake();
-        }
-        result
-    }
-
-    /// Puts a request into the line.
-    pub(crate) fn submit<T: Send + 'static>(
-        &self,
-        op: OpCode,
-        context: RequestContext,
-        watch: Option<(WatchEnd, WatchRequest<WatchHandle>)>,
-        decode: Decode<T>,
-        body: impl FnOnce(&mut Vec<u8>),
-    ) -> Reply<T> {
-        let (watch_end, watch_request) = watch.unzip();
-        let slot = Slot::new(context, watch_end, decode);
-        let submitted =
-            self.with_machine(|machine| machine.submit(op, slot.clone(), watch_request, body));
-        if let Err((token, failure)) = submitted {
-            token.failed(failure);
-        }
-        Reply::waiting(slot)
-    }
-
-    pub(crate) fn remove_watches(&self, kind: WatchKind, path: &str) -> Reply<()> {
-        let context = RequestContext { path: path.into(), ..RequestContext::default() };
-        self.submit(OpCode::RemoveWatches, context, None, nothing, |out| {
-            out.put_str(path);
-            out.put_i32(kind.remove_code());
-        })
-    }
-
-    /// Ends all watches of these kinds on a node, here and on the server.
-    pub(crate) fn remove_all_watches(
-        &self,
-        context: RequestContext,
-        path: &str,
-        kind: WatchType,
-    ) -> Reply<()> {
-        let slot = Slot::new(context, None, nothing);
-        let submitted =
-            self.with_machine(|machine| machine.remove_watches(kind.code(), path, slot.clone()));
-        if let Err((token, failure)) = submitted {
-            token.failed(failure);
-        }
-        Reply::waiting(slot)
-    }
-
-    pub(crate) fn unwatch(&self, kind: WatchKind, path: &str) {
-        self.with_machine(|machine| machine.unwatch(kind, path));
-    }
-
-    pub(crate) fn close(&self, token: Option<Token>) {
-        if let Some(token) = self.with_machine(|machine| machine.close(token)) {
-            token.failed(Failure::Closed { sent: false });
-        }
-    }
-
-    fn tell_state(&self, state: ConnectionState) {
-        let mut wakers = Vec::new();
-        lock(&self.states).tell(state, &mut wakers);
-        for waker in wakers {
-            waker.wake();
-        }
-    }
-}
 
 /// One thing to be done outside of the lock, in order.
 enum Step {
@@ -157,14 +43,10 @@ pub(crate) struct Driver {
     transport: Arc<dyn Transport>,
     link: Link,
     frames: Frames,
-    /// Being written, and how far that got.
-    writing: Vec<u8>,
-    written: usize,
-    /// Written, but the machine does not know yet.
-    unreported: usize,
-    /// The transport may hold back something of what was written.
-    unflushed: bool,
     steps: Vec<Step>,
+    /// Who waits for the replies that have just been handed out.
+    wakers: Vec<Waker>,
+    has_one_caller: bool,
     probe: Option<Probing>,
     timer: Pin<Box<Sleep>>,
 }
@@ -172,7 +54,8 @@ pub(crate) struct Driver {
 enum Link {
     None,
     Opening(Opening),
-    Open(Box<dyn Connection>),
+    /// The connection is in the pipe.
+    Open,
 }
 
 type Probing = Pin<Box<dyn Future<Output = (Host, Option<bool>)> + Send>>;
@@ -184,11 +67,9 @@ impl Driver {
             transport,
             link: Link::None,
             frames: Frames::new(),
-            writing: Vec::new(),
-            written: 0,
-            unreported: 0,
-            unflushed: false,
             steps: Vec::new(),
+            wakers: Vec::new(),
+            has_one_caller: true,
             probe: None,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
         }
@@ -197,21 +78,16 @@ impl Driver {
     /// Looks after the machine: reports what was written, takes what may leave, collects what has to
     /// be told. Says whether the session is over.
     fn attend(&mut self, cx: &Context<'_>) -> bool {
+        let mut pipe = lock(&self.shared.pipe);
         let mut core = lock(&self.shared.core);
-        if self.unreported > 0 {
-            core.machine.handle_written(Instant::now().into_std(), self.unreported);
-            self.unreported = 0;
-        }
-        if self.written == self.writing.len() && matches!(self.link, Link::Open(_)) {
-            self.writing.clear();
-            self.written = 0;
-            core.machine.take_outgoing(&mut self.writing);
-        }
+        report(&mut core, &mut pipe);
+        self.shared.fill(&mut core, &mut pipe);
         while let Some(output) = core.machine.poll_output() {
             self.steps.push(Step::Output(output));
         }
+        core.has_one_caller = self.has_one_caller;
         // A driver that waits for room in the transport needs no waking for more to write.
-        if self.steps.is_empty() && self.writing.is_empty() {
+        if self.steps.is_empty() && pipe.is_written() {
             core.sleeper = Some(cx.waker().clone());
         }
         core.machine.is_over()
@@ -224,14 +100,34 @@ impl Driver {
             match step {
                 Step::Reply { token, err, start, end } => {
                     let body = &self.frames.bytes()[start..end];
-                    readable &= token.answered(Answer { err, body });
+                    let waker = token.answered(Answer { err, body }, &mut readable);
+                    self.wake_later(waker);
                 }
                 Step::Output(output) => self.carry_out(output),
             }
         }
         self.steps = steps;
+        self.wake_all();
         if !readable {
             lock(&self.shared.core).machine.handle_garbage(Instant::now().into_std());
+        }
+    }
+
+    /// Whoever runs on another thread finds all of its answers, and not the driver at work on them.
+    fn wake_later(&mut self, waker: Option<Waker>) {
+        if let Some(waker) = waker
+            && !self.wakers.last().is_some_and(|last| last.will_wake(&waker))
+        {
+            self.wakers.push(waker);
+        }
+    }
+
+    fn wake_all(&mut self) {
+        if !self.wakers.is_empty() {
+            self.has_one_caller = self.wakers.len() == 1;
+        }
+        for waker in self.wakers.drain(..) {
+            waker.wake();
         }
     }
 
@@ -253,7 +149,8 @@ impl Driver {
             }
             Output::Failed(token, failure) => token.failed(failure),
             Output::Authenticated(token) => {
-                token.answered(Answer { err: 0, body: &[] });
+                let waker = token.answered(Answer { err: 0, body: &[] }, &mut true);
+                self.wake_later(waker);
             }
             Output::Event(event, watchers) => {
                 for watcher in watchers {
@@ -287,19 +184,17 @@ impl Driver {
     fn reset(&mut self) {
         self.link = Link::None;
         self.frames.clear();
-        self.writing.clear();
-        (self.written, self.unreported, self.unflushed) = (0, 0, false);
+        lock(&self.shared.pipe).close();
     }
 
     fn lost(&mut self, reason: &io::Error) {
+        let mut pipe = lock(&self.shared.pipe);
         let mut core = lock(&self.shared.core);
-        let now = Instant::now().into_std();
-        if self.unreported > 0 {
-            core.machine.handle_written(now, self.unreported);
-        }
+        report(&mut core, &mut pipe);
         core.machine.set_trouble(reason);
-        core.machine.handle_closed(now);
+        core.machine.handle_closed(Instant::now().into_std());
         drop(core);
+        drop(pipe);
         self.reset();
     }
 
@@ -311,7 +206,8 @@ impl Driver {
                 Poll::Pending => false,
                 Poll::Ready(Ok(connection)) => {
                     self.reset();
-                    self.link = Link::Open(connection);
+                    lock(&self.shared.pipe).open(connection);
+                    self.link = Link::Open;
                     lock(&self.shared.core).machine.handle_opened(Instant::now().into_std());
                     true
                 }
@@ -321,100 +217,27 @@ impl Driver {
                     true
                 }
             },
-            Link::Open(_) => self.poll_io(cx),
+            Link::Open => self.poll_io(cx),
         }
     }
 
     fn poll_io(&mut self, cx: &mut Context<'_>) -> bool {
-        let Link::Open(connection) = &mut self.link else { return false };
-        let mut connection = Pin::new(&mut **connection);
-        let mut moved = false;
-        while self.written < self.writing.len() {
-            match connection.as_mut().poll_write(cx, &self.writing[self.written..]) {
-                Poll::Pending => break,
-                Poll::Ready(Ok(0)) => {
-                    self.lost(&io::ErrorKind::WriteZero.into());
-                    return true;
-                }
-                Poll::Ready(Ok(count)) => {
-                    self.written += count;
-                    self.unreported += count;
-                    moved = true;
-                    self.unflushed = true;
-                }
-                Poll::Ready(Err(error)) => {
-                    self.lost(&error);
-                    return true;
-                }
-            }
-        }
-        if self.unflushed
-            && let Poll::Ready(flushed) = connection.as_mut().poll_flush(cx)
-        {
-            self.unflushed = false;
-            if let Err(error) = flushed {
-                self.lost(&error);
-                return true;
-            }
-        }
-        let mut buffer = ReadBuf::new(self.frames.space());
-        match connection.as_mut().poll_read(cx, &mut buffer) {
-            Poll::Pending => moved,
-            Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
-                self.lost(&io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    "the server closed the connection",
-                ));
+        let mut pipe = lock(&self.shared.pipe);
+        let moved =
+            pipe.write(cx).and_then(|written| Ok((written, pipe.read(cx, &mut self.frames)?)));
+        match moved {
+            Ok((written, false)) => written,
+            Ok((_, true)) => {
+                let mut core = lock(&self.shared.core);
+                report(&mut core, &mut pipe);
+                drop(pipe);
+                take_frames(&mut core, &mut self.frames, &mut self.steps);
                 true
             }
-            Poll::Ready(Ok(())) => {
-                let count = buffer.filled().len();
-                self.frames.filled(count);
-                self.take_frames();
-                true
-            }
-            Poll::Ready(Err(error)) => {
+            Err(error) => {
+                drop(pipe);
                 self.lost(&error);
                 true
-            }
-        }
-    }
-
-    /// Matches all frames that are there under one lock.
-    fn take_frames(&mut self) {
-        let now = Instant::now().into_std();
-        let mut core = lock(&self.shared.core);
-        let core = &mut *core;
-        if self.unreported > 0 {
-            core.machine.handle_written(now, self.unreported);
-            self.unreported = 0;
-        }
-        loop {
-            match self.frames.next(core.machine.frame_bytes_max()) {
-                Next::Incomplete => break,
-                Next::Impossible(_) => {
-                    core.machine.handle_garbage(now);
-                    break;
-                }
-                Next::Oversize { len, xid } => {
-                    if !core.machine.handle_oversize(now, len, xid) {
-                        break;
-                    }
-                    self.frames.skip_oversize(len);
-                }
-                Next::Frame { start, end } => {
-                    let frame = &self.frames.bytes()[start..end];
-                    match core.machine.handle_frame(now, frame) {
-                        Received::Reply { token, err, body } => {
-                            let start = end - body.len();
-                            self.steps.push(Step::Reply { token, err, start, end });
-                        }
-                        Received::Nothing => {}
-                    }
-                }
-            }
-            while let Some(output) = core.machine.poll_output() {
-                self.steps.push(Step::Output(output));
             }
         }
     }
@@ -467,7 +290,7 @@ impl Future for Driver {
             }
             let moved = this.poll_link(cx);
             if moved {
-                if !matches!(this.link, Link::Open(_)) {
+                if !matches!(this.link, Link::Open) {
                     this.set_timer();
                 }
                 continue;
@@ -487,19 +310,58 @@ impl Future for Driver {
 impl Drop for Driver {
     /// The runtime may go away before the session does. Nobody shall wait for a reply that cannot come.
     fn drop(&mut self) {
+        let mut pipe = lock(&self.shared.pipe);
         let mut core = lock(&self.shared.core);
+        report(&mut core, &mut pipe);
         core.machine.abandon();
         let mut steps: Vec<Step> = self.steps.drain(..).collect();
         while let Some(output) = core.machine.poll_output() {
             steps.push(Step::Output(output));
         }
+        core.sleeper = None;
         drop(core);
+        pipe.close();
+        drop(pipe);
         for step in steps {
             match step {
                 Step::Reply { token, .. } => token.failed(Failure::Closed { sent: true }),
                 Step::Output(Output::Connect(_) | Output::Probe(_)) => {}
                 Step::Output(output) => self.carry_out(output),
             }
+        }
+        self.wake_all();
+    }
+}
+
+/// Matches all frames that are there under one lock.
+fn take_frames(core: &mut Core, frames: &mut Frames, steps: &mut Vec<Step>) {
+    let now = Instant::now().into_std();
+    loop {
+        match frames.next(core.machine.frame_bytes_max()) {
+            Next::Incomplete => break,
+            Next::Impossible(_) => {
+                core.machine.handle_garbage(now);
+                break;
+            }
+            Next::Oversize { len, xid } => {
+                if !core.machine.handle_oversize(now, len, xid) {
+                    break;
+                }
+                frames.skip_oversize(len);
+            }
+            Next::Frame { start, end } => {
+                let frame = &frames.bytes()[start..end];
+                match core.machine.handle_frame(now, frame) {
+                    Received::Reply { token, err, body } => {
+                        let start = end - body.len();
+                        steps.push(Step::Reply { token, err, start, end });
+                    }
+                    Received::Nothing => {}
+                }
+            }
+        }
+        while let Some(output) = core.machine.poll_output() {
+            steps.push(Step::Output(output));
         }
     }
 }

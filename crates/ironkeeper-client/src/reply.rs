@@ -12,6 +12,7 @@ use crate::chroot::Chroot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock;
 use crate::session::machine::Failure;
+use crate::shared::Shared;
 use crate::watch::WatchEnd;
 
 /// The answer to a request that has already taken its place in line.
@@ -19,6 +20,9 @@ use crate::watch::WatchEnd;
 /// The request is on its way as soon as the method that made it returns; awaiting this only waits for
 /// the answer. Dropping it means that the answer is of no interest: the request is carried out
 /// nevertheless. Requests are carried out in the order they were made.
+///
+/// While the server still owes answers, requests may be put together before they leave: until one of
+/// them is awaited or dropped, or the next answer is there.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -43,7 +47,7 @@ pub struct Reply<T> {
 }
 
 enum Inner<T> {
-    Waiting(Arc<Slot<T>>),
+    Waiting(Arc<Slot<T>>, Arc<Shared>),
     /// Refused before it was sent.
     Refused(Option<Error>),
 }
@@ -52,8 +56,8 @@ enum Inner<T> {
 impl<T> Unpin for Reply<T> {}
 
 impl<T> Reply<T> {
-    pub(crate) fn waiting(slot: Arc<Slot<T>>) -> Reply<T> {
-        Reply { inner: Inner::Waiting(slot) }
+    pub(crate) fn waiting(slot: Arc<Slot<T>>, shared: Arc<Shared>) -> Reply<T> {
+        Reply { inner: Inner::Waiting(slot, shared) }
     }
 
     pub(crate) fn refused(error: Error) -> Reply<T> {
@@ -69,16 +73,25 @@ impl<T> Future for Reply<T> {
             Inner::Refused(error) => {
                 Poll::Ready(Err(error.take().expect("a finished future is not polled again")))
             }
-            Inner::Waiting(slot) => slot.poll(cx),
+            Inner::Waiting(slot, shared) => {
+                let answer = slot.poll(cx);
+                if answer.is_pending() {
+                    shared.uncork();
+                }
+                answer
+            }
         }
     }
 }
 
 impl<T> Drop for Reply<T> {
     fn drop(&mut self) {
-        if let Inner::Waiting(slot) = &self.inner {
+        if let Inner::Waiting(slot, shared) = &self.inner {
             // What was in there may be a watch, which takes the lock of the session when dropped.
             let unwanted = std::mem::replace(&mut *lock(&slot.state), State::Over);
+            if matches!(unwanted, State::Waiting { .. }) {
+                shared.uncork_later();
+            }
             drop(unwanted);
         }
     }
@@ -87,7 +100,7 @@ impl<T> Drop for Reply<T> {
 impl<T> fmt::Debug for Reply<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.inner {
-            Inner::Waiting(slot) => f.debug_tuple("Reply").field(&slot.context.path).finish(),
+            Inner::Waiting(slot, _) => f.debug_tuple("Reply").field(&slot.context.path).finish(),
             Inner::Refused(error) => f.debug_tuple("Reply").field(error).finish(),
         }
     }
@@ -190,43 +203,44 @@ impl<T> Slot<T> {
         }
     }
 
-    fn finish(&self, result: impl FnOnce(Option<WatchEnd>) -> Result<T>) {
+    /// Puts the answer there and hands out who has to be woken.
+    fn finish(&self, result: impl FnOnce(Option<WatchEnd>) -> Result<T>) -> Option<Waker> {
         let mut state = lock(&self.state);
-        let State::Waiting { waker, watch } = &mut *state else { return };
+        let State::Waiting { waker, watch } = &mut *state else { return None };
         let (waker, watch) = (waker.take(), watch.take());
         // Under the lock: a future that is being dropped has to find the watch in here or there.
         *state = State::Done(result(watch));
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker
     }
 }
 
 /// What the session machine keeps for each request.
 pub(crate) trait Completion: Send + Sync {
-    /// The answer is there. `false` if it could not be read.
-    fn answered(&self, answer: Answer<'_>) -> bool;
+    /// The answer is there; whoever waits for it is left to be woken. `readable` becomes `false` if the
+    /// answer could not be read.
+    fn answered(&self, answer: Answer<'_>, readable: &mut bool) -> Option<Waker>;
     fn failed(&self, failure: Failure);
 }
 
 impl<T: Send> Completion for Slot<T> {
-    fn answered(&self, answer: Answer<'_>) -> bool {
-        let mut readable = true;
+    fn answered(&self, answer: Answer<'_>, readable: &mut bool) -> Option<Waker> {
         self.finish(|watch| {
             let result = (self.decode)(&self.context, watch, answer);
-            readable = !matches!(&result, Err(error) if error.kind() == ErrorKind::MalformedReply);
+            *readable &=
+                !matches!(&result, Err(error) if error.kind() == ErrorKind::MalformedReply);
             result
-        });
-        readable
+        })
     }
 
     fn failed(&self, failure: Failure) {
         let mut unwanted = None;
-        self.finish(|watch| {
+        let waker = self.finish(|watch| {
             unwanted = watch;
             Err(self.context.failure(failure))
         });
+        if let Some(waker) = waker {
+            waker.wake();
+        }
         drop(unwanted);
     }
 }

@@ -13,11 +13,11 @@ use ironkeeper_proto::Zxid;
 use ironkeeper_proto::watch_event::EventType;
 
 use crate::chroot::Chroot;
-use crate::driver::{Shared, Token};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock;
 use crate::session::machine::{Machine, RawEvent};
 use crate::session::watches::{self, WatchKind, WatcherId};
+use crate::shared::{Shared, Token};
 
 /// Something happened to a node.
 ///

@@ -333,6 +333,20 @@ impl<T, W: Watcher> Machine<T, W> {
         matches!(self.link, Link::Over(_))
     }
 
+    /// Whether the server owes an answer, so that the driver is going to hear from it.
+    pub(crate) fn awaits_reply(&self) -> bool {
+        matches!(self.link, Link::Up(_)) && !self.in_line.is_empty()
+    }
+
+    /// What may leave and has not been taken.
+    pub(crate) fn outgoing_bytes(&self) -> usize {
+        self.out.len()
+    }
+
+    pub(crate) fn has_output(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
     pub(crate) fn poll_output(&mut self) -> Option<Output<T, W>> {
         self.outputs.pop_front()
     }

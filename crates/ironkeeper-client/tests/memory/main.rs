@@ -1,6 +1,8 @@
 //! The client against servers made for the test, in memory: those that talk nonsense, those that are
 //! read-only, those that never answer.
 
+mod writing;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
