@@ -97,7 +97,9 @@ async fn one_node_elects_one() {
     assert_eq!(watching.leader().await.unwrap().as_deref(), Some("two"));
     next.release().await.unwrap();
     assert!(watching.leader().await.unwrap().is_none());
-    two.create("/election/other", "x", ironkeeper_client::CreateMode::Persistent).await.unwrap();
+    // The container above is empty now, and may go at any time.
+    let mode = ironkeeper_client::CreateMode::Persistent;
+    two.create_recursive("/election/other", "x", mode).await.unwrap();
     let refused = StaticElection::new(&two, "/election/other", "two").offer().await.unwrap_err();
     assert!(matches!(refused, RecipeError::Malformed { .. }), "{refused}");
 }
