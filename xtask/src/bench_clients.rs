@@ -3,22 +3,19 @@
 //! Ours, `zookeeper-client` from crates.io and Apache's Java client read one node of 100 bytes of the same
 //! Ironkeeper server: once with many requests in flight on one session, once one at a time. The Rust clients
 //! do it in a task of tokio's thread pool and in its main future, which has a thread of its own: the two
-//! differ by several times, and what is required has to hold in both. Each is a small
-//! program that prints `begin NAME` and `end NAME OPERATIONS SECONDS`; the CPU time it used in between is read
-//! from `/proc`. The clients take turns in rounds and the table shows medians.
+//! differ by several times, and what is required has to hold in both. Each is a small program (see
+//! `measured.rs`). The clients take turns in rounds and the table shows medians.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use crate::peers::Cache;
 use crate::server::{Program, Server, Setup};
-use crate::{ironkeeper, java, tools};
+use crate::{ironkeeper, java, measured, tools};
 
 /// The node all of them read, as `ironkeeper bench` leaves it.
 const NODE: &str = "/bench/00000000";
@@ -119,9 +116,8 @@ pub fn run(options: &Options) -> Result<bool> {
             Client::Crate(_) => Command::new(&theirs),
             Client::Java => java::program(&cache, "Throughput", &["-Dironkeeper.interop.log=OFF"])?,
         };
-        command
-            .args([&address, NODE, &options.in_flight.to_string(), &options.seconds.to_string()])
-            .stdout(Stdio::piped());
+        let (in_flight, seconds) = (options.in_flight.to_string(), options.seconds.to_string());
+        command.args([address.as_str(), NODE, &in_flight, &seconds]);
         if let Client::Ironkeeper(place) | Client::Crate(place) = client {
             command.arg(place.name());
         }
@@ -143,54 +139,29 @@ pub fn run(options: &Options) -> Result<bool> {
 
 /// Runs one program to its end.
 fn play(command: &mut Command) -> Result<Round> {
-    let mut child = command.spawn().context("cannot be started")?;
-    let stdout = child.stdout.take().context("stdout was piped")?;
     let mut round = Round::default();
-    let mut cpu_before = 0.0;
-    for line in BufReader::new(stdout).lines() {
-        let line = line?;
-        let words: Vec<&str> = line.split(' ').collect();
-        match words[..] {
-            ["begin", _] => cpu_before = cpu_seconds(child.id())?,
-            ["end", name, operations, seconds] => {
-                let operations: f64 = operations.parse()?;
-                let seconds: f64 = seconds.parse()?;
-                let cpu_us = (cpu_seconds(child.id())? - cpu_before) / operations * 1e6;
-                match name {
-                    "pipelined" => {
-                        round.pipelined_per_s = operations / seconds;
-                        round.pipelined_cpu_us = cpu_us;
-                    }
-                    "one" => {
-                        round.one_us = seconds / operations * 1e6;
-                        round.one_cpu_us = cpu_us;
-                    }
-                    _ => {}
-                }
+    for load in measured::run(command)? {
+        match load.name.as_str() {
+            "pipelined" => {
+                round.pipelined_per_s = load.per_second();
+                round.pipelined_cpu_us = load.cpu_us();
             }
-            _ => bail!("it printed {line:?}"),
+            "one" => {
+                round.one_us = load.each_us();
+                round.one_cpu_us = load.cpu_us();
+            }
+            _ => {}
         }
     }
-    let status = child.wait()?;
-    if !status.success() || round.one_us == 0.0 {
-        bail!("it ended early ({status})");
+    if round.one_us == 0.0 {
+        bail!("it ended early");
     }
     Ok(round)
 }
 
-/// CPU time of a process so far: fields 14 and 15, counted behind the name, in hundredths of a second.
-fn cpu_seconds(pid: u32) -> Result<f64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let (_, fields) = stat.rsplit_once(')').context("a process has a name")?;
-    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
-    Ok(ticks.sum::<Result<u64, _>>()? as f64 / 100.0)
-}
-
 fn print(rounds: &HashMap<Client, Vec<Round>>, options: &Options) -> bool {
     let median = |client: Client, figure: fn(&Round) -> f64| {
-        let mut figures: Vec<f64> = rounds[&client].iter().map(figure).collect();
-        figures.sort_by(f64::total_cmp);
-        figures[figures.len() / 2]
+        measured::median(rounds[&client].iter().map(figure))
     };
     println!(
         "| client | reads, {} in flight | client CPU for each | one at a time | client CPU for each |",

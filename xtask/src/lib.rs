@@ -9,10 +9,12 @@
 pub mod apache;
 pub mod bench;
 pub mod bench_clients;
+pub mod bench_handovers;
 pub mod differential;
 pub mod interop;
 pub mod ironkeeper;
 pub mod java;
+pub mod measured;
 pub mod peers;
 pub mod permutations;
 pub mod ports;

@@ -4,7 +4,9 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-use xtask::{bench, bench_clients, differential, interop, peers, permutations, sim, test};
+use xtask::{
+    bench, bench_clients, bench_handovers, differential, interop, peers, permutations, sim, test,
+};
 
 /// Chores of the Ironkeeper repository.
 #[derive(Debug, Parser)]
@@ -20,6 +22,8 @@ enum Chore {
     Bench(bench::Options),
     /// Measure our client beside `zookeeper-client` and Apache's Java client on one server.
     BenchClients(bench_clients::Options),
+    /// Measure how often a lock changes hands, ours beside Curator's, on Ironkeeper and on Apache ZooKeeper.
+    BenchHandovers(bench_handovers::Options),
     /// Run foreign software against a standalone server: kazoo's tests, zkCli, the Java client, Curator, the
     /// C client and zookeeper-client.
     Interop(interop::Options),
@@ -51,6 +55,7 @@ fn run(chore: Chore) -> Result<bool> {
     match chore {
         Chore::Bench(options) => bench::run(&options),
         Chore::BenchClients(options) => bench_clients::run(&options),
+        Chore::BenchHandovers(options) => bench_handovers::run(&options),
         Chore::Interop(options) => interop::run(&options),
         Chore::Differential(options) => differential::run(&options),
         Chore::Permutations(options) => permutations::run(&options),

@@ -1,5 +1,7 @@
-//! How often a lock changes hands per second, with so many contenders, each with a session of its own:
-//! `handovers HOST:PORT CONTENDERS SECONDS`. `interop/java/src/Handovers.java` does the same with Curator.
+//! How often a lock changes hands, with so many contenders, each with a session of its own:
+//! `handovers HOST:PORT CONTENDERS SECONDS`. `interop/java/src/Handovers.java` does the same with Curator,
+//! and `cargo xtask bench-handovers` runs both; the lines `begin NAME` and `end NAME OPERATIONS SECONDS`
+//! are for it.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -33,10 +35,11 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     }
     // The first ones are not counted: not everybody is in line yet.
     tokio::time::sleep(Duration::from_secs(1)).await;
+    println!("begin hand-overs");
     let (before, started) = (handovers.load(Ordering::Relaxed), Instant::now());
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     let count = handovers.load(Ordering::Relaxed) - before;
-    println!("{:.0} hand-overs per second", count as f64 / started.elapsed().as_secs_f64());
+    println!("end hand-overs {count} {}", started.elapsed().as_secs_f64());
     done.store(true, Ordering::Relaxed);
     for task in tasks {
         task.await??;

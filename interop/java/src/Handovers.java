@@ -8,8 +8,8 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.RetryForever;
 
 /**
- * How often Curator's mutex changes hands per second: address, contenders (each with a session of its own), seconds.
- * The example {@code handovers} of {@code ironkeeper-recipes} does the same.
+ * How often Curator's mutex changes hands, for {@code cargo xtask bench-handovers}: address, contenders (each with
+ * a session of its own), seconds. The example {@code handovers} of {@code ironkeeper-recipes} does the same.
  */
 public final class Handovers {
     public static void main(String[] args) throws Exception {
@@ -40,11 +40,12 @@ public final class Handovers {
         }
         // The first ones are not counted: the virtual machine has to get warm.
         Thread.sleep(5_000);
+        System.out.println("begin hand-overs");
         long before = handovers.get();
         long started = System.nanoTime();
         Thread.sleep(seconds * 1000L);
         double elapsed = (System.nanoTime() - started) / 1e9;
-        System.out.printf("%.0f hand-overs per second%n", (handovers.get() - before) / elapsed);
+        System.out.println("end hand-overs " + (handovers.get() - before) + " " + elapsed);
         done.set(true);
         for (Thread thread : threads) {
             thread.join();

@@ -1,0 +1,99 @@
+//! `cargo xtask bench-handovers`: how often a lock changes hands, ours beside Curator's.
+//!
+//! So many contenders, each with a session of its own, take the same lock and give it back at once. Both
+//! libraries do it in one run on the same Ironkeeper server, then on the same Apache ZooKeeper. They take
+//! turns in rounds and the table shows medians. Each is a small program (see `measured.rs`).
+//!
+//! A hand-over is one write, and the server syncs its log for it. On a slow or busy disk that takes most of
+//! the time, and is the same for both: `--dir` puts the data of the servers elsewhere, `/dev/shm` for one.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::measured::{self, Load, median};
+use crate::peers::Cache;
+use crate::server::{Program, Server, Setup};
+use crate::{ironkeeper, java};
+
+/// Hand-overs each second, beside Curator's on the same server.
+const RATIO_MIN: f64 = 2.0;
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// The ironkeeper binary to serve; by default the release binary of this tree is built.
+    #[arg(long, value_name = "PATH")]
+    server: Option<PathBuf>,
+    /// How often each library has its turn on each server.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Seconds of each turn, after the first ones that are not counted.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+    /// Who wants the lock.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..))]
+    contenders: u32,
+    /// The folder to keep the data of the servers in, by default the system's for temporary files.
+    #[arg(long, value_name = "PATH")]
+    dir: Option<PathBuf>,
+}
+
+/// Runs the rounds and prints the table; `false` when ours is not as far ahead as it has to be.
+pub fn run(options: &Options) -> Result<bool> {
+    let binary = match &options.server {
+        Some(path) => path.canonicalize().with_context(|| format!("no {}", path.display()))?,
+        None => ironkeeper::build()?,
+    };
+    let cache = Cache::open()?;
+    let ours = ironkeeper::build_example("ironkeeper-recipes", "handovers")?;
+    let curators = || java::program(&cache, "Handovers", &["-Dironkeeper.interop.log=OFF"]);
+    println!(
+        "| server | `ironkeeper-recipes` | client CPU for each | Curator | client CPU for each |"
+    );
+    println!("| --- | ---: | ---: | ---: | ---: |");
+    let mut ratios = Vec::new();
+    for program in [Program::Ironkeeper(binary), Program::Apache(cache.apache()?)] {
+        let dir = match &options.dir {
+            Some(dir) => tempfile::tempdir_in(dir),
+            None => tempfile::tempdir(),
+        }?;
+        let server = Server::start(&program, Setup::on_free_port()?, dir.path())?;
+        let mut turns = [Vec::new(), Vec::new()];
+        for number in 1..=options.rounds {
+            let commands = [Command::new(&ours), curators()?];
+            for (turns, mut command) in turns.iter_mut().zip(commands) {
+                command
+                    .arg(server.address())
+                    .args([options.contenders.to_string(), options.seconds.to_string()]);
+                let loads = measured::run(&mut command)?;
+                let load = loads.into_iter().next().context("it measured nothing")?;
+                eprintln!(
+                    "round {number} of {} on {}: {:.0}/s",
+                    options.rounds,
+                    program.name(),
+                    load.per_second()
+                );
+                turns.push(load);
+            }
+        }
+        let figures =
+            |of: fn(&Load) -> f64| turns.each_ref().map(|turns| median(turns.iter().map(of)));
+        let [ours, curators] = figures(Load::per_second);
+        let [ours_cpu, curators_cpu] = figures(Load::cpu_us);
+        println!(
+            "| {} | {ours:.0}/s | {ours_cpu:.0} us | {curators:.0}/s | {curators_cpu:.0} us |",
+            program.name()
+        );
+        ratios.push((program.name(), ours / curators, curators_cpu / ours_cpu));
+    }
+    println!();
+    for (server, ratio, cpu_ratio) in &ratios {
+        println!(
+            "{server}: {ratio:.2}x Curator's hand-overs with {} contenders (at least {RATIO_MIN}x), {cpu_ratio:.1}x \
+             for each second of client CPU",
+            options.contenders
+        );
+    }
+    Ok(ratios.iter().all(|(_, ratio, _)| *ratio >= RATIO_MIN))
+}
