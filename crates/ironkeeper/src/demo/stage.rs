@@ -82,6 +82,12 @@ impl Stage {
         self.tells(format!("{} has crashed; the server ends its session", actor.name)).await
     }
 
+    /// Somebody is silent for so long that its session ends.
+    pub async fn expire(&mut self, actor: &Actor) -> Result<()> {
+        self.server.kill_session(actor.client.session_id())?;
+        self.tells(format!("{} was silent for too long: its session is over", actor.name)).await
+    }
+
     /// The head of a scene.
     pub fn title(&self, number: usize, of: usize, name: &str, what: &str) {
         println!("\n{} {}", self.paint("1;36", &format!("[{number}/{of}] {name}:")), what);

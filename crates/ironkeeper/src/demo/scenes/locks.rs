@@ -48,7 +48,7 @@ pub async fn fencing(stage: &mut Stage) -> Result<()> {
     stage.says(&slow, "has the lock, and falls asleep for too long").await?;
     let token = stale.fencing_token();
     let fence = stale.transaction().set("/report", "by a sleepwalker", Version::Any);
-    stage.kill(&slow).await?;
+    stage.expire(&slow).await?;
     let held = Mutex::new(&next.client, "/lock").lock().await?;
     held.transaction().set("/report", "by the holder", Version::Any).commit().await?;
     stage
