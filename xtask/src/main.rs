@@ -4,7 +4,9 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-use xtask::{bench, bench_clients, differential, interop, peers, permutations, sim, test};
+use xtask::{
+    bench, bench_clients, differential, ensemble, interop, peers, permutations, sim, test,
+};
 
 /// Chores of the Ironkeeper repository.
 #[derive(Debug, Parser)]
@@ -23,6 +25,9 @@ enum Chore {
     /// Run foreign software against a standalone server: kazoo's tests, zkCli, the Java client, Curator, the
     /// C client and zookeeper-client.
     Interop(interop::Options),
+    /// Run ensembles of real processes, Ironkeeper's and Apache's, under load while members are killed,
+    /// paused, cut off and replaced, and hold what clients were told against what every member holds.
+    Ensemble(ensemble::Options),
     /// Send the same requests, made from seeds and written down, to Apache ZooKeeper and to Ironkeeper, and
     /// compare everything that comes back.
     Differential(differential::Options),
@@ -51,6 +56,7 @@ fn run(chore: Chore) -> Result<bool> {
     match chore {
         Chore::Bench(options) => bench::run(&options),
         Chore::BenchClients(options) => bench_clients::run(&options),
+        Chore::Ensemble(options) => ensemble::run(&options),
         Chore::Interop(options) => interop::run(&options),
         Chore::Differential(options) => differential::run(&options),
         Chore::Permutations(options) => permutations::run(&options),

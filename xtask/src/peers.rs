@@ -24,6 +24,10 @@ use crate::tools::{self, Tool};
 const ATTEMPTS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_secs(3);
 
+/// Names Apache's jars and their versions.
+const POM: &str = "java/pom.xml";
+/// Takes the place of the pom's version where ensembles of two release lines are tried.
+const APACHE_BEFORE: &str = "3.8.4";
 const MAVEN_DEPENDENCY_PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1";
 
 /// A peer this machine could not get.
@@ -83,22 +87,33 @@ impl Cache {
 
     /// Apache ZooKeeper (server, client, shell) and Curator from Maven Central.
     pub fn apache(&self) -> Result<Apache> {
-        let pom_path = repo::interop("java/pom.xml");
-        let pom = fs::read_to_string(&pom_path).context("cannot read interop/java/pom.xml")?;
+        let pom = read_pom()?;
         let version = pom_property(&pom, "zookeeper.version")?;
+        self.apache_of(version, &pom)
+    }
+
+    /// The release line before, for ensembles in the middle of an upgrade.
+    pub fn apache_before(&self) -> Result<Apache> {
+        let recipe = format!("{}\nwith ZooKeeper {APACHE_BEFORE}", read_pom()?);
+        self.apache_of(APACHE_BEFORE.to_owned(), &recipe)
+    }
+
+    /// An Apache ZooKeeper with everything else that the pom names.
+    fn apache_of(&self, version: String, recipe: &str) -> Result<Apache> {
         let home = self.provide(
             "Apache ZooKeeper",
             &format!("zookeeper-{version}"),
-            &pom,
+            recipe,
             Needs { to_use: &[tools::JAVA], to_fetch: &[tools::MAVEN] },
             |home| {
                 tools::run(
                     Command::new("mvn")
                         .args(["-q", "-B"])
                         .arg("-f")
-                        .arg(&pom_path)
+                        .arg(repo::interop(POM))
                         .arg(format!("{MAVEN_DEPENDENCY_PLUGIN}:copy-dependencies"))
                         .arg("-DincludeScope=runtime")
+                        .arg(format!("-Dzookeeper.version={version}"))
                         .arg(format!("-DoutputDirectory={}", home.join("lib").display())),
                 )
                 .map(drop)
@@ -219,6 +234,7 @@ impl Cache {
     pub fn fetch_all(&self) -> bool {
         let results = [
             ("Apache ZooKeeper and Curator", self.apache().map(drop)),
+            ("Apache ZooKeeper of the release line before", self.apache_before().map(drop)),
             ("kazoo", self.kazoo().map(drop)),
             ("the C client", self.c_client().map(drop)),
             ("zookeeper-client", self.rust_client().map(drop)),
@@ -308,6 +324,10 @@ fn cargo() -> Command {
     command
 }
 
+fn read_pom() -> Result<String> {
+    fs::read_to_string(repo::interop(POM)).context("cannot read interop/java/pom.xml")
+}
+
 fn pom_property(pom: &str, name: &str) -> Result<String> {
     let open = format!("<{name}>");
     pom.split_once(&open)
@@ -349,7 +369,7 @@ mod tests {
 
     #[test]
     fn versions_are_read_from_the_pom() {
-        let pom = fs::read_to_string(repo::interop("java/pom.xml")).unwrap();
+        let pom = read_pom().unwrap();
         assert!(pom_property(&pom, "zookeeper.version").unwrap().starts_with("3.9."));
         assert!(pom_property(&pom, "nothing").is_err());
     }
