@@ -6,12 +6,12 @@
 //! bound failure.
 
 mod background;
-mod cast;
-mod cluster;
+pub(crate) mod cast;
+pub(crate) mod cluster;
 mod digests;
 mod history;
 mod links;
-mod load;
+pub(crate) mod load;
 mod scenarios;
 
 use std::fs;
@@ -90,7 +90,7 @@ pub fn run(options: &Options) -> Result<bool> {
             Some(given) => fs::canonicalize(given)?,
             None => ironkeeper::build()?,
         };
-        Programs::with_ours(Program::Ironkeeper(binary))
+        Programs::only(Kind::Ours, Program::Ironkeeper(binary))
     } else {
         Programs::default()
     };
@@ -177,9 +177,20 @@ fn judge(cluster: &cluster::Cluster, load: load::Load) -> Result<Tally> {
         report.acknowledged, report.unknown, report.reconnects
     );
     let mut tally = Tally { passed: 1, failures: report.failures, ..Tally::default() };
-    tally.failures.extend(digests::disagreements(cluster));
+    tally.failures.extend(disagreements(cluster));
     if !tally.failures.is_empty() {
         tally.passed = 0;
     }
     Ok(tally)
+}
+
+/// What members hold against each other. Apache's digests fail now and then without anybody else: a leader that
+/// wakes up after a pause may have signed what it then did not do. Among themselves that is theirs to judge.
+fn disagreements(cluster: &cluster::Cluster) -> Vec<String> {
+    let found = digests::disagreements(cluster);
+    if (0..cluster.size()).all(|at| cluster.is_apache(at)) {
+        found.iter().for_each(|what| println!("   among Apache servers: {what}"));
+        return Vec::new();
+    }
+    found
 }

@@ -93,8 +93,15 @@ pub struct Programs {
 }
 
 impl Programs {
-    pub fn with_ours(program: Program) -> Programs {
-        Programs { ours: Some(program), ..Programs::default() }
+    /// One program, the only one.
+    pub fn only(kind: Kind, program: Program) -> Programs {
+        let mut programs = Programs::default();
+        *match kind {
+            Kind::Ours => &mut programs.ours,
+            Kind::Apache => &mut programs.apache,
+            Kind::Apache38 => &mut programs.apache38,
+        } = Some(program);
+        programs
     }
 
     /// Fetches what the cast needs of Apache.

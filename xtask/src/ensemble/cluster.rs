@@ -35,6 +35,8 @@ pub struct Terms {
     pub lines: Vec<(&'static str, String)>,
     /// Further flags of the JVM.
     pub flags: Vec<&'static str>,
+    /// JVMs as Apache's scripts start them: for measurements, not for scenarios.
+    pub as_shipped: bool,
 }
 
 impl Cluster {
@@ -53,7 +55,8 @@ impl Cluster {
                 .set("syncLimit", 4)
                 .set("maxSessionTimeout", 40_000)
                 .set("maxClientCnxns", 0);
-            for flag in JVM_FLAGS.iter().chain(&terms.flags) {
+            let usual: &[&str] = if terms.as_shipped { &[] } else { &JVM_FLAGS };
+            for flag in usual.iter().chain(&terms.flags) {
                 setup = setup.jvm_flag(flag);
             }
             for (key, value) in &terms.lines {

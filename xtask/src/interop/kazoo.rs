@@ -1,8 +1,8 @@
 //! kazoo's own test suite, its servers started by its own harness.
 //!
 //! The harness runs `java` from PATH; for Ironkeeper a stand-in of that name comes first (see
-//! `interop/kazoo/bin/java`). `interop/kazoo/expected.txt` lists the tests that pass on one Apache server:
-//! each of them has to pass.
+//! `interop/kazoo/bin/java`). `interop/kazoo/expected.txt` lists the tests that pass on one Apache server, and
+//! `expected-ensemble.txt` those that pass on three: each of them has to pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -16,13 +16,28 @@ use super::{Lab, Tally};
 use crate::server::Program;
 use crate::{ports, repo, tools};
 
-/// Worker processes, each with a server of its own. Nearly all of the suite's time is waiting.
-const WORKERS: u16 = 4;
+/// On what the suite is run. Each worker process has servers of its own.
+#[derive(Debug)]
+pub struct Arrangement {
+    servers: u16,
+    workers: u16,
+    /// In `interop/kazoo`: the tests that pass on Apache.
+    expected: &'static str,
+}
+
+/// Nearly all of the suite's time is waiting.
+pub const ALONE: Arrangement = Arrangement { servers: 1, workers: 4, expected: "expected.txt" };
+pub const ENSEMBLE: Arrangement =
+    Arrangement { servers: 3, workers: 2, expected: "expected-ensemble.txt" };
+
+/// Ports the harness leaves to each server.
+const PORTS: u16 = 10;
 
 /// Tests set aside: TLS and SASL belong to no standalone server without them.
 const SET_ASIDE: [&str; 2] = ["test_sasl.py", "test_client.py::TestSSLClient"];
 
-pub fn run(lab: &Lab<'_>) -> Result<Tally> {
+pub fn run(lab: &Lab<'_>, arrangement: &Arrangement) -> Result<Tally> {
+    let Arrangement { servers, workers, .. } = *arrangement;
     let kazoo = lab.cache.kazoo()?;
     let report = lab.dir.join("report.tsv");
     let output = lab.dir.join("pytest.log");
@@ -33,7 +48,7 @@ pub fn run(lab: &Lab<'_>) -> Result<Tally> {
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "report"])
         .args(["--timeout=300", "--dist=loadscope", "--rootdir"])
         .arg(&tests)
-        .arg(format!("--numprocesses={WORKERS}"));
+        .arg(format!("--numprocesses={workers}"));
     for name in SET_ASIDE {
         command.arg(format!("--deselect={name}"));
     }
@@ -42,8 +57,9 @@ pub fn run(lab: &Lab<'_>) -> Result<Tally> {
         .env("PYTHONPATH", repo::interop("kazoo"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("INTEROP_REPORT", &report)
-        .env("INTEROP_PORTS", ports::block(WORKERS * 10)?.to_string())
-        .env("ZOOKEEPER_CLUSTER_SIZE", "1")
+        .env("INTEROP_PORTS", ports::block(workers * servers * PORTS)?.to_string())
+        .env("INTEROP_PORTS_EACH", (servers * PORTS).to_string())
+        .env("ZOOKEEPER_CLUSTER_SIZE", servers.to_string())
         // The harness wants a version to choose settings by, and a class path to be content with.
         .env("ZOOKEEPER_VERSION", "3.9")
         .env("ZOOKEEPER_CLASSPATH", "unused")
@@ -58,7 +74,7 @@ pub fn run(lab: &Lab<'_>) -> Result<Tally> {
             command.env("IRONKEEPER", binary).env("PATH", path_with(&repo::interop("kazoo/bin")));
         }
     }
-    println!("   kazoo {} with {WORKERS} workers (a minute or two)", kazoo.version);
+    println!("   kazoo {} with {workers} workers (some minutes)", kazoo.version);
     let log = File::create(&output)?;
     let status = command
         .stdin(Stdio::null())
@@ -73,15 +89,21 @@ pub fn run(lab: &Lab<'_>) -> Result<Tally> {
         let log = fs::read(&output).unwrap_or_default();
         bail!("pytest ended with {status}:\n{}", tools::tail(&String::from_utf8_lossy(&log), 20));
     }
-    judge(lab, &outcomes)
+    judge(lab, arrangement, &outcomes)
 }
 
-fn judge(lab: &Lab<'_>, outcomes: &BTreeMap<String, Outcome>) -> Result<Tally> {
-    let path = repo::interop("kazoo/expected.txt");
+fn judge(
+    lab: &Lab<'_>,
+    arrangement: &Arrangement,
+    outcomes: &BTreeMap<String, Outcome>,
+) -> Result<Tally> {
+    let name = arrangement.expected;
+    let path = repo::interop("kazoo").join(name);
     let passed = |test: &str| outcomes.get(test).is_some_and(|outcome| outcome.word == "passed");
     if lab.bless {
-        let mut text = String::from(
-            "# Tests of kazoo that pass on one Apache ZooKeeper server; TLS and SASL aside.\n",
+        let mut text = format!(
+            "# Tests of kazoo that pass on Apache ZooKeeper, servers: {}; TLS and SASL aside.\n",
+            arrangement.servers
         );
         for test in outcomes.keys().filter(|test| passed(test)) {
             text.push_str(test);
@@ -90,7 +112,8 @@ fn judge(lab: &Lab<'_>, outcomes: &BTreeMap<String, Outcome>) -> Result<Tally> {
         fs::write(&path, text)?;
         println!("   recorded {}", path.display());
     }
-    let text = fs::read_to_string(&path).context("cannot read interop/kazoo/expected.txt")?;
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read interop/kazoo/{name}"))?;
     let expected: BTreeSet<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
 
     let mut tally = Tally::default();
@@ -106,7 +129,7 @@ fn judge(lab: &Lab<'_>, outcomes: &BTreeMap<String, Outcome>) -> Result<Tally> {
     for (test, outcome) in outcomes.iter().filter(|(test, _)| !expected.contains(test.as_str())) {
         match outcome.word.as_str() {
             "passed" => {
-                println!("   {test} passes, though it is not in expected.txt");
+                println!("   {test} passes, though it is not in {name}");
                 tally.passed += 1;
             }
             "skipped" => tally.skipped += 1,

@@ -1,4 +1,4 @@
-//! `cargo xtask interop`: foreign software against one standalone server.
+//! `cargo xtask interop`: foreign software against a standalone server, and some of it against three members.
 //!
 //! Each [`Suite`] runs one foreign program, unchanged, against Ironkeeper or against Apache ZooKeeper. What a
 //! suite demands is written down in `interop/` and was recorded from Apache (`--peer apache --bless`), so a
@@ -7,6 +7,7 @@
 mod c_client;
 mod client;
 mod driver;
+mod ensemble;
 mod files;
 mod java;
 mod kazoo;
@@ -79,6 +80,12 @@ enum Suite {
     Client,
     /// Our recipes and Curator's on the same paths.
     Recipes,
+    /// kazoo's own test suite on three members.
+    KazooEnsemble,
+    /// Curator on three members, whose leader fails.
+    CuratorEnsemble,
+    /// The C client on three members, whose leader fails.
+    CEnsemble,
     /// Data directories that move between Apache ZooKeeper and the server.
     Files,
 }
@@ -92,7 +99,10 @@ impl Suite {
             Self::Curator => java::curator(lab),
             Self::C => c_client::run(lab),
             Self::Rust => rust_client::run(lab),
-            Self::Kazoo => kazoo::run(lab),
+            Self::Kazoo => kazoo::run(lab, &kazoo::ALONE),
+            Self::KazooEnsemble => kazoo::run(lab, &kazoo::ENSEMBLE),
+            Self::CuratorEnsemble => ensemble::curator(lab),
+            Self::CEnsemble => ensemble::c(lab),
             Self::Client => client::run(lab),
             Self::Recipes => recipes::run(lab),
             Self::Files => files::run(lab),
@@ -228,13 +238,13 @@ fn run_one(lab: &Lab<'_>, suite: Suite) -> Row {
 fn summarise(rows: &[Row], in_ci: bool) -> bool {
     println!();
     println!(
-        "{:<11} {:<8} {:>7} {:>7} {:>8} {:>9}",
+        "{:<11} {:<16} {:>7} {:>7} {:>8} {:>9}",
         "server", "suite", "passed", "failed", "skipped", "seconds"
     );
     let mut good = true;
     let mut missing = 0;
     for row in rows {
-        let head = format!("{:<11} {:<8}", row.peer, row.suite.name());
+        let head = format!("{:<11} {:<16}", row.peer, row.suite.name());
         let seconds = row.took.as_secs_f64();
         match &row.verdict {
             Verdict::Ran(tally) => {

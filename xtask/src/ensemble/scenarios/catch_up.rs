@@ -13,7 +13,7 @@ use ironkeeper_client::CreateMode;
 
 use crate::ensemble::background::Background;
 use crate::ensemble::cluster::{Cluster, Terms};
-use crate::ensemble::{Stage, digests};
+use crate::ensemble::{Stage, disagreements};
 use crate::interop::Tally;
 use crate::server::Server;
 
@@ -22,7 +22,7 @@ const MANY: usize = 700;
 const FEW: usize = 20;
 const SESSION: Duration = Duration::from_secs(30);
 
-/// How a learner is brought up to date, and what Apache's log says then: as learner, as leader.
+/// How a learner is brought up to date.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Diff,
@@ -31,11 +31,12 @@ enum Way {
 }
 
 impl Way {
+    /// What Apache's log says then: a learner's, and a leader's, which is silent about cutting.
     fn words(self) -> [&'static str; 2] {
         match self {
             Way::Diff => ["Getting a diff from the leader", "Sending DIFF"],
             Way::Snap => ["Getting a snapshot from leader", "Sending snapshot"],
-            Way::Trunc => ["Truncating log to get in sync", "Sending TRUNC"],
+            Way::Trunc => ["Truncating log to get in sync", ""],
         }
     }
 }
@@ -52,7 +53,7 @@ pub fn play(stage: &Stage<'_>) -> Result<Tally> {
     play.behind(MANY, Way::Snap)?;
     play.ahead(0, Way::Trunc)?;
     play.ahead(FEW, Way::Snap)?;
-    play.tally.failures.extend(digests::disagreements(&play.cluster));
+    play.tally.failures.extend(disagreements(&play.cluster));
     Ok(play.tally)
 }
 
@@ -71,11 +72,17 @@ impl Play {
         }
         self.cluster.wait_for_leader(|at| at == 2)?;
         self.cluster.member_mut(1).launch()?;
-        self.cluster.wait_until_all_serve()
+        self.cluster.wait_until_all_serve()?;
+        // Who has nothing at all is always given the whole tree.
+        self.write(FEW)?;
+        self.settle()
     }
 
-    /// Writes through the members that run.
+    /// Writes through the members that run. Without anything to write no session is opened: that is a transaction too.
     fn write(&mut self, count: usize) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
         let running: Vec<String> = self
             .cluster
             .members()
