@@ -80,6 +80,13 @@ impl Setup {
         self
     }
 
+    /// The same on another port for clients.
+    #[must_use]
+    pub fn at_port(mut self, port: u16) -> Self {
+        self.port = port;
+        self.set("clientPort", port)
+    }
+
     /// Adds a flag for the JVM, such as `-Djute.maxbuffer=4194304`; Ironkeeper gets it in `SERVER_JVMFLAGS`.
     #[must_use]
     pub fn jvm_flag(mut self, flag: &str) -> Self {
@@ -123,6 +130,10 @@ impl Server {
 
     fn write_config(&self) -> Result<()> {
         Ok(fs::write(self.dir.join("zoo.cfg"), self.setup.config(&self.data_dir()))?)
+    }
+
+    pub fn setup(&self) -> &Setup {
+        &self.setup
     }
 
     pub fn program(&self) -> &Program {

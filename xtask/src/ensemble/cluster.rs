@@ -23,6 +23,8 @@ const JVM_FLAGS: [&str; 3] = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-X
 #[derive(Debug)]
 pub struct Cluster {
     members: Vec<Server>,
+    /// Where each really listens for others.
+    peer_ports: Vec<PeerPorts>,
     links: Option<Links>,
 }
 
@@ -82,7 +84,7 @@ impl Cluster {
             fs::write(server.data_dir().join("myid"), format!("{}\n", at + 1))?;
             members.push(server);
         }
-        Ok(Cluster { members, links })
+        Ok(Cluster { members, peer_ports: real, links })
     }
 
     /// Starts everybody and waits until all serve.
@@ -105,6 +107,10 @@ impl Cluster {
 
     pub fn member_mut(&mut self, at: usize) -> &mut Server {
         &mut self.members[at]
+    }
+
+    pub fn peer_ports(&self, at: usize) -> PeerPorts {
+        self.peer_ports[at]
     }
 
     pub fn members(&self) -> impl Iterator<Item = &Server> {

@@ -1,5 +1,6 @@
 //! What happens to ensembles, each with the casts that play it.
 
+mod bad_peers;
 mod catch_up;
 mod cuts;
 mod kills;
@@ -29,6 +30,8 @@ pub enum Scenario {
     Rolling,
     /// Ephemeral nodes go when their session ends, by close and by expiry, and not before.
     Sessions,
+    /// Garbage, strangers, doubles and a damaged log.
+    BadPeers,
 }
 
 impl Scenario {
@@ -57,6 +60,7 @@ impl Scenario {
                 &["ours,ours,ours", "apache38,apache38,ours", "ours,ours,apache38"],
             ),
             Self::Rolling => (&["apache,apache,apache"], &["apache38,apache38,apache38"]),
+            Self::BadPeers => (&["ours,ours,ours"], &["apache,ours,ours"]),
             Self::Sessions => (&["ours,ours,ours", "apache,ours,ours"], &["apache,apache,ours"]),
         };
         let more = if long { more } else { &[] };
@@ -85,6 +89,7 @@ impl Scenario {
             Self::CatchUp => catch_up::play(stage),
             Self::Rolling => rolling::play(stage),
             Self::Sessions => sessions::play(stage),
+            Self::BadPeers => bad_peers::play(stage),
         }
     }
 }
