@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ironkeeper_client::{Client, CreateMode};
+use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
 use ironkeeper_testing::FaultyProxy;
 
 use crate::ensemble::Stage;
@@ -47,9 +47,7 @@ impl Play {
         self.clients.wait("asking every member", async {
             let mut found = Vec::new();
             for observer in &self.observers {
-                observer.connected().await?;
-                observer.sync(path).await?;
-                found.push(observer.exists(path).await?.is_some());
+                found.push(is_there(observer, path).await?);
             }
             let first = found.first().copied();
             Ok(first.filter(|first| found.iter().all(|there| there == first)))
@@ -134,7 +132,7 @@ impl Play {
         proxy.reset();
         self.clients.wait("moving", async {
             // The request that notices may fail; the session does not.
-            while client.set("/moved", "again", ironkeeper_client::Version::Any).await.is_err() {
+            while client.set("/moved", "again", Version::Any).await.is_err() {
                 client.connected().await?;
             }
             Ok(())
@@ -167,5 +165,19 @@ impl Play {
         let there = self.is_everywhere("/outlives")?;
         self.check("closed after the leader's death, gone everywhere", there == Some(false));
         Ok(())
+    }
+}
+
+/// Whether a client's member has a node. Elections cost connections; the question is asked again then.
+async fn is_there(client: &Client, path: &str) -> Result<bool> {
+    loop {
+        client.connected().await?;
+        let synced = client.sync(path);
+        let stat = client.exists(path);
+        match synced.await.and(stat.await) {
+            Ok(stat) => return Ok(stat.is_some()),
+            Err(error) if error.kind() == ErrorKind::ConnectionLoss => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
