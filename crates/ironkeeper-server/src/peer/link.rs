@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ironkeeper_proto::jute::Put;
@@ -19,7 +20,8 @@ use super::tree_out::OutgoingTree;
 
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) id: LinkId,
+    /// Changes when the connection of an early learner is offered again under another name.
+    id: AtomicU64,
     pub(super) port: Port,
     pub(super) peer: SocketAddr,
     pub(super) writer: OwnedWriteHalf,
@@ -53,7 +55,16 @@ pub(super) enum End {
 
 impl Link {
     pub(super) fn new(id: LinkId, port: Port, peer: SocketAddr, writer: OwnedWriteHalf) -> Link {
+        let id = AtomicU64::new(id.0);
         Link { id, port, peer, writer, signal: Notify::new(), side: Mutex::default() }
+    }
+
+    pub(super) fn id(&self) -> LinkId {
+        LinkId(self.id.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn rename(&self, id: LinkId) {
+        self.id.store(id.0, Ordering::Relaxed);
     }
 
     pub(super) fn side(&self) -> MutexGuard<'_, Side> {

@@ -14,7 +14,7 @@ use ironkeeper_zab::{Input, LinkId, Port};
 use tokio::net::TcpStream;
 
 use super::link::Link;
-use super::settings::{Endpoint, PeerSettings};
+use super::settings::{Endpoint, OwnAddresses, PeerSettings};
 use super::tree_in::ReceivedTree;
 
 /// Where inputs go.
@@ -24,6 +24,7 @@ pub(super) struct Switchboard {
     pub(super) settings: PeerSettings,
     pub(super) store: Store<RealDisk>,
     sink: OnceLock<Sink>,
+    own: Mutex<OwnAddresses>,
     links: Mutex<HashMap<LinkId, Arc<Link>>>,
     next_id: AtomicU64,
     members: Mutex<BTreeMap<ServerId, Vec<PeerAddress>>>,
@@ -36,6 +37,7 @@ pub(super) struct Switchboard {
 impl Switchboard {
     pub(super) fn new(settings: PeerSettings, store: Store<RealDisk>) -> Switchboard {
         Switchboard {
+            own: Mutex::new(settings.own.clone()),
             settings,
             store,
             sink: OnceLock::new(),
@@ -60,6 +62,18 @@ impl Switchboard {
         }
     }
 
+    pub(super) fn own(&self) -> OwnAddresses {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether that is news.
+    pub(super) fn set_own(&self, own: OwnAddresses) -> bool {
+        let mut known = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = *known != own;
+        *known = own;
+        is_news
+    }
+
     /// Has the system look for peers that vanished, if that is wanted. It may fail: silence is noticed
     /// by the machine as well.
     pub(super) fn keep_alive(&self, stream: &TcpStream) {
@@ -74,7 +88,7 @@ impl Switchboard {
 
     pub(super) fn insert(&self, link: &Arc<Link>) {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        links.insert(link.id, Arc::clone(link));
+        links.insert(link.id(), Arc::clone(link));
     }
 
     pub(super) fn remove(&self, id: LinkId) -> Option<Arc<Link>> {
