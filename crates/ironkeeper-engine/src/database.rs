@@ -8,6 +8,8 @@
 //! reply's header is never older than the data; a multi is atomic to readers.
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
 use ironkeeper_proto::Zxid;
@@ -73,10 +75,23 @@ impl Digests {
     }
 }
 
+/// Whether clients are welcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Serving {
+    /// There is no leader, or this server is not yet where its leader is.
+    No,
+    /// There is no leader, but who wants no more than to read may do so.
+    ReadOnly,
+    Yes,
+}
+
 /// The state behind its gate, with what is counted beside it.
 #[derive(Debug)]
 pub struct Database {
     gate: Gate<State>,
+    /// A [`Serving`].
+    serving: AtomicU8,
     pub config: EngineConfig,
     pub stats: ServerStats,
     /// Requests that wait for the engine, over all connections.
@@ -108,6 +123,7 @@ impl Database {
             .map(|config| Mutex::new(ConnectionThrottle::new(config, seed, now.mono_ms)));
         let database = Database {
             gate,
+            serving: AtomicU8::new(Serving::Yes as u8),
             stats: ServerStats::default(),
             outstanding: AtomicUsize::new(0),
             large_requests,
@@ -116,6 +132,19 @@ impl Database {
             config,
         };
         (database, token)
+    }
+
+    /// Whether clients are welcome now. Known ones need not ask: their connections are closed.
+    pub fn serving(&self) -> Serving {
+        match self.serving.load(Relaxed) {
+            0 => Serving::No,
+            1 => Serving::ReadOnly,
+            _ => Serving::Yes,
+        }
+    }
+
+    pub(crate) fn set_serving(&self, serving: Serving) {
+        self.serving.store(serving as u8, Relaxed);
     }
 
     /// The shared side: for reads on I/O threads and slices of a snapshot.

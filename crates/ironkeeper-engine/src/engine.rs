@@ -23,9 +23,10 @@ use crate::auth::Identity;
 use crate::config::EngineConfig;
 use crate::conn::{CloseReason, Conn, Inner, Submit, SubmitKind, Wakes};
 use crate::containers::Reaper;
-use crate::database::{Database, Hasher, State};
+use crate::database::{Database, Hasher, Serving, State};
 use crate::expiry::Expiry;
 use crate::gate::CoreToken;
+use crate::io::{Input, MemberStart, Output};
 use crate::local_writes::{Answer, LocalWrites, Waiting};
 use crate::overlay::Overlay;
 use crate::prepare::Prepare;
@@ -47,39 +48,6 @@ const SNAPSHOT_COUNTS_MAX: u64 = 10;
 const PREPARE_BATCH_MAX: usize = 64;
 /// Those who wait for the request throttle and are looked at in one go.
 const LOOK_MAX: usize = 64;
-
-/// What can happen to the engine.
-#[derive(Debug)]
-pub enum Input {
-    Submit(Submit),
-    /// The log survives a power loss up to here.
-    Flushed(Zxid),
-    /// The snapshot is written (or given up); its walk comes home.
-    SnapshotDone(SnapshotWalk),
-    /// Somebody asks for a snapshot now.
-    TakeSnapshot,
-    /// The session is to end now, as if it had been silent for too long.
-    ExpireSession(SessionId),
-}
-
-/// What the engine wants done, in this order.
-#[derive(Debug)]
-pub enum Output {
-    /// Append to the log and report [`Input::Flushed`] after a sync.
-    Append {
-        zxid: Zxid,
-        txn: Bytes,
-    },
-    /// Begin a new log file with the next append.
-    Roll,
-    Snapshot(Box<SnapshotJob>),
-    /// The connection has output, or reads to serve, or is to be closed.
-    Wake(Arc<Conn>),
-    /// Something the operator should know.
-    Warn(String),
-    /// Nothing can go on: the reason is for the operator.
-    Halt(String),
-}
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -117,6 +85,32 @@ impl Engine {
         seed: u64,
         now: Now,
     ) -> (Engine, Arc<Database>) {
+        let zab = Zab::solo(recovered.tree.last_zxid());
+        Engine::with_zab(config, recovered, zab, seed, now)
+    }
+
+    /// A member of an ensemble, starting from what was recovered.
+    pub fn member(
+        config: EngineConfig,
+        recovered: Recovered,
+        member: MemberStart,
+        seed: u64,
+        now: Now,
+    ) -> (Engine, Arc<Database>) {
+        let MemberStart { me, settings, ensemble, recovered: log } = member;
+        let zab = Zab::member(me, settings, ensemble, log, seed);
+        let (engine, db) = Engine::with_zab(config, recovered, zab, seed, now);
+        db.set_serving(Serving::No);
+        (engine, db)
+    }
+
+    fn with_zab(
+        config: EngineConfig,
+        recovered: Recovered,
+        zab: Zab,
+        seed: u64,
+        now: Now,
+    ) -> (Engine, Arc<Database>) {
         let hasher = Hasher::with_seed(config.tree.hash_seed);
         let mut expiry = Expiry::new(config.tick_ms, hasher.clone());
         // Nobody could give a sign of life while the server was down.
@@ -125,7 +119,6 @@ impl Engine {
         }
         let reaper = Reaper::new(config.container, now);
         let snapshots = SnapshotSchedule::new(&config, &recovered.tree, seed);
-        let zab = Zab::solo(recovered.tree.last_zxid());
         let overlay = Overlay::new(recovered.tree.digest(), hasher.clone());
         let next_session = first_session(config.server_id, now.wall_ms);
         let mismatches = recovered.digest_mismatches;
@@ -172,6 +165,16 @@ impl Engine {
                         self.take_zab_outputs(out);
                     }
                     Input::SnapshotDone(walk) => self.snapshots.finished = Some(walk),
+                    Input::Peer(input) => {
+                        self.zab.step(now.mono_ms, input, &mut self.zab_out);
+                        self.take_zab_outputs(out);
+                    }
+                    Input::Rebuilt { done, .. } => {
+                        let input = ironkeeper_zab::Input::Done(done);
+                        self.zab.step(now.mono_ms, input, &mut self.zab_out);
+                        self.take_zab_outputs(out);
+                    }
+                    Input::SnapshotSent(walk) => drop(walk),
                     Input::TakeSnapshot => self.snapshots.wanted = true,
                     Input::ExpireSession(session) => {
                         if self.is_open(&state, session) {
@@ -285,7 +288,7 @@ impl Engine {
                     out.push(Output::Append { zxid, txn });
                 }
                 ironkeeper_zab::Output::Commit { txn, .. } => self.committed.push_back(txn),
-                other => unreachable!("an ensemble of one has no use for {other:?}"),
+                other => out.push(Output::Peer(other)),
             }
         }
     }

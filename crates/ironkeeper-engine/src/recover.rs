@@ -126,10 +126,16 @@ impl Recovery {
     /// Everything is read. Ephemerals of sessions that no longer exist go; on a server of its own
     /// that needs no transaction.
     pub fn finish(self) -> Result<Recovered, String> {
-        let mut tree = self.tree.ok_or("the snapshot ended too early")?;
-        let sessions = self.sessions;
+        let mut recovered = self.finish_member()?;
+        let Recovered { tree, sessions, .. } = &mut recovered;
         tree.remove_orphans(|session| sessions.contains(session));
+        Ok(recovered)
+    }
+
+    /// Everything is read, by a member of an ensemble: what its tree holds is not its own to change.
+    pub fn finish_member(self) -> Result<Recovered, String> {
+        let tree = self.tree.ok_or("the snapshot ended too early")?;
         let (digest_mismatches, digests) = (self.mismatches, self.digests);
-        Ok(Recovered { tree, sessions, digest_mismatches, digests })
+        Ok(Recovered { tree, sessions: self.sessions, digest_mismatches, digests })
     }
 }

@@ -143,6 +143,13 @@ impl Core {
                     self.halted.store(true, Ordering::Relaxed);
                     self.shutdown.fail(reason);
                 }
+                Output::Peer(_)
+                | Output::SendSnapshot { .. }
+                | Output::Durable(_)
+                | Output::ReadLog { .. }
+                | Output::Role { .. } => {
+                    unreachable!("a server of its own has no other servers to deal with")
+                }
             }
         }
         // In the engine's order, before anybody else can hold the engine.

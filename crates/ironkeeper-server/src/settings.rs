@@ -52,6 +52,7 @@ pub(crate) fn engine(config: &Config, hash_seed: u64) -> EngineConfig {
         },
         snap_count: u64::from(config.snap_count),
         snap_bytes: config.snap_size_limit_kb.map(|kb| kb.saturating_mul(1024)),
+        ..EngineConfig::default()
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ironkeeper_engine::Input;
-use ironkeeper_engine::snapshot::SnapshotJob;
+use ironkeeper_engine::snapshot::{Slice, SnapshotJob};
 use ironkeeper_store::disk::Disk;
 use ironkeeper_store::{Store, StoreError};
 
@@ -125,10 +125,12 @@ pub fn write<D: Disk>(
     writer.write(&buffer)?;
     loop {
         buffer.clear();
-        let more = job.next_slice(&core.db, &mut buffer);
+        let slice = job.next_slice(&core.db, &mut buffer);
         writer.write(&buffer)?;
-        if !more {
-            break;
+        match slice {
+            Slice::More => {}
+            Slice::Done => break,
+            Slice::Lost => unreachable!("the tree of a server of its own is never exchanged"),
         }
     }
     writer.finish_with(job.digest(), job.zxid())?;

@@ -85,6 +85,7 @@ impl World {
                 Output::Halt(reason) => panic!("halted: {reason}"),
                 Output::Warn(warning) => self.warnings.push(warning),
                 Output::Roll | Output::Snapshot(_) | Output::Wake(_) => {}
+                other => unreachable!("a server of its own does not ask for {other:?}"),
             }
         }
     }
