@@ -20,6 +20,7 @@ mod limits;
 mod log_thread;
 mod metrics;
 mod open_files;
+pub mod peer;
 mod recovery;
 mod server;
 mod settings;

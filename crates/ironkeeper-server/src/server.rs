@@ -336,7 +336,7 @@ fn listen(config: &Config) -> Result<(TcpListener, SocketAddr), StartError> {
     Err(fail(last))
 }
 
-fn bind(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
+pub(crate) fn bind(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     let socket =
         socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
     if address.is_ipv6() && address.ip().is_unspecified() {

@@ -1,0 +1,98 @@
+//! Whole trees on their way from a leader to a learner.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ironkeeper_proto::jute::Put;
+use ironkeeper_proto::snapshot_record::{END_PATH, SnapshotNode};
+use ironkeeper_proto::stat::StatPersisted;
+use ironkeeper_proto::{Packet, Zxid};
+use ironkeeper_tree::TreeConfig;
+use ironkeeper_zab::{Input, LinkId, Output};
+
+use super::hosts::{Host, leader_and_learner};
+use crate::peer::tree_out::tests::Slices;
+use crate::recovery;
+
+/// A tree in slices that end anywhere.
+fn tree(nodes: usize, data_len: usize) -> VecDeque<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.put_i32(0);
+    bytes.put_i32(0);
+    let data = vec![7; data_len];
+    for index in 0..nodes {
+        let path = if index == 0 { String::new() } else { format!("/node-{index}") };
+        let stat = StatPersisted::default();
+        SnapshotNode { path: path.into(), data: Some(&data), acl: -1, stat }.encode(&mut bytes);
+    }
+    bytes.chunks(10_007).map(<[u8]>::to_vec).collect()
+}
+
+fn begin(leader: &Host, to_learner: LinkId, slices: VecDeque<Vec<u8>>) -> Arc<AtomicUsize> {
+    let ended = Arc::new(AtomicUsize::new(0));
+    let source = Slices { slices, ended: Arc::clone(&ended) };
+    leader.links.perform(Output::Send { link: to_learner, packet: Packet::Snap { zxid: Zxid(9) } });
+    leader.links.send_snapshot(to_learner, Box::new(source));
+    leader.perform(Output::Send { link: to_learner, packet: Packet::UpToDate });
+    ended
+}
+
+#[test]
+fn a_tree_arrives_between_the_packets_around_it_and_becomes_a_snapshot() {
+    let (leader, to_learner, mut learner, link) = leader_and_learner();
+    let ended = begin(&leader, to_learner, tree(3000, 1000));
+    let snap = Packet::Snap { zxid: Zxid(9) };
+    assert_eq!(learner.next(), Input::Packet { link, packet: snap });
+    learner.perform(Output::ReceiveSnapshot { link });
+    assert_eq!(learner.next(), Input::SnapshotReceived { link });
+    assert_eq!(learner.next(), Input::Packet { link, packet: Packet::UpToDate });
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+
+    let received = learner.links.take_snapshot(link).expect("it is kept");
+    assert!(learner.links.take_snapshot(link).is_none(), "it is taken once");
+    assert_eq!(received.zxid(), Zxid(9));
+    let path = received.install().unwrap();
+    assert!(path.ends_with("snapshot.9"));
+    let (recovered, _) = recovery::recover(&learner.store, TreeConfig::default()).unwrap();
+    assert_eq!(recovered.tree.node_count(), 3000);
+}
+
+#[test]
+fn a_tree_that_was_not_taken_goes_with_its_link() {
+    let (leader, to_learner, mut learner, link) = leader_and_learner();
+    begin(&leader, to_learner, tree(3, 3));
+    learner.next();
+    learner.perform(Output::ReceiveSnapshot { link });
+    assert_eq!(learner.next(), Input::SnapshotReceived { link });
+    learner.hang_up(link);
+    assert!(learner.links.take_snapshot(link).is_none());
+    let files: Vec<_> = std::fs::read_dir(learner.dir.path().join("version-2")).unwrap().collect();
+    assert_eq!(files.len(), 1, "only the lock is left: {files:?}");
+}
+
+#[test]
+fn a_tree_nobody_reads_goes_back_when_the_link_ends() {
+    let (mut leader, to_learner, mut learner, link) = leader_and_learner();
+    let ended = begin(&leader, to_learner, tree(30_000, 1000));
+    assert!(matches!(learner.next(), Input::Packet { packet: Packet::Snap { .. }, .. }));
+    // The learner never asks for the tree, so it does not fit into the kernel's buffers.
+    learner.hang_up(link);
+    assert_eq!(leader.next(), Input::Closed { link: to_learner });
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_tree_without_its_signature_is_refused() {
+    let (leader, to_learner, mut learner, link) = leader_and_learner();
+    let mut slices = tree(3, 3);
+    let mut end = Vec::new();
+    end.put_str(END_PATH);
+    end.put_str("BenWasNotHere");
+    slices.push_back(end);
+    begin(&leader, to_learner, slices);
+    learner.next();
+    learner.perform(Output::ReceiveSnapshot { link });
+    assert_eq!(learner.next(), Input::Closed { link });
+    assert!(learner.links.take_snapshot(link).is_none());
+}
