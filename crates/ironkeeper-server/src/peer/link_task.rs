@@ -1,8 +1,10 @@
 //! The life of one link, on the thread of the peer links.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ironkeeper_engine::snapshot::Slice;
 use ironkeeper_zab::{Hangup, Input};
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
@@ -63,6 +65,9 @@ struct TreeBeingSent {
     is_last: bool,
 }
 
+/// The tree was exchanged for another one while it was being sent.
+const TREE_LOST: &str = "the tree it was being sent is gone";
+
 /// Why a link has ended.
 enum Ended {
     HungUp(Hangup),
@@ -72,8 +77,8 @@ enum Ended {
 
 enum Event {
     Woken,
-    Read(std::io::Result<usize>),
-    Writable(std::io::Result<()>),
+    Read(io::Result<usize>),
+    Writable(io::Result<()>),
     Late,
 }
 
@@ -160,11 +165,11 @@ impl LinkTask {
     }
 
     /// Sends while the kernel takes it: slices of a tree, or what is in the outbox.
-    fn send(&mut self) -> std::io::Result<()> {
+    fn send(&mut self) -> io::Result<()> {
         if let Some(sending) = &mut self.tree {
             match self.link.writer.try_write(&sending.slice[sending.sent..]) {
                 Ok(count) => sending.sent += count,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             }
             if sending.sent < sending.slice.len() {
@@ -172,8 +177,7 @@ impl LinkTask {
             }
             // One slice at a time: other links want their turn.
             if !sending.is_last {
-                sending.next_slice();
-                return Ok(());
+                return sending.next_slice();
             }
             self.tree = None;
             self.link.side().outbox.tree_sent();
@@ -193,7 +197,7 @@ impl LinkTask {
         if let Some(tree) = tree {
             let slice = Vec::new();
             let mut sending = TreeBeingSent { tree, slice, sent: 0, is_last: false };
-            sending.next_slice();
+            sending.next_slice()?;
             self.tree = Some(sending);
         }
         Ok(())
@@ -202,11 +206,15 @@ impl LinkTask {
     async fn end(mut self, ended: Ended) {
         let (id, peer, port) = (self.link.id, self.link.peer, self.link.port);
         self.board.remove(id);
+        // What was half sent goes home before the machine can think of sending it again.
+        let tree_cut = self.tree.take().is_some();
         match ended {
             Ended::HungUp(reason) => {
                 tracing::debug!("hung up on {peer} ({port:?} port): {reason:?}");
                 // Without a listener what was said last would be lost.
-                let _ = timeout(LAST_WORDS, self.say_last_words()).await;
+                if !tree_cut {
+                    let _ = timeout(LAST_WORDS, self.say_last_words()).await;
+                }
                 self.link.close();
             }
             Ended::Gone | Ended::Failed(_) => {
@@ -226,9 +234,6 @@ impl LinkTask {
 
     /// Hands the rest of the outbox to the kernel, up to a tree, which nobody waits for any more.
     async fn say_last_words(&mut self) {
-        if self.tree.is_some() {
-            return;
-        }
         loop {
             let sent = self.link.send(&mut self.link.side());
             if sent != Some(Sent::Blocked) || self.link.writer.writable().await.is_err() {
@@ -239,9 +244,14 @@ impl LinkTask {
 }
 
 impl TreeBeingSent {
-    fn next_slice(&mut self) {
+    fn next_slice(&mut self) -> io::Result<()> {
         self.slice.clear();
         self.sent = 0;
-        self.is_last = !self.tree.next_slice(&mut self.slice);
+        match self.tree.next_slice(&mut self.slice) {
+            Slice::More => {}
+            Slice::Done => self.is_last = true,
+            Slice::Lost => return Err(io::Error::other(TREE_LOST)),
+        }
+        Ok(())
     }
 }

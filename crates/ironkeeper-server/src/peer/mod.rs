@@ -57,7 +57,7 @@ pub use settings::{Endpoint, PeerSettings};
 use switchboard::Switchboard;
 pub use tree_in::ReceivedTree;
 use tree_out::OutgoingTree;
-pub use tree_out::TreeSource;
+pub use tree_out::{OwnTree, TreeSource};
 
 /// Why the peer links could not be set up.
 #[derive(Debug, Error)]
@@ -70,7 +70,7 @@ pub struct PeerError {
 /// What only the thread itself can do.
 #[derive(Debug)]
 enum Command {
-    Dial { peer: ServerId, port: Port, hint: Option<Box<String>> },
+    Dial { peer: ServerId, port: Port, hint: Option<String> },
     Stop,
 }
 
@@ -168,7 +168,8 @@ impl PeerLinks {
             }
             Output::Dial { peer, port, hint } => {
                 // Without a thread there is nobody to dial.
-                let _ = self.commands.send(Command::Dial { peer, port, hint });
+                let _ =
+                    self.commands.send(Command::Dial { peer, port, hint: hint.map(|hint| *hint) });
             }
             Output::Hangup { link, reason } => {
                 drop(self.board.take_tree(link));
@@ -207,10 +208,10 @@ impl PeerLinks {
 }
 
 /// Dials, and serves what comes of it.
-async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Option<Box<String>>) {
+async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Option<String>) {
     let mut endpoints = board.endpoints(peer, port);
     // What a server says of itself helps where the configuration does not know it, or is outdated.
-    let hint = hint.as_deref().and_then(|text| dial::endpoint(text));
+    let hint = hint.as_deref().and_then(dial::endpoint);
     endpoints.extend(hint.filter(|hint| !endpoints.contains(hint)));
     let within = match port {
         Port::Election => board.settings.election_dial_timeout,

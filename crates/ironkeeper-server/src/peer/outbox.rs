@@ -135,6 +135,8 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::peer::tree_out::tests::tree_of;
 
@@ -184,7 +186,7 @@ mod tests {
         let mut outbox = Outbox::default();
         let mut left = Vec::new();
         put(&mut outbox, b"before");
-        outbox.put_tree(tree_of(&["slice"]));
+        outbox.put_tree(tree_of(&["slice"], &Arc::default()));
         put(&mut outbox, b"behind");
         assert_eq!(send(&mut outbox, 100, &mut left), Sent::Tree);
         assert!(outbox.take_tree().is_some());

@@ -7,21 +7,61 @@
 //! kernel has taken the one before, so a slow learner costs no memory.
 
 use std::fmt;
+use std::sync::Arc;
 
-use ironkeeper_proto::jute::Put;
-use ironkeeper_proto::snapshot_record::END_PATH;
-
-/// Behind the tree, so that the learner knows that it is whole.
-pub(super) const SIGNATURE: &str = "BenWasHere";
+use ironkeeper_engine::Database;
+use ironkeeper_engine::snapshot::{Slice, SnapshotJob};
+use ironkeeper_tree::SnapshotWalk;
 
 /// Where the bytes of a tree come from.
 pub trait TreeSource: Send {
-    /// Appends the next bytes: first sessions and ACLs, then nodes, in pieces of any size. False when
-    /// that was the last node.
-    fn next_slice(&mut self, out: &mut Vec<u8>) -> bool;
+    /// Appends the next bytes of the stream, as many as it likes.
+    fn next_slice(&mut self, out: &mut Vec<u8>) -> Slice;
 
     /// Called once: the tree is through, or it was given up because the link is gone.
     fn end(self: Box<Self>);
+}
+
+/// The tree of this server, as it was when the job was made.
+pub struct OwnTree {
+    job: Box<SnapshotJob>,
+    db: Arc<Database>,
+    begun: bool,
+    take_home: Box<dyn FnOnce(SnapshotWalk) + Send>,
+}
+
+impl OwnTree {
+    /// `take_home` gets the walk when it is over, for the engine's `SnapshotSent`.
+    pub fn new(
+        job: Box<SnapshotJob>,
+        db: Arc<Database>,
+        take_home: impl FnOnce(SnapshotWalk) + Send + 'static,
+    ) -> OwnTree {
+        OwnTree { job, db, begun: false, take_home: Box::new(take_home) }
+    }
+}
+
+impl TreeSource for OwnTree {
+    fn next_slice(&mut self, out: &mut Vec<u8>) -> Slice {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.job.encode_learner_head(out);
+        }
+        let slice = self.job.next_slice(&self.db, out);
+        if slice == Slice::Done {
+            self.job.encode_learner_tail(out);
+        }
+        slice
+    }
+
+    fn end(self: Box<Self>) {
+        (self.take_home)(self.job.into_walk());
+    }
+}
+
+impl fmt::Debug for OwnTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnTree").field("zxid", &self.job.zxid()).finish_non_exhaustive()
+    }
 }
 
 /// A source that cannot be forgotten.
@@ -34,16 +74,15 @@ impl OutgoingTree {
         OutgoingTree { source: Some(source) }
     }
 
-    /// Appends the next part of the stream; false when that was the end of it.
-    pub(super) fn next_slice(&mut self, out: &mut Vec<u8>) -> bool {
-        let Some(source) = &mut self.source else { return false };
-        if source.next_slice(out) {
-            return true;
+    pub(super) fn next_slice(&mut self, out: &mut Vec<u8>) -> Slice {
+        let slice = match &mut self.source {
+            Some(source) => source.next_slice(out),
+            None => return Slice::Done,
+        };
+        if slice != Slice::More {
+            self.end();
         }
-        out.put_str(END_PATH);
-        out.put_str(SIGNATURE);
-        self.end();
-        false
+        slice
     }
 
     fn end(&mut self) {
@@ -68,7 +107,6 @@ impl fmt::Debug for OutgoingTree {
 #[cfg(test)]
 pub(super) mod tests {
     use std::collections::VecDeque;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
@@ -76,13 +114,14 @@ pub(super) mod tests {
     /// A source of given slices that counts how often it was ended.
     pub(in crate::peer) struct Slices {
         pub slices: VecDeque<Vec<u8>>,
+        pub last: Slice,
         pub ended: Arc<AtomicUsize>,
     }
 
     impl TreeSource for Slices {
-        fn next_slice(&mut self, out: &mut Vec<u8>) -> bool {
+        fn next_slice(&mut self, out: &mut Vec<u8>) -> Slice {
             out.extend(self.slices.pop_front().unwrap_or_default());
-            !self.slices.is_empty()
+            if self.slices.is_empty() { self.last } else { Slice::More }
         }
 
         fn end(self: Box<Self>) {
@@ -90,32 +129,25 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::peer) fn tree_of(slices: &[&str]) -> OutgoingTree {
+    pub(in crate::peer) fn tree_of(slices: &[&str], ended: &Arc<AtomicUsize>) -> OutgoingTree {
         let slices = slices.iter().map(|slice| slice.as_bytes().to_vec()).collect();
-        OutgoingTree::new(Box::new(Slices { slices, ended: Arc::default() }))
+        let ended = Arc::clone(ended);
+        OutgoingTree::new(Box::new(Slices { slices, last: Slice::Done, ended }))
     }
 
     #[test]
-    fn the_signature_follows_the_last_node_and_the_source_is_ended_once() {
+    fn a_source_is_ended_once_whether_its_tree_was_sent_or_given_up() {
         let ended = Arc::new(AtomicUsize::new(0));
-        let slices = VecDeque::from([b"one".to_vec(), b"two".to_vec()]);
-        let mut tree = OutgoingTree::new(Box::new(Slices { slices, ended: Arc::clone(&ended) }));
         let mut out = Vec::new();
-        assert!(tree.next_slice(&mut out));
-        assert_eq!(out, b"one");
-        assert!(!tree.next_slice(&mut out));
-        assert_eq!(out, b"onetwo\0\0\0\x01/\0\0\0\x0aBenWasHere");
+        let mut sent = tree_of(&["one", "two"], &ended);
+        assert_eq!(sent.next_slice(&mut out), Slice::More);
+        assert_eq!(ended.load(Ordering::SeqCst), 0);
+        assert_eq!(sent.next_slice(&mut out), Slice::Done);
+        assert_eq!(out, b"onetwo");
         assert_eq!(ended.load(Ordering::SeqCst), 1);
-        drop(tree);
+        drop(sent);
         assert_eq!(ended.load(Ordering::SeqCst), 1);
-    }
-
-    #[test]
-    fn a_tree_that_is_given_up_goes_back_to_its_source() {
-        let ended = Arc::new(AtomicUsize::new(0));
-        let slices = VecDeque::from([b"one".to_vec(), b"two".to_vec()]);
-        let source = Slices { slices, ended: Arc::clone(&ended) };
-        drop(OutgoingTree::new(Box::new(source)));
-        assert_eq!(ended.load(Ordering::SeqCst), 1);
+        drop(tree_of(&["one", "two"], &ended));
+        assert_eq!(ended.load(Ordering::SeqCst), 2);
     }
 }

@@ -3,11 +3,10 @@
 //! The records are the only guide: so many sessions, so many ACLs, nodes up to the path "/", and then
 //! the signature. Nothing is kept of them here.
 
+use ironkeeper_engine::snapshot::LEARNER_SIGNATURE;
 use ironkeeper_proto::AclVec;
 use ironkeeper_proto::jute::{DecodeError, Reader};
 use ironkeeper_proto::snapshot_record::{END_PATH, SnapshotNode};
-
-use super::tree_out::SIGNATURE;
 
 #[derive(Debug)]
 pub(super) struct TreeScanner {
@@ -103,7 +102,7 @@ fn next_stage(stage: Stage, reader: &mut Reader<'_>) -> Result<Stage, DecodeErro
             SnapshotNode::decode_body(path, reader)?;
             Stage::Nodes
         }
-        Stage::Signature => match reader.str()? == SIGNATURE {
+        Stage::Signature => match reader.str()? == LEARNER_SIGNATURE {
             true => Stage::Over,
             false => return Err(DecodeError::BadValue(0, "the signature behind a tree")),
         },
@@ -134,7 +133,7 @@ pub(super) mod tests {
     fn stream() -> (Vec<u8>, usize) {
         let mut bytes = apaches_tree();
         let tree_len = bytes.len();
-        bytes.put_str(SIGNATURE);
+        bytes.put_str(LEARNER_SIGNATURE);
         (bytes, tree_len)
     }
 
