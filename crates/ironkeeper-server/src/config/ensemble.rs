@@ -50,6 +50,8 @@ pub struct EnsembleConfig {
     /// not set.
     pub snapshot_size_factor: Option<f64>,
 
+    /// Whether one server that is left by a change of the members would run on its own.
+    pub standalone_enabled: bool,
     /// Whether sessions are known only to the member that opened them.
     pub local_sessions: bool,
     /// Whether such a session becomes a global one when it creates an ephemeral node.
@@ -93,6 +95,7 @@ impl EnsembleConfig {
             listen_on_all_ips: false,
             commit_log_count: defaults::COMMIT_LOG_COUNT,
             snapshot_size_factor: Some(defaults::SNAPSHOT_SIZE_FACTOR),
+            standalone_enabled: true,
             local_sessions: false,
             local_sessions_upgrading: false,
             read_only: false,

@@ -193,6 +193,7 @@ impl Draft {
         settings.init_limit = self.members.init_limit.unwrap_or(settings.init_limit);
         settings.sync_limit = self.members.sync_limit.unwrap_or(settings.sync_limit);
         settings.read_only = self.read_only_mode;
+        settings.standalone_enabled = self.members.standalone_enabled;
         match next.map(Membership::parse) {
             None => {}
             Some(Ok(next)) if next.version > settings.membership.version => {

@@ -1,6 +1,6 @@
 //! A leader's tree takes the place of ours.
 
-use ironkeeper_proto::snapshot_record::{END_PATH, FILE_HEADER_LEN};
+use ironkeeper_proto::snapshot_record::END_PATH;
 use ironkeeper_proto::{Put, Zxid};
 use ironkeeper_store::StoreError;
 use ironkeeper_store::disk::sim::{Fault, SimDisk};
@@ -18,9 +18,12 @@ fn history(disk: &SimDisk) {
 
 /// Installs a tree as a leader sends it.
 fn install(disk: &SimDisk, zxid: i64) -> Result<(), StoreError> {
-    let mut sent = tree(b"leader")[FILE_HEADER_LEN..].to_vec();
+    let mut sent = tree(b"leader");
     sent.put_str(END_PATH);
-    open(disk).install_snapshot(Zxid(zxid), &mut &sent[..])
+    let store = open(disk);
+    let mut writer = store.incoming_snapshot_writer(Zxid(zxid))?;
+    writer.write(&sent)?;
+    store.install_snapshot(Zxid(zxid), writer)
 }
 
 #[track_caller]
