@@ -8,11 +8,10 @@
 //! reply's header is never older than the data; a multi is atomic to readers.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU8;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
-use ironkeeper_proto::Zxid;
+use ironkeeper_proto::{Epoch, Zxid};
 use ironkeeper_tree::Tree;
 
 use crate::config::EngineConfig;
@@ -92,6 +91,9 @@ pub struct Database {
     gate: Gate<State>,
     /// A [`Serving`].
     serving: AtomicU8,
+    /// The beginning of the leader's epoch, as a zxid: whoever serves in it has seen everything
+    /// before it.
+    epoch_began: AtomicI64,
     pub config: EngineConfig,
     pub stats: ServerStats,
     /// Requests that wait for the engine, over all connections.
@@ -124,6 +126,7 @@ impl Database {
         let database = Database {
             gate,
             serving: AtomicU8::new(Serving::Yes as u8),
+            epoch_began: AtomicI64::new(0),
             stats: ServerStats::default(),
             outstanding: AtomicUsize::new(0),
             large_requests,
@@ -145,6 +148,16 @@ impl Database {
 
     pub(crate) fn set_serving(&self, serving: Serving) {
         self.serving.store(serving as u8, Relaxed);
+    }
+
+    pub(crate) fn set_epoch(&self, epoch: Epoch) {
+        self.epoch_began.store(Zxid::new(epoch, 0).0, Relaxed);
+    }
+
+    /// Everything up to here can be seen, or will never be anywhere: a client that has seen more has
+    /// been elsewhere.
+    pub(crate) fn reached(&self) -> Zxid {
+        self.read().applied().max(Zxid(self.epoch_began.load(Relaxed)))
     }
 
     /// The shared side: for reads on I/O threads and slices of a snapshot.

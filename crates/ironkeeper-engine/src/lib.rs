@@ -30,6 +30,7 @@ pub mod recover;
 pub mod request_throttle;
 pub mod session_table;
 pub mod snapshot;
+mod snapshot_schedule;
 pub mod stats;
 mod sync;
 pub mod throttle;

@@ -189,6 +189,12 @@ impl<D: Disk> Store<D> {
         Ok((dir_bytes(&self.disk, &self.snap_dir)?, dir_bytes(&self.disk, &self.log_dir)?))
     }
 
+    /// The length of the newest snapshot; zero if there is none.
+    pub fn newest_snapshot_bytes(&self) -> Result<u64, StoreError> {
+        let snapshots = catalog::snapshots(&self.disk, &self.snap_dir)?;
+        Ok(snapshots.first().map_or(0, |snapshot| snapshot.len))
+    }
+
     /// Room left where snapshots and where logs are written.
     pub fn free_bytes(&self) -> Result<(u64, u64), StoreError> {
         let free = |dir: &Path| self.disk.free_bytes(dir).at(dir, "ask for the free space");

@@ -4,8 +4,6 @@
 //! no memory and can be larger than that. When it is to be installed, a checksum and a name make it an
 //! ordinary snapshot.
 
-use std::path::PathBuf;
-
 use ironkeeper_proto::Zxid;
 use ironkeeper_proto::jute::DecodeError;
 use ironkeeper_proto::snapshot_record;
@@ -66,12 +64,8 @@ impl ReceivedTree {
         self.zxid
     }
 
-    /// Makes it a snapshot of this server: durable, and under its name, which is returned.
-    ///
-    /// The file has no digest. Apache's leaders send trees that may be ahead of their transaction, so
-    /// there is none to compare with.
-    pub fn install(mut self) -> Result<PathBuf, StoreError> {
-        self.writer.seal()?;
-        self.writer.finish()
+    /// The unfinished snapshot that it is, for [`Store::install_snapshot`].
+    pub fn into_writer(self) -> SnapshotWriter<RealDisk> {
+        self.writer
     }
 }

@@ -14,7 +14,7 @@ use ironkeeper_zab::{Input, LinkId, Output};
 
 use super::hosts::{Host, leader_and_learner};
 use crate::peer::tree_out::tests::Slices;
-use crate::recovery;
+use crate::recovery::{self, For};
 
 /// A tree in slices that end anywhere, with these words behind its last node.
 fn tree(nodes: usize, data_len: usize, signature: &str) -> VecDeque<Vec<u8>> {
@@ -55,9 +55,9 @@ fn a_tree_arrives_between_the_packets_around_it_and_becomes_a_snapshot() {
     let received = learner.links.take_snapshot(link).expect("it is kept");
     assert!(learner.links.take_snapshot(link).is_none(), "it is taken once");
     assert_eq!(received.zxid(), Zxid(9));
-    let path = received.install().unwrap();
-    assert!(path.ends_with("snapshot.9"));
-    let (recovered, _) = recovery::recover(&learner.store, TreeConfig::default()).unwrap();
+    learner.store.install_snapshot(Zxid(9), received.into_writer()).unwrap();
+    let (recovered, ..) =
+        recovery::recover(&learner.store, TreeConfig::default(), For::Standalone).unwrap();
     assert_eq!(recovered.tree.last_zxid(), Zxid(9));
     for index in 1..3000 {
         let node = recovered.tree.find(&format!("/node-{index}")).expect("it was sent");
