@@ -42,7 +42,8 @@ struct OpenPort {
 }
 
 impl Ports {
-    /// Takes hold of all ports, after some tries if need be.
+    /// Takes hold of all ports. Where somebody else has a port, that is final; a name or an address of
+    /// ours that is not there yet is tried again.
     pub(super) fn open(own: &OwnAddresses, tries: u32) -> Result<Ports, PeerError> {
         let mut tried = 0;
         loop {
@@ -51,7 +52,7 @@ impl Ports {
             tried += 1;
             match opened {
                 Ok(open) => return Ok(Ports { open }),
-                Err(error) if tried == tries => return Err(error),
+                Err(error) if tried == tries || error.is_in_use() => return Err(error),
                 Err(error) => tracing::warn!("{error}; this is tried again"),
             }
             std::thread::sleep(BIND_PAUSE);

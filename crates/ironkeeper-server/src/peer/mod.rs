@@ -66,6 +66,12 @@ pub struct PeerError {
     pub error: io::Error,
 }
 
+impl PeerError {
+    fn is_in_use(&self) -> bool {
+        self.error.kind() == io::ErrorKind::AddrInUse
+    }
+}
+
 /// What only the thread itself can do.
 #[derive(Debug)]
 enum Command {

@@ -37,8 +37,8 @@ pub struct OwnAddresses {
 pub struct PeerSettings {
     pub me: ServerId,
     pub own: OwnAddresses,
-    /// How often to try to take hold of our ports, a second apart (`electionPortBindRetry`); zero is
-    /// for ever. A name of our own may need a moment until it is known.
+    /// How often to try to take hold of ports whose address is not there yet, a second apart
+    /// (`electionPortBindRetry`); zero is for ever. A name of our own may need a moment to be known.
     pub bind_tries: u32,
     /// How long dialling an election port may take (`cnxTimeout`).
     pub election_dial_timeout: Duration,
