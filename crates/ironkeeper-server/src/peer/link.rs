@@ -7,10 +7,10 @@
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ironkeeper_proto::jute::Put;
-use ironkeeper_proto::{Notification, Packet};
+use ironkeeper_proto::{Notification, Packet, ServerId};
 use ironkeeper_zab::{Hangup, LinkId, Port};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
@@ -24,6 +24,8 @@ pub(super) struct Link {
     id: AtomicU64,
     pub(super) port: Port,
     pub(super) peer: SocketAddr,
+    /// Who it is, as far as that is known: whom we dialled, or who has said so on the election port.
+    peer_id: OnceLock<ServerId>,
     pub(super) writer: OwnedWriteHalf,
     /// Raised when the task has to look at `side`.
     pub(super) signal: Notify,
@@ -51,12 +53,24 @@ pub(super) enum End {
     /// The peer leaves too much unread.
     TooSlow,
     Broken(io::Error),
+    /// A test wants the two apart.
+    CutOff,
 }
 
 impl Link {
     pub(super) fn new(id: LinkId, port: Port, peer: SocketAddr, writer: OwnedWriteHalf) -> Link {
         let id = AtomicU64::new(id.0);
-        Link { id, port, peer, writer, signal: Notify::new(), side: Mutex::default() }
+        let (peer_id, signal, side) = (OnceLock::new(), Notify::new(), Mutex::default());
+        Link { id, port, peer, peer_id, writer, signal, side }
+    }
+
+    pub(super) fn peer_id(&self) -> Option<ServerId> {
+        self.peer_id.get().copied()
+    }
+
+    pub(super) fn set_peer_id(&self, id: ServerId) {
+        // Who has said it once says nothing else later.
+        let _ = self.peer_id.set(id);
     }
 
     pub(super) fn id(&self) -> LinkId {
@@ -144,7 +158,11 @@ impl Link {
     }
 
     pub(super) fn hang_up(&self, reason: Hangup) {
-        self.side().end = Some(End::HungUp(reason));
+        self.end(End::HungUp(reason));
+    }
+
+    pub(super) fn end(&self, end: End) {
+        self.side().end = Some(end);
         self.signal.notify_one();
     }
 

@@ -151,6 +151,7 @@ impl LinkTask {
                         End::HungUp(reason) => Ended::HungUp(reason),
                         End::TooSlow => Ended::Failed("it does not read what it is sent".into()),
                         End::Broken(error) => Ended::Failed(error.to_string()),
+                        End::CutOff => Ended::Failed("it is cut off".into()),
                     };
                 }
                 (side.task_sends, std::mem::take(&mut side.receive_tree))
@@ -214,6 +215,12 @@ impl LinkTask {
         }
         if self.opening_until.is_some() && !self.intake.awaits_opening() {
             self.opening_until = None;
+            if let Some(Input::Opened { opening, .. }) = inputs.first() {
+                self.link.set_peer_id(opening.from);
+                if self.board.is_cut_off(opening.from) {
+                    return Err(Ended::Gone);
+                }
+            }
             self.announced = true;
         }
         // What came before the garbage is as good as ever.

@@ -126,6 +126,12 @@ impl PeerLinks {
         }
     }
 
+    /// Makes it look as if the network between us and these members were gone: connections break, and
+    /// new ones fail. For tests of what an ensemble does then. An empty set heals everything.
+    pub fn cut_off(&self, members: impl IntoIterator<Item = ServerId>) {
+        self.board.cut_off(members.into_iter().collect());
+    }
+
     /// The thread's life, until [`PeerLinks::stop`]. What happens is told to `sink`, in batches and in
     /// order; it may call back into this.
     pub fn run(&self, sink: impl Fn(Vec<Input>) + Send + Sync + 'static) -> io::Result<()> {
@@ -222,6 +228,9 @@ impl PeerLinks {
 
 /// Dials, and serves what comes of it.
 async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Option<String>) {
+    if board.is_cut_off(peer) {
+        return board.report(vec![Input::Dialed { peer, port, link: None }]);
+    }
     let mut endpoints = board.endpoints(peer, port);
     // What a server says of itself helps where the configuration does not know it, or is outdated.
     let hint = hint.as_deref().and_then(dial::endpoint);
@@ -239,6 +248,7 @@ async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Op
             Ok(address) => {
                 let (reader, writer) = stream.into_split();
                 let link = Arc::new(Link::new(board.next_id(), port, address, writer));
+                link.set_peer_id(peer);
                 let intake = Intake::new(expect, board.settings.field_bytes_max);
                 let dialed = Input::Dialed { peer, port, link: Some(link.id()) };
                 link_task::run(board, link, reader, intake, Some(dialed)).await;

@@ -235,3 +235,22 @@ fn a_server_that_moves_is_found_at_its_new_ports_only() {
     assert_ne!(before, after);
     assert!(TcpStream::connect(old).is_err(), "the old port is closed");
 }
+
+#[test]
+fn members_that_are_cut_off_lose_their_links_and_get_no_new_ones_until_that_is_healed() {
+    let (mut three, mut one) = (Host::start(3), Host::start(1));
+    let to_one = three.dial(&one, Port::Election);
+    let Input::Opened { link: to_three, .. } = one.next() else { panic!("not opened") };
+    one.links.cut_off([ServerId(3)]);
+    assert_eq!(one.next(), Input::Closed { link: to_three });
+    assert_eq!(three.next(), Input::Closed { link: to_one });
+    // Who knows nothing of it gets through to the port, but no further.
+    let again = three.dial(&one, Port::Election);
+    assert_eq!(three.next(), Input::Closed { link: again });
+    one.knows(&[(ServerId(3), vec![three.address.clone()])]);
+    one.perform(Output::Dial { peer: ServerId(3), port: Port::Quorum, hint: None });
+    assert!(matches!(one.next(), Input::Dialed { link: None, .. }));
+    one.links.cut_off([]);
+    three.dial(&one, Port::Election);
+    assert!(matches!(one.next(), Input::Opened { .. }));
+}
