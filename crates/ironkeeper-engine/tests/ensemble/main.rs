@@ -1,0 +1,10 @@
+//! Engines that are members of one ensemble.
+
+mod catch_up;
+mod cluster;
+mod disk;
+mod roles;
+mod sessions;
+#[path = "../world/mod.rs"]
+mod world;
+mod writes;
