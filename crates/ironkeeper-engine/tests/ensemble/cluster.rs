@@ -289,7 +289,7 @@ impl Cluster {
             Some(Done::Flushed(zxid)) => node.inputs.push(Input::Flushed(zxid)),
             Some(Done::Durable(done)) => node.inputs.push(Input::Peer(ZabInput::Done(done))),
             Some(Done::Rebuilt(state, done)) => {
-                node.inputs.push(Input::Rebuilt { state: Box::new(state), done });
+                node.inputs.push(Input::Rebuilt { state, done });
             }
         }
         if node.inputs.is_empty() {

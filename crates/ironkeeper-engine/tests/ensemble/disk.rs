@@ -41,7 +41,7 @@ pub enum Done {
     Nothing,
     Flushed(Zxid),
     Durable(Durable),
-    Rebuilt(Recovered, Durable),
+    Rebuilt(Box<Recovered>, Durable),
 }
 
 impl Disk {
@@ -92,14 +92,14 @@ impl Disk {
                 }
                 self.log.retain(|(entry, _)| *entry <= zxid);
                 self.snapshots.retain(|(entry, _)| *entry <= zxid);
-                Done::Rebuilt(self.state(), Durable::Truncated(zxid))
+                Done::Rebuilt(Box::new(self.state()), Durable::Truncated(zxid))
             }
             DurableStep::InstallSnapshot { zxid, .. } => {
                 let tree = std::mem::take(&mut self.received);
                 self.snapshots = vec![(zxid, tree)];
                 self.log.clear();
                 self.log_base = zxid;
-                Done::Rebuilt(self.state(), Durable::Installed(zxid))
+                Done::Rebuilt(Box::new(self.state()), Durable::Installed(zxid))
             }
             DurableStep::ConfigProposed(next) => {
                 self.ensemble.propose(*next);
