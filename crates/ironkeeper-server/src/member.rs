@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ironkeeper_engine::io::{DurableStep, MemberStart};
 use ironkeeper_engine::{Input, Output};
-use ironkeeper_proto::Membership;
-use ironkeeper_proto::membership::PeerAddress;
+use ironkeeper_proto::membership::{self, PeerAddress};
+use ironkeeper_proto::{Membership, ServerId};
 use ironkeeper_store::Store;
 use ironkeeper_store::disk::RealDisk;
 use ironkeeper_zab::{Ensemble, Settings, Status};
@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::durable_steps::Step;
 use crate::log_reader::{LogReads, Wish};
 use crate::log_thread::LogItem;
-use crate::peer::{Endpoint, OwnTree, PeerError, PeerLinks, PeerSettings};
+use crate::peer::{Endpoint, OwnAddresses, OwnTree, PeerError, PeerLinks, PeerSettings};
 use crate::recovery::{For, LogEnd};
 use crate::role::Role;
 
@@ -27,6 +27,8 @@ pub struct Member {
     pub links: Arc<PeerLinks>,
     pub log_reads: LogReads,
     pub role: Role,
+    me: ServerId,
+    listen_on_all_ips: bool,
     /// The members in force and those that are proposed.
     members: Mutex<(Membership, Option<Membership>)>,
 }
@@ -44,6 +46,8 @@ impl Member {
             links: Arc::new(links),
             log_reads,
             role: Role::new(ensemble.my_id),
+            me: ensemble.my_id,
+            listen_on_all_ips: ensemble.listen_on_all_ips,
             members: Mutex::new((ensemble.membership.clone(), ensemble.proposed.clone())),
         };
         member.tell_links(|_| {});
@@ -96,10 +100,17 @@ impl Member {
             DurableStep::ConfigProposed(next) => {
                 self.tell_links(|(_, proposed)| *proposed = Some((**next).clone()));
             }
-            DurableStep::ConfigCommitted(next) => self.tell_links(|(committed, proposed)| {
-                *committed = (**next).clone();
-                proposed.take_if(|proposed| proposed.version <= committed.version);
-            }),
+            DurableStep::ConfigCommitted(next) => {
+                self.tell_links(|(committed, proposed)| {
+                    *committed = (**next).clone();
+                    proposed.take_if(|proposed| proposed.version <= committed.version);
+                });
+                // Who is a member no more stays where it is, to be taken in again.
+                let me = next.members.get(&self.me);
+                if me.is_some() {
+                    self.links.rebind(own_addresses(me, self.listen_on_all_ips));
+                }
+            }
             DurableStep::ConfigWithdrawn => self.tell_links(|(_, proposed)| *proposed = None),
             _ => {}
         }
@@ -188,14 +199,27 @@ fn peer_settings(config: &Config, ensemble: &EnsembleConfig) -> PeerSettings {
     let ticks =
         |count: u32| Duration::from_millis(u64::from(count) * u64::from(config.tick_time_ms));
     let millis = |ms: u32| Duration::from_millis(u64::from(ms));
-    let addresses = ensemble.me().map(|me| me.addresses.as_slice()).unwrap_or_default();
+    PeerSettings {
+        own: own_addresses(ensemble.me(), ensemble.listen_on_all_ips),
+        election_dial_timeout: millis(ensemble.election_connect_timeout_ms),
+        quorum_dial_timeout: ticks(ensemble.connect_limit.unwrap_or(ensemble.init_limit)),
+        opening_timeout: ensemble
+            .election_read_timeout_ms
+            .map_or_else(|| ticks(ensemble.sync_limit), millis),
+        field_bytes_max: config.jute_max_buffer_bytes as usize
+            + config.jute_extra_size_bytes as usize,
+        tcp_keep_alive: ensemble.tcp_keep_alive,
+        ..PeerSettings::new(ensemble.my_id)
+    }
+}
+
+/// Where our line in a configuration says that we are.
+fn own_addresses(me: Option<&membership::Member>, on_all_ips: bool) -> OwnAddresses {
+    let addresses = me.map(|me| me.addresses.as_slice()).unwrap_or_default();
     let bind = |port: fn(&PeerAddress) -> u16| {
         let mut endpoints: Vec<Endpoint> = Vec::new();
         for address in addresses {
-            let host = match ensemble.listen_on_all_ips {
-                true => "0.0.0.0".to_owned(),
-                false => address.host.clone(),
-            };
+            let host = if on_all_ips { "0.0.0.0".to_owned() } else { address.host.clone() };
             let endpoint = Endpoint { host, port: port(address) };
             if !endpoints.contains(&endpoint) {
                 endpoints.push(endpoint);
@@ -206,18 +230,9 @@ fn peer_settings(config: &Config, ensemble: &EnsembleConfig) -> PeerSettings {
     let opening = |address: &PeerAddress| {
         Endpoint { host: address.host.clone(), port: address.election_port }.to_string()
     };
-    PeerSettings {
+    OwnAddresses {
         election_binds: bind(|address| address.election_port),
         quorum_binds: bind(|address| address.quorum_port),
-        opening_addresses: addresses.iter().map(opening).collect(),
-        election_dial_timeout: millis(ensemble.election_connect_timeout_ms),
-        quorum_dial_timeout: ticks(ensemble.connect_limit.unwrap_or(ensemble.init_limit)),
-        opening_timeout: ensemble
-            .election_read_timeout_ms
-            .map_or_else(|| ticks(ensemble.sync_limit), millis),
-        field_bytes_max: config.jute_max_buffer_bytes as usize
-            + config.jute_extra_size_bytes as usize,
-        tcp_keep_alive: ensemble.tcp_keep_alive,
-        ..PeerSettings::new(ensemble.my_id)
+        opening: addresses.iter().map(opening).collect(),
     }
 }

@@ -6,10 +6,11 @@
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ironkeeper_proto::jute::Put;
-use ironkeeper_proto::{Notification, Packet};
+use ironkeeper_proto::{Notification, Packet, ServerId};
 use ironkeeper_zab::{Hangup, LinkId, Port};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
@@ -19,9 +20,12 @@ use super::tree_out::OutgoingTree;
 
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) id: LinkId,
+    /// Changes when the connection of an early learner is offered again under another name.
+    id: AtomicU64,
     pub(super) port: Port,
     pub(super) peer: SocketAddr,
+    /// Who it is, as far as that is known: whom we dialled, or who has said so on the election port.
+    peer_id: OnceLock<ServerId>,
     pub(super) writer: OwnedWriteHalf,
     /// Raised when the task has to look at `side`.
     pub(super) signal: Notify,
@@ -49,11 +53,32 @@ pub(super) enum End {
     /// The peer leaves too much unread.
     TooSlow,
     Broken(io::Error),
+    /// A test wants the two apart.
+    CutOff,
 }
 
 impl Link {
     pub(super) fn new(id: LinkId, port: Port, peer: SocketAddr, writer: OwnedWriteHalf) -> Link {
-        Link { id, port, peer, writer, signal: Notify::new(), side: Mutex::default() }
+        let id = AtomicU64::new(id.0);
+        let (peer_id, signal, side) = (OnceLock::new(), Notify::new(), Mutex::default());
+        Link { id, port, peer, peer_id, writer, signal, side }
+    }
+
+    pub(super) fn peer_id(&self) -> Option<ServerId> {
+        self.peer_id.get().copied()
+    }
+
+    pub(super) fn set_peer_id(&self, id: ServerId) {
+        // Who has said it once says nothing else later.
+        let _ = self.peer_id.set(id);
+    }
+
+    pub(super) fn id(&self) -> LinkId {
+        LinkId(self.id.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn rename(&self, id: LinkId) {
+        self.id.store(id.0, Ordering::Relaxed);
     }
 
     pub(super) fn side(&self) -> MutexGuard<'_, Side> {
@@ -133,7 +158,11 @@ impl Link {
     }
 
     pub(super) fn hang_up(&self, reason: Hangup) {
-        self.side().end = Some(End::HungUp(reason));
+        self.end(End::HungUp(reason));
+    }
+
+    pub(super) fn end(&self, end: End) {
+        self.side().end = Some(end);
         self.signal.notify_one();
     }
 

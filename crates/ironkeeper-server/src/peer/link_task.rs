@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ironkeeper_engine::snapshot::Slice;
+use ironkeeper_proto::Packet;
 use ironkeeper_zab::{Hangup, Input};
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
@@ -19,6 +20,12 @@ use super::tree_out::OutgoingTree;
 /// How long the last bytes may take to leave after the machine has hung up.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How long a learner that comes before we know that we lead is kept waiting. Apache's learners would
+/// begin a new election if they were hung up on; they try for half a second if nobody listens.
+const EARLY_LEARNER: Duration = Duration::from_millis(500);
+/// How often such a learner is offered again.
+const EARLY_LEARNER_RETRY: Duration = Duration::from_millis(10);
+
 /// Serves a link until it ends. `announce` tells the machine that it is there; a link that has not
 /// been announced yet, because its opening is awaited, is not told to have ended either.
 pub(super) async fn run(
@@ -31,6 +38,7 @@ pub(super) async fn run(
     board.insert(&link);
     let mut task = LinkTask {
         announced: announce.is_some(),
+        learner: matches!(announce, Some(Input::Accepted { .. })).then(EarlyLearner::new),
         board,
         link,
         reader,
@@ -53,9 +61,32 @@ struct LinkTask {
     reader: OwnedReadHalf,
     intake: Intake,
     announced: bool,
+    /// Somebody who has dialled our quorum port.
+    learner: Option<EarlyLearner>,
     /// Until when the peer must have said who it is.
     opening_until: Option<Instant>,
     tree: Option<TreeBeingSent>,
+}
+
+/// What is needed to offer a learner again that has come too early.
+struct EarlyLearner {
+    until: Instant,
+    /// How it has introduced itself. It says nothing more before it is answered.
+    greeting: Option<Packet>,
+}
+
+impl EarlyLearner {
+    fn new() -> EarlyLearner {
+        EarlyLearner { until: Instant::now() + EARLY_LEARNER, greeting: None }
+    }
+
+    fn listen(&mut self, inputs: &[Input]) {
+        if self.greeting.is_none()
+            && let Some(Input::Packet { packet, .. }) = inputs.first()
+        {
+            self.greeting = Some(packet.clone());
+        }
+    }
 }
 
 struct TreeBeingSent {
@@ -85,6 +116,34 @@ enum Event {
 impl LinkTask {
     async fn serve(&mut self) -> Ended {
         loop {
+            match self.serve_once().await {
+                Ended::HungUp(Hangup::NotLeading) if self.may_offer_again() => {
+                    tokio::time::sleep(EARLY_LEARNER_RETRY).await;
+                    self.offer_again();
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    fn may_offer_again(&self) -> bool {
+        self.learner.as_ref().is_some_and(|learner| Instant::now() < learner.until)
+    }
+
+    /// Presents the learner once more, as a new link: we may lead by now.
+    fn offer_again(&mut self) {
+        self.link.rename(self.board.next_id());
+        let link = self.link.id();
+        self.board.insert(&self.link);
+        let mut inputs = vec![Input::Accepted { link }];
+        if let Some(packet) = self.learner.as_ref().and_then(|learner| learner.greeting.clone()) {
+            inputs.push(Input::Packet { link, packet });
+        }
+        self.board.report(inputs);
+    }
+
+    async fn serve_once(&mut self) -> Ended {
+        loop {
             let (task_sends, receive_tree) = {
                 let mut side = self.link.side();
                 if let Some(end) = side.end.take() {
@@ -92,6 +151,7 @@ impl LinkTask {
                         End::HungUp(reason) => Ended::HungUp(reason),
                         End::TooSlow => Ended::Failed("it does not read what it is sent".into()),
                         End::Broken(error) => Ended::Failed(error.to_string()),
+                        End::CutOff => Ended::Failed("it is cut off".into()),
                     };
                 }
                 (side.task_sends, std::mem::take(&mut side.receive_tree))
@@ -149,16 +209,25 @@ impl LinkTask {
     /// Reports everything that has arrived as a whole.
     fn take_in(&mut self) -> Result<(), Ended> {
         let mut inputs = Vec::new();
-        let outcome = self.intake.decode(self.link.id, &mut inputs);
+        let outcome = self.intake.decode(self.link.id(), &mut inputs);
         if let Some(received) = self.intake.received.take() {
-            self.board.keep_tree(self.link.id, received);
+            self.board.keep_tree(self.link.id(), received);
         }
         if self.opening_until.is_some() && !self.intake.awaits_opening() {
             self.opening_until = None;
+            if let Some(Input::Opened { opening, .. }) = inputs.first() {
+                self.link.set_peer_id(opening.from);
+                if self.board.is_cut_off(opening.from) {
+                    return Err(Ended::Gone);
+                }
+            }
             self.announced = true;
         }
         // What came before the garbage is as good as ever.
         if !inputs.is_empty() {
+            if let Some(learner) = &mut self.learner {
+                learner.listen(&inputs);
+            }
             self.board.report(inputs);
         }
         outcome.map_err(|broken| Ended::Failed(broken.to_string()))
@@ -204,7 +273,7 @@ impl LinkTask {
     }
 
     async fn end(mut self, ended: Ended) {
-        let (id, peer, port) = (self.link.id, self.link.peer, self.link.port);
+        let (id, peer, port) = (self.link.id(), self.link.peer, self.link.port);
         self.board.remove(id);
         // What was half sent goes home before the machine can think of sending it again.
         let tree_cut = self.tree.take().is_some();

@@ -8,14 +8,17 @@ use std::time::Duration;
 use ironkeeper_proto::quorum_packet::Sender;
 use ironkeeper_zab::{Input, Port};
 use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
 
 use super::intake::{Expect, Intake};
 use super::link::Link;
-use super::settings::Endpoint;
+use super::settings::{Endpoint, OwnAddresses};
 use super::switchboard::Switchboard;
 use super::{PeerError, link_task};
 use crate::server;
 
+/// The wait between two attempts to take hold of our ports.
+const BIND_PAUSE: Duration = Duration::from_secs(1);
 /// The wait after a failed accept, such as one for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const BACKLOG: i32 = 128;
@@ -23,24 +26,94 @@ const BACKLOG: i32 = 128;
 /// dozens of members at most.
 const ACCEPTED_MAX: usize = 512;
 
-/// Takes hold of all addresses of all endpoints.
-pub(super) fn bind_all(endpoints: &[Endpoint]) -> Result<Vec<TcpListener>, PeerError> {
-    let mut listeners = Vec::new();
-    for endpoint in endpoints {
+/// The ports we listen on.
+#[derive(Debug)]
+pub(super) struct Ports {
+    open: Vec<OpenPort>,
+}
+
+#[derive(Debug)]
+struct OpenPort {
+    port: Port,
+    endpoint: Endpoint,
+    /// Until somebody serves it.
+    listeners: Vec<TcpListener>,
+    tasks: Vec<AbortHandle>,
+}
+
+impl Ports {
+    /// Takes hold of all ports. Where somebody else has a port, that is final; a name or an address of
+    /// ours that is not there yet is tried again.
+    pub(super) fn open(own: &OwnAddresses, tries: u32) -> Result<Ports, PeerError> {
+        let mut tried = 0;
+        loop {
+            let opened: Result<Vec<OpenPort>, PeerError> =
+                wanted(own).map(OpenPort::open).collect();
+            tried += 1;
+            match opened {
+                Ok(open) => return Ok(Ports { open }),
+                Err(error) if tried == tries || error.is_in_use() => return Err(error),
+                Err(error) => tracing::warn!("{error}; this is tried again"),
+            }
+            std::thread::sleep(BIND_PAUSE);
+        }
+    }
+
+    /// Begins to take in connections where that is not done yet.
+    pub(super) fn serve(&mut self, board: &Arc<Switchboard>) {
+        for open in &mut self.open {
+            for listener in open.listeners.drain(..) {
+                let task = tokio::spawn(accept(Arc::clone(board), listener, open.port));
+                open.tasks.push(task.abort_handle());
+            }
+        }
+    }
+
+    /// Opens and closes ports so that they are those of our addresses now.
+    pub(super) fn change(&mut self, board: &Arc<Switchboard>) {
+        let own = board.own();
+        self.open.retain(|open| {
+            let stays = wanted(&own).any(|(port, end)| (port, end) == (open.port, &open.endpoint));
+            if !stays {
+                open.tasks.iter().for_each(AbortHandle::abort);
+            }
+            stays
+        });
+        for (port, endpoint) in wanted(&own) {
+            if !self.open.iter().any(|open| (open.port, &open.endpoint) == (port, endpoint)) {
+                match OpenPort::open((port, endpoint)) {
+                    Ok(opened) => self.open.push(opened),
+                    Err(error) => tracing::error!("{error}"),
+                }
+            }
+        }
+        self.serve(board);
+    }
+}
+
+/// What we should listen on.
+fn wanted(own: &OwnAddresses) -> impl Iterator<Item = (Port, &Endpoint)> {
+    let election = own.election_binds.iter().map(|endpoint| (Port::Election, endpoint));
+    election.chain(own.quorum_binds.iter().map(|endpoint| (Port::Quorum, endpoint)))
+}
+
+impl OpenPort {
+    /// Takes hold of all addresses of an endpoint.
+    fn open((port, endpoint): (Port, &Endpoint)) -> Result<OpenPort, PeerError> {
         let fail = |error| PeerError { address: endpoint.to_string(), error };
         let found = (endpoint.host.as_str(), endpoint.port).to_socket_addrs().map_err(fail)?;
         let mut addresses: Vec<SocketAddr> = found.collect();
         addresses.sort();
         addresses.dedup();
-        for address in addresses {
-            listeners.push(server::bind(address, BACKLOG).map_err(fail)?);
-        }
+        let listeners: io::Result<Vec<TcpListener>> =
+            addresses.into_iter().map(|address| server::bind(address, BACKLOG)).collect();
+        let listeners = listeners.map_err(fail)?;
+        Ok(OpenPort { port, endpoint: endpoint.clone(), listeners, tasks: Vec::new() })
     }
-    Ok(listeners)
 }
 
 /// Takes in connections for as long as the runtime lives.
-pub(super) async fn accept(board: Arc<Switchboard>, listener: TcpListener, port: Port) {
+async fn accept(board: Arc<Switchboard>, listener: TcpListener, port: Port) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!("cannot wait for other servers: {error}"),
@@ -78,7 +151,9 @@ fn admit(
     let link = Arc::new(Link::new(board.next_id(), port, peer, writer));
     let (expect, announce) = match port {
         Port::Election => (Expect::Opening, None),
-        Port::Quorum => (Expect::Packets(Sender::Learner), Some(Input::Accepted { link: link.id })),
+        Port::Quorum => {
+            (Expect::Packets(Sender::Learner), Some(Input::Accepted { link: link.id() }))
+        }
     };
     let intake = Intake::new(expect, board.settings.field_bytes_max);
     let board = Arc::clone(board);

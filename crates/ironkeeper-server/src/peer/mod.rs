@@ -35,9 +35,7 @@ mod tree_in;
 mod tree_out;
 mod tree_scanner;
 
-use std::fmt;
 use std::io;
-use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ironkeeper_proto::election::Opening;
@@ -53,7 +51,8 @@ use tokio::sync::mpsc;
 
 use intake::{Expect, Intake};
 use link::Link;
-pub use settings::{Endpoint, PeerSettings};
+use listen::Ports;
+pub use settings::{Endpoint, OwnAddresses, PeerSettings};
 use switchboard::Switchboard;
 pub use tree_in::ReceivedTree;
 use tree_out::OutgoingTree;
@@ -67,10 +66,22 @@ pub struct PeerError {
     pub error: io::Error,
 }
 
+impl PeerError {
+    fn is_in_use(&self) -> bool {
+        self.error.kind() == io::ErrorKind::AddrInUse
+    }
+}
+
 /// What only the thread itself can do.
 #[derive(Debug)]
 enum Command {
-    Dial { peer: ServerId, port: Port, hint: Option<String> },
+    Dial {
+        peer: ServerId,
+        port: Port,
+        hint: Option<String>,
+    },
+    /// Our own addresses have changed.
+    Rebind,
     Stop,
 }
 
@@ -86,24 +97,18 @@ pub struct PeerLinks {
 #[derive(Debug)]
 struct Start {
     commands: mpsc::UnboundedReceiver<Command>,
-    listeners: Vec<(Port, TcpListener)>,
+    ports: Ports,
 }
 
 impl PeerLinks {
     /// Takes hold of the ports. Nothing is accepted or dialled before [`PeerLinks::run`].
     pub fn bind(settings: PeerSettings, store: Store<RealDisk>) -> Result<PeerLinks, PeerError> {
-        let election = listen::bind_all(&settings.election_binds)?;
-        let quorum = listen::bind_all(&settings.quorum_binds)?;
-        let listeners = election
-            .into_iter()
-            .map(|listener| (Port::Election, listener))
-            .chain(quorum.into_iter().map(|listener| (Port::Quorum, listener)))
-            .collect();
+        let ports = Ports::open(&settings.own, settings.bind_tries)?;
         let (sender, commands) = mpsc::unbounded_channel();
         Ok(PeerLinks {
             board: Arc::new(Switchboard::new(settings, store)),
             commands: sender,
-            start: Mutex::new(Some(Start { commands, listeners })),
+            start: Mutex::new(Some(Start { commands, ports })),
         })
     }
 
@@ -112,23 +117,37 @@ impl PeerLinks {
         self.board.set_members(configs);
     }
 
+    /// Our own addresses are others now. Links that are open stay so; ports are changed as far as they
+    /// differ.
+    pub fn rebind(&self, own: OwnAddresses) {
+        if self.board.set_own(own) {
+            // Without a thread nobody listens.
+            let _ = self.commands.send(Command::Rebind);
+        }
+    }
+
+    /// Makes it look as if the network between us and these members were gone: connections break, and
+    /// new ones fail. For tests of what an ensemble does then. An empty set heals everything.
+    pub fn cut_off(&self, members: impl IntoIterator<Item = ServerId>) {
+        self.board.cut_off(members.into_iter().collect());
+    }
+
     /// The thread's life, until [`PeerLinks::stop`]. What happens is told to `sink`, in batches and in
     /// order; it may call back into this.
     pub fn run(&self, sink: impl Fn(Vec<Input>) + Send + Sync + 'static) -> io::Result<()> {
         let start = self.start.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Start { mut commands, listeners }) = start else { return Ok(()) };
+        let Some(Start { mut commands, mut ports }) = start else { return Ok(()) };
         self.board.set_sink(Arc::new(sink));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            for (port, listener) in listeners {
-                tokio::spawn(listen::accept(Arc::clone(&self.board), listener, port));
-            }
+            ports.serve(&self.board);
             while let Some(command) = commands.recv().await {
                 match command {
                     Command::Dial { peer, port, hint } => {
                         let board = Arc::clone(&self.board);
                         tokio::spawn(dial_peer(board, peer, port, hint));
                     }
+                    Command::Rebind => ports.change(&self.board),
                     Command::Stop => break,
                 }
             }
@@ -209,6 +228,9 @@ impl PeerLinks {
 
 /// Dials, and serves what comes of it.
 async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Option<String>) {
+    if board.is_cut_off(peer) {
+        return board.report(vec![Input::Dialed { peer, port, link: None }]);
+    }
     let mut endpoints = board.endpoints(peer, port);
     // What a server says of itself helps where the configuration does not know it, or is outdated.
     let hint = hint.as_deref().and_then(dial::endpoint);
@@ -226,8 +248,9 @@ async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Op
             Ok(address) => {
                 let (reader, writer) = stream.into_split();
                 let link = Arc::new(Link::new(board.next_id(), port, address, writer));
+                link.set_peer_id(peer);
                 let intake = Intake::new(expect, board.settings.field_bytes_max);
-                let dialed = Input::Dialed { peer, port, link: Some(link.id) };
+                let dialed = Input::Dialed { peer, port, link: Some(link.id()) };
                 link_task::run(board, link, reader, intake, Some(dialed)).await;
             }
             Err(_) => board.report(vec![Input::Dialed { peer, port, link: None }]),
@@ -249,8 +272,7 @@ async fn open(
     if port == Port::Quorum {
         return Ok((stream, Expect::Packets(Sender::Leader)));
     }
-    let settings = &board.settings;
-    let opening = Opening { from: settings.me, addresses: settings.opening_addresses.clone() };
+    let opening = Opening { from: board.settings.me, addresses: board.own().opening };
     let mut bytes = Vec::new();
     opening.encode(&mut bytes);
     // In one write: Apache reads the addresses with one call and wants them whole.
@@ -260,10 +282,3 @@ async fn open(
 
 #[cfg(test)]
 mod tests;
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Endpoint { host, port } = self;
-        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
-    }
-}

@@ -1,5 +1,6 @@
 //! What the peer links go by.
 
+use std::fmt;
 use std::time::Duration;
 
 use ironkeeper_proto::ServerId;
@@ -12,17 +13,33 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// See the fields; the names in brackets are those of `zoo.cfg`.
-#[derive(Clone, Debug)]
-pub struct PeerSettings {
-    pub me: ServerId,
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Endpoint { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+/// Where we are: what a change of the members can change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnAddresses {
     /// Where to listen for votes. Hosts are our own; a wildcard with `quorumListenOnAllIPs`.
     pub election_binds: Vec<Endpoint>,
     /// Where to listen for learners.
     pub quorum_binds: Vec<Endpoint>,
     /// `host:port` of our election port as we tell it to those we dial. More than one only with
     /// `multiAddress.enabled`: servers before 3.6 do not understand that.
-    pub opening_addresses: Vec<String>,
+    pub opening: Vec<String>,
+}
+
+/// See the fields; the names in brackets are those of `zoo.cfg`.
+#[derive(Clone, Debug)]
+pub struct PeerSettings {
+    pub me: ServerId,
+    pub own: OwnAddresses,
+    /// How often to try to take hold of ports whose address is not there yet, a second apart
+    /// (`electionPortBindRetry`); zero is for ever. A name of our own may need a moment to be known.
+    pub bind_tries: u32,
     /// How long dialling an election port may take (`cnxTimeout`).
     pub election_dial_timeout: Duration,
     /// How long dialling a leader may take (`connectToLearnerMasterLimit`, else `initLimit`).
@@ -43,9 +60,8 @@ impl PeerSettings {
     pub fn new(me: ServerId) -> PeerSettings {
         PeerSettings {
             me,
-            election_binds: Vec::new(),
-            quorum_binds: Vec::new(),
-            opening_addresses: Vec::new(),
+            own: OwnAddresses::default(),
+            bind_tries: 3,
             election_dial_timeout: Duration::from_secs(5),
             quorum_dial_timeout: Duration::from_secs(20),
             opening_timeout: Duration::from_secs(10),

@@ -1,7 +1,7 @@
 //! What the thread of the peer links and its callers share: the links by their names, and where the
 //! members are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,8 +13,8 @@ use ironkeeper_store::disk::RealDisk;
 use ironkeeper_zab::{Input, LinkId, Port};
 use tokio::net::TcpStream;
 
-use super::link::Link;
-use super::settings::{Endpoint, PeerSettings};
+use super::link::{End, Link};
+use super::settings::{Endpoint, OwnAddresses, PeerSettings};
 use super::tree_in::ReceivedTree;
 
 /// Where inputs go.
@@ -24,7 +24,10 @@ pub(super) struct Switchboard {
     pub(super) settings: PeerSettings,
     pub(super) store: Store<RealDisk>,
     sink: OnceLock<Sink>,
+    own: Mutex<OwnAddresses>,
     links: Mutex<HashMap<LinkId, Arc<Link>>>,
+    /// Members that must not be reached, by a test's wish.
+    cut_off: Mutex<BTreeSet<ServerId>>,
     next_id: AtomicU64,
     members: Mutex<BTreeMap<ServerId, Vec<PeerAddress>>>,
     /// Links with something in their outbox that was not handed to the kernel yet.
@@ -36,10 +39,12 @@ pub(super) struct Switchboard {
 impl Switchboard {
     pub(super) fn new(settings: PeerSettings, store: Store<RealDisk>) -> Switchboard {
         Switchboard {
+            own: Mutex::new(settings.own.clone()),
             settings,
             store,
             sink: OnceLock::new(),
             links: Mutex::default(),
+            cut_off: Mutex::default(),
             next_id: AtomicU64::new(1),
             members: Mutex::default(),
             to_flush: Mutex::default(),
@@ -60,6 +65,18 @@ impl Switchboard {
         }
     }
 
+    pub(super) fn own(&self) -> OwnAddresses {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether that is news.
+    pub(super) fn set_own(&self, own: OwnAddresses) -> bool {
+        let mut known = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = *known != own;
+        *known = own;
+        is_news
+    }
+
     /// Has the system look for peers that vanished, if that is wanted. It may fail: silence is noticed
     /// by the machine as well.
     pub(super) fn keep_alive(&self, stream: &TcpStream) {
@@ -74,7 +91,7 @@ impl Switchboard {
 
     pub(super) fn insert(&self, link: &Arc<Link>) {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        links.insert(link.id, Arc::clone(link));
+        links.insert(link.id(), Arc::clone(link));
     }
 
     pub(super) fn remove(&self, id: LinkId) -> Option<Arc<Link>> {
@@ -83,6 +100,19 @@ impl Switchboard {
 
     pub(super) fn link(&self, id: LinkId) -> Option<Arc<Link>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    pub(super) fn is_cut_off(&self, id: ServerId) -> bool {
+        self.cut_off.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
+    }
+
+    pub(super) fn cut_off(&self, ids: BTreeSet<ServerId>) {
+        *self.cut_off.lock().unwrap_or_else(PoisonError::into_inner) = ids;
+        for link in self.links.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            if link.peer_id().is_some_and(|id| self.is_cut_off(id)) {
+                link.end(End::CutOff);
+            }
+        }
     }
 
     /// Ends every connection, whoever still holds on to it.

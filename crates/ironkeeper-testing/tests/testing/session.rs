@@ -61,12 +61,24 @@ impl Session {
     }
 
     pub fn create(&mut self, path: &str, mode: CreateMode) {
+        assert_eq!(self.try_create(path, mode), 0);
+    }
+
+    /// The error code of an attempt; zero is none.
+    pub fn try_create(&mut self, path: &str, mode: CreateMode) -> i32 {
         let mut body = Vec::new();
         body.put_str(path);
         body.put_buf(Some(b"data"));
         acl::encode_list(&acl::open(), &mut body);
         body.put_i32(mode.flags());
-        assert_eq!(self.call(OpCode::Create, &body), 0);
+        self.call(OpCode::Create, &body)
+    }
+
+    /// Has the server catch up with everything that is decided.
+    pub fn sync(&mut self) {
+        let mut body = Vec::new();
+        body.put_str("/");
+        assert_eq!(self.call(OpCode::Sync, &body), 0);
     }
 
     pub fn has(&mut self, path: &str) -> bool {

@@ -14,7 +14,7 @@ use ironkeeper_store::{Dirs, Store, StoreOptions};
 use ironkeeper_zab::{Hangup, Input, LinkId, Output, Port};
 use tempfile::TempDir;
 
-use crate::peer::{Endpoint, PeerLinks, PeerSettings};
+use crate::peer::{Endpoint, OwnAddresses, PeerLinks, PeerSettings};
 
 /// Only bounds failure.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,6 +37,15 @@ pub fn free_ports() -> (u16, u16) {
     (first, second)
 }
 
+pub fn own_addresses(quorum_port: u16, election_port: u16) -> OwnAddresses {
+    let here = |port| Endpoint { host: "127.0.0.1".to_owned(), port };
+    OwnAddresses {
+        election_binds: vec![here(election_port)],
+        quorum_binds: vec![here(quorum_port)],
+        opening: vec![here(election_port).to_string()],
+    }
+}
+
 impl Host {
     pub fn start(id: i64) -> Host {
         Host::start_with(id, |_| {})
@@ -47,9 +56,7 @@ impl Host {
         let (quorum_port, election_port) = free_ports();
         let host = "127.0.0.1".to_owned();
         let mut settings = PeerSettings::new(ServerId(id));
-        settings.election_binds = vec![Endpoint { host: host.clone(), port: election_port }];
-        settings.quorum_binds = vec![Endpoint { host: host.clone(), port: quorum_port }];
-        settings.opening_addresses = vec![format!("{host}:{election_port}")];
+        settings.own = own_addresses(quorum_port, election_port);
         adjust(&mut settings);
         let options = StoreOptions { prealloc_bytes: 0, ..StoreOptions::default() };
         let store = Store::open(RealDisk, Dirs::single(dir.path()), options).unwrap();
@@ -97,6 +104,14 @@ impl Host {
             self.taken.extend(self.inputs.recv_timeout(PATIENCE).expect("something happens"));
         }
         self.taken.pop_front().unwrap()
+    }
+
+    /// What happens within a moment, if anything.
+    pub fn try_next(&mut self) -> Option<Input> {
+        if self.taken.is_empty() {
+            self.taken.extend(self.inputs.recv_timeout(Duration::from_millis(5)).ok()?);
+        }
+        self.taken.pop_front()
     }
 
     /// What has happened and was not asked for, without waiting.

@@ -8,9 +8,9 @@ use ironkeeper_proto::election::{Opening, PeerState};
 use ironkeeper_proto::membership::PeerAddress;
 use ironkeeper_proto::quorum_packet::{LearnerInfo, PROTOCOL_VERSION};
 use ironkeeper_proto::{Epoch, Notification, Packet, ServerId, Zxid};
-use ironkeeper_zab::{Input, Output, Port};
+use ironkeeper_zab::{Hangup, Input, Output, Port};
 
-use super::hosts::{Host, PATIENCE, free_ports, leader_and_learner};
+use super::hosts::{Host, PATIENCE, free_ports, leader_and_learner, own_addresses};
 
 fn vote(round: i64) -> Notification {
     Notification {
@@ -70,7 +70,7 @@ fn a_vote_is_apaches_bytes_behind_an_opening_in_apaches_bytes() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut host = Host::start_with(3, |settings| {
-        settings.opening_addresses = vec!["127.0.0.1:31123".to_owned()];
+        settings.own.opening = vec!["127.0.0.1:31123".to_owned()];
     });
     let address = PeerAddress { host: "127.0.0.1".to_owned(), quorum_port: 1, election_port: port };
     host.knows(&[(ServerId(1), vec![address])]);
@@ -176,4 +176,81 @@ fn nothing_comes_from_a_link_that_was_hung_up_and_the_other_side_hears_of_it() {
     let link = leader.accepted();
     assert_eq!(leader.next(), Input::Packet { link, packet: Packet::Ack { zxid: Zxid(1) } });
     assert!(leader.rest().is_empty());
+}
+
+#[test]
+fn a_learner_that_comes_too_early_is_offered_again_under_another_name() {
+    let (mut leader, early, learner, to_leader) = leader_and_learner();
+    let packet = Packet::Ack { zxid: Zxid(1) };
+    learner.perform(Output::Send { link: to_leader, packet: packet.clone() });
+    assert_eq!(leader.next(), Input::Packet { link: early, packet: packet.clone() });
+    leader.perform(Output::Hangup { link: early, reason: Hangup::NotLeading });
+    let link = leader.accepted();
+    assert_ne!(link, early);
+    assert_eq!(leader.next(), Input::Packet { link, packet });
+    // From here on it is a link like any other.
+    let packet = Packet::Ack { zxid: Zxid(2) };
+    learner.perform(Output::Send { link: to_leader, packet: packet.clone() });
+    assert_eq!(leader.next(), Input::Packet { link, packet });
+}
+
+#[test]
+fn a_learner_is_not_kept_for_ever_by_a_server_that_does_not_lead() {
+    let (mut leader, mut link, mut learner, to_leader) = leader_and_learner();
+    let refused = std::iter::from_fn(|| {
+        leader.perform(Output::Hangup { link, reason: Hangup::NotLeading });
+        // The last refusal is the end of it, and of that the leader hears nothing.
+        match learner.try_next() {
+            Some(input) => Some(Some(input)),
+            None => {
+                link = leader.try_next().map_or(link, |input| match input {
+                    Input::Accepted { link } => link,
+                    other => panic!("{other:?}"),
+                });
+                Some(None)
+            }
+        }
+    });
+    assert_eq!(refused.flatten().next(), Some(Input::Closed { link: to_leader }));
+}
+
+#[test]
+fn a_server_that_moves_is_found_at_its_new_ports_only() {
+    let (mut one, mut three) = (Host::start(1), Host::start(3));
+    let before = three.dial(&one, Port::Election);
+    assert!(matches!(one.next(), Input::Opened { .. }));
+    let old = one.address(Port::Election);
+    let (quorum_port, election_port) = free_ports();
+    one.links.rebind(own_addresses(quorum_port, election_port));
+    one.address = PeerAddress { host: "127.0.0.1".to_owned(), quorum_port, election_port };
+    // The port is opened by another thread: it is dialled until it is there.
+    let after = loop {
+        three.knows(&[(ServerId(1), vec![one.address.clone()])]);
+        three.perform(Output::Dial { peer: ServerId(1), port: Port::Election, hint: None });
+        if let Input::Dialed { link: Some(link), .. } = three.next() {
+            break link;
+        }
+    };
+    assert!(matches!(one.next(), Input::Opened { .. }));
+    assert_ne!(before, after);
+    assert!(TcpStream::connect(old).is_err(), "the old port is closed");
+}
+
+#[test]
+fn members_that_are_cut_off_lose_their_links_and_get_no_new_ones_until_that_is_healed() {
+    let (mut three, mut one) = (Host::start(3), Host::start(1));
+    let to_one = three.dial(&one, Port::Election);
+    let Input::Opened { link: to_three, .. } = one.next() else { panic!("not opened") };
+    one.links.cut_off([ServerId(3)]);
+    assert_eq!(one.next(), Input::Closed { link: to_three });
+    assert_eq!(three.next(), Input::Closed { link: to_one });
+    // Who knows nothing of it gets through to the port, but no further.
+    let again = three.dial(&one, Port::Election);
+    assert_eq!(three.next(), Input::Closed { link: again });
+    one.knows(&[(ServerId(3), vec![three.address.clone()])]);
+    one.perform(Output::Dial { peer: ServerId(3), port: Port::Quorum, hint: None });
+    assert!(matches!(one.next(), Input::Dialed { link: None, .. }));
+    one.links.cut_off([]);
+    three.dial(&one, Port::Election);
+    assert!(matches!(one.next(), Input::Opened { .. }));
 }
