@@ -253,8 +253,9 @@ fn run(seed: u64) -> (usize, usize) {
 
 #[test]
 fn whatever_fails_nothing_acknowledged_is_lost_and_nothing_read_is_untrue() {
-    // More of them, for whoever has the time: ENSEMBLE_SEEDS=1000.
-    let wanted = std::env::var("ENSEMBLE_SEEDS").ok().and_then(|count| count.parse().ok());
+    // More of them, for whoever has the time: IRONKEEPER_ENSEMBLE_SEEDS=1000.
+    let wanted =
+        std::env::var("IRONKEEPER_ENSEMBLE_SEEDS").ok().and_then(|count| count.parse().ok());
     let seeds: u64 = wanted.unwrap_or(SEEDS);
     let (mut writes, mut reads) = (0, 0);
     for seed in 1..=seeds {
