@@ -8,19 +8,27 @@
 //! | `io-0` … | take in connections, parse, serve reads, judge writes, send replies |
 //! | `log` | append, one sync for many writes, apply |
 //! | `snapshot` | writes snapshots, removes old files |
-//! | `timer` | ends silent sessions, removes empty containers |
+//! | `timer` | ends silent sessions, removes empty containers, minds an ensemble's deadlines |
+//! | `peers` | in an ensemble: connections to the other servers |
+//! | `log-reader` | in an ensemble: reads the log for servers that are behind |
 
 mod accept;
+mod alarm;
 mod clock;
 pub mod config;
 mod core;
+mod durable_steps;
 mod four_letter;
 mod io;
 mod limits;
+mod log_reader;
 mod log_thread;
+mod member;
 mod metrics;
 mod open_files;
+pub mod peer;
 mod recovery;
+mod role;
 mod server;
 mod settings;
 mod shared;

@@ -13,6 +13,7 @@ use ironkeeper_proto::election::{Opening, PeerState};
 use ironkeeper_proto::quorum_packet::ForwardedRequest;
 use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, SessionId, Zxid};
 
+use crate::LearnerView;
 use crate::election::{Election, Reaction, Vote};
 use crate::ensemble::Ensemble;
 use crate::io::{Durable, Hangup, Input, LinkId, Output, Port, Reason, Status};
@@ -176,6 +177,20 @@ impl Member {
             Role::New | Role::Settling | Role::Looking(_) => Status::Looking,
             Role::Learning(learner) => learner.status(),
             Role::Leading(leader) => leader.status(),
+        }
+    }
+
+    pub(crate) fn learners(&self) -> Vec<LearnerView> {
+        match &self.role {
+            Role::Leading(leader) => leader.learners(),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn pending_syncs(&self) -> usize {
+        match &self.role {
+            Role::Leading(leader) => leader.pending_syncs(),
+            _ => 0,
         }
     }
 
