@@ -177,20 +177,9 @@ fn judge(cluster: &cluster::Cluster, load: load::Load) -> Result<Tally> {
         report.acknowledged, report.unknown, report.reconnects
     );
     let mut tally = Tally { passed: 1, failures: report.failures, ..Tally::default() };
-    tally.failures.extend(disagreements(cluster));
+    tally.failures.extend(digests::disagreements(cluster));
     if !tally.failures.is_empty() {
         tally.passed = 0;
     }
     Ok(tally)
-}
-
-/// What members hold against each other. Apache's digests fail now and then without anybody else: a leader that
-/// wakes up after a pause may have signed what it then did not do. Among themselves that is theirs to judge.
-fn disagreements(cluster: &cluster::Cluster) -> Vec<String> {
-    let found = digests::disagreements(cluster);
-    if (0..cluster.size()).all(|at| cluster.is_apache(at)) {
-        found.iter().for_each(|what| println!("   among Apache servers: {what}"));
-        return Vec::new();
-    }
-    found
 }

@@ -43,8 +43,9 @@ impl Scenario {
     pub fn casts(self, long: bool) -> Vec<Cast> {
         let (usual, more): (&[&str], &[&str]) = match self {
             Self::Kills => (
-                &["ours,ours,ours", "apache,ours,ours", "ours,apache,apache:observer,ours"],
+                &["ours,ours,ours", "ours,apache,apache:observer,ours"],
                 &[
+                    "apache,ours,ours",
                     "apache,apache,ours",
                     "ours,apache,apache",
                     "apache38,apache38,ours",
@@ -61,7 +62,7 @@ impl Scenario {
             ),
             Self::Rolling => (&["apache,apache,apache"], &["apache38,apache38,apache38"]),
             Self::BadPeers => (&["ours,ours,ours"], &["apache,ours,ours"]),
-            Self::Sessions => (&["ours,ours,ours", "apache,ours,ours"], &["apache,apache,ours"]),
+            Self::Sessions => (&["apache,ours,ours"], &["ours,ours,ours", "apache,apache,ours"]),
         };
         let more = if long { more } else { &[] };
         usual.iter().chain(more).map(|text| Cast::of(text)).collect()

@@ -13,7 +13,7 @@ use ironkeeper_client::CreateMode;
 
 use crate::ensemble::background::Background;
 use crate::ensemble::cluster::{Cluster, Terms};
-use crate::ensemble::{Stage, disagreements};
+use crate::ensemble::{Stage, digests};
 use crate::interop::Tally;
 use crate::server::Server;
 
@@ -53,7 +53,7 @@ pub fn play(stage: &Stage<'_>) -> Result<Tally> {
     play.behind(MANY, Way::Snap)?;
     play.ahead(0, Way::Trunc)?;
     play.ahead(FEW, Way::Snap)?;
-    play.tally.failures.extend(disagreements(&play.cluster));
+    play.tally.failures.extend(digests::disagreements(&play.cluster));
     Ok(play.tally)
 }
 
