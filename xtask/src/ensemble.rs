@@ -171,11 +171,20 @@ fn summarise(rows: &[Row], in_ci: bool) -> bool {
 
 /// What a load's report means for a scenario, with the members' own complaints.
 fn judge(cluster: &cluster::Cluster, load: load::Load) -> Result<Tally> {
-    let report = load.finish()?;
+    let mut report = load.finish()?;
     println!(
         "   {} writes acknowledged, {} unknown, {} reconnects",
         report.acknowledged, report.unknown, report.reconnects
     );
+    for (port, what) in report.stale {
+        // An Apache leader answers `sync` at once, though it may not have applied yet what a follower has already
+        // told its client.
+        if cluster.was_apache(port) {
+            println!("   on an Apache server: {what}");
+        } else {
+            report.failures.push(what);
+        }
+    }
     let mut tally = Tally { passed: 1, failures: report.failures, ..Tally::default() };
     tally.failures.extend(digests::disagreements(cluster));
     if !tally.failures.is_empty() {

@@ -26,6 +26,8 @@ pub struct Cluster {
     /// Where each really listens for others.
     peer_ports: Vec<PeerPorts>,
     links: Option<Links>,
+    /// Whether each was a JVM at any time.
+    was_apache: Vec<bool>,
 }
 
 /// What an ensemble has besides its cast.
@@ -84,7 +86,8 @@ impl Cluster {
             fs::write(server.data_dir().join("myid"), format!("{}\n", at + 1))?;
             members.push(server);
         }
-        Ok(Cluster { members, peer_ports: real, links })
+        let was_apache = members.iter().map(is_apache).collect();
+        Ok(Cluster { members, peer_ports: real, links, was_apache })
     }
 
     /// Starts everybody and waits until all serve.
@@ -179,11 +182,22 @@ impl Cluster {
 
     /// Whether a member is a JVM.
     pub fn is_apache(&self, at: usize) -> bool {
-        self.members[at].program().name() == "apache"
+        is_apache(&self.members[at])
+    }
+
+    /// Whether the member with this port for clients was a JVM at any time.
+    pub fn was_apache(&self, port: u16) -> bool {
+        self.members.iter().zip(&self.was_apache).any(|(server, was)| server.port() == port && *was)
     }
 
     /// Makes another program of a stopped member, on the same data.
     pub fn recast(&mut self, at: usize, kind: Kind, programs: &Programs) -> Result<()> {
-        self.members[at].replace_program(programs.get(kind)?)
+        self.members[at].replace_program(programs.get(kind)?)?;
+        self.was_apache[at] |= self.is_apache(at);
+        Ok(())
     }
+}
+
+fn is_apache(server: &Server) -> bool {
+    server.program().name() == "apache"
 }

@@ -17,6 +17,17 @@ pub struct Op {
     pub began: u64,
     pub ended: u64,
     pub outcome: Outcome,
+    /// The port of the member that answered, if one is known.
+    pub server: Option<u16>,
+}
+
+/// A rule that a history breaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// In words.
+    pub what: String,
+    /// For a read behind a sync that saw too little, the member that answered it.
+    pub stale_on: Option<u16>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +60,8 @@ pub struct Seen {
 /// What registers hold at first, as version 0.
 pub const FIRST_VALUE: u64 = 0;
 
-/// Every rule that the history breaks, in words; none if it is linearizable.
-pub fn violations(ops: &[Op]) -> Vec<String> {
+/// Every rule that the history breaks; none if it is linearizable.
+pub fn violations(ops: &[Op]) -> Vec<Broken> {
     let mut broken = Vec::new();
     let mut registers: BTreeMap<usize, Vec<&Op>> = BTreeMap::new();
     for op in ops {
@@ -67,24 +78,28 @@ pub fn violations(ops: &[Op]) -> Vec<String> {
         // A value on two registers is a transaction's: both were written at once, or something split it.
         for seen in register.versions.values().filter(|seen| seen.value != FIRST_VALUE) {
             if *zxid_of.entry(seen.value).or_insert(seen.zxid) != seen.zxid {
-                broken.push(format!("the transaction of value {} was split", seen.value));
+                broken.push(rule(format!("the transaction of value {} was split", seen.value)));
             }
         }
     }
     broken
 }
 
+fn rule(what: String) -> Broken {
+    Broken { what, stale_on: None }
+}
+
 /// What anybody was told about each version; contradictions are broken rules.
-fn versions(register: usize, ops: &[&Op], broken: &mut Vec<String>) -> BTreeMap<i32, Seen> {
+fn versions(register: usize, ops: &[&Op], broken: &mut Vec<Broken>) -> BTreeMap<i32, Seen> {
     let mut versions: BTreeMap<i32, Seen> = BTreeMap::new();
     for op in ops {
         let Outcome::Done(seen) = op.outcome else { continue };
         let known = *versions.entry(seen.version).or_insert(seen);
         if known != seen {
-            broken.push(format!(
+            broken.push(rule(format!(
                 "register {register}, version {}: {known:?} to one, {seen:?} to another",
                 seen.version
-            ));
+            )));
         }
     }
     versions
@@ -98,7 +113,7 @@ struct Register {
 impl Register {
     /// Every value seen was written by somebody, once, and not by a request that was refused; and no version is
     /// without a write that may have made it.
-    fn check_origins(&self, ops: &[&Op], broken: &mut Vec<String>) {
+    fn check_origins(&self, ops: &[&Op], broken: &mut Vec<Broken>) {
         let number = self.number;
         let mut writers: HashMap<u64, &Op> = HashMap::new();
         for op in ops {
@@ -109,22 +124,25 @@ impl Register {
         let mut seen_values = HashSet::new();
         for (version, seen) in &self.versions {
             if !seen_values.insert(seen.value) {
-                broken.push(format!("register {number}: value {} was written twice", seen.value));
+                broken.push(rule(format!(
+                    "register {number}: value {} was written twice",
+                    seen.value
+                )));
             }
             let is_first = seen.value == FIRST_VALUE;
             match writers.get(&seen.value) {
-                _ if is_first != (*version == 0) => broken.push(format!(
+                _ if is_first != (*version == 0) => broken.push(rule(format!(
                     "register {number}: version {version} holds {}, the first value and version 0 belong together",
                     seen.value
-                )),
-                None if !is_first => broken.push(format!(
+                ))),
+                None if !is_first => broken.push(rule(format!(
                     "register {number}: value {} was never written",
                     seen.value
-                )),
-                Some(op) if op.outcome == Outcome::Refused => broken.push(format!(
+                ))),
+                Some(op) if op.outcome == Outcome::Refused => broken.push(rule(format!(
                     "register {number}: value {} is there, though its write was refused",
                     seen.value
-                )),
+                ))),
                 _ => {}
             }
         }
@@ -136,25 +154,25 @@ impl Register {
             .filter(|(value, op)| op.outcome == Outcome::Unknown && !seen_values.contains(value))
             .count() as i64;
         if unseen > may_have_made_them {
-            broken.push(format!(
+            broken.push(rule(format!(
                 "register {number}: {unseen} versions nobody saw, {may_have_made_them} writes that may have made them"
-            ));
+            )));
         }
     }
 
-    fn check_zxids(&self, broken: &mut Vec<String>) {
+    fn check_zxids(&self, broken: &mut Vec<Broken>) {
         for ((a, first), (b, second)) in self.versions.iter().zip(self.versions.iter().skip(1)) {
             if first.zxid >= second.zxid {
-                broken.push(format!(
+                broken.push(rule(format!(
                     "register {}: version {a} is of {:#x}, version {b} of {:#x}",
                     self.number, first.zxid, second.zxid
-                ));
+                )));
             }
         }
     }
 
     /// Whoever began after another was done sees, or writes, no earlier version.
-    fn check_real_time(&self, ops: &[&Op], broken: &mut Vec<String>) {
+    fn check_real_time(&self, ops: &[&Op], broken: &mut Vec<Broken>) {
         let version_of: HashMap<u64, i32> =
             self.versions.iter().map(|(version, seen)| (seen.value, *version)).collect();
         let mut by_end: Vec<(u64, i32)> = ops
@@ -176,18 +194,21 @@ impl Register {
             let number = self.number;
             match (op.action, op.outcome) {
                 (Action::SyncedRead, Outcome::Done(seen)) if seen.version < floor => {
-                    broken.push(format!(
-                        "register {number}: client {} read version {} behind a sync, after {floor} was known",
-                        op.client, seen.version
-                    ));
+                    broken.push(Broken {
+                        what: format!(
+                            "register {number}: client {} read version {} behind a sync on port {:?}, after {floor} was known",
+                            op.client, seen.version, op.server
+                        ),
+                        stale_on: op.server,
+                    });
                 }
                 (Action::Write(value), Outcome::Done(_) | Outcome::Unknown) => {
                     let version = version_of.get(&value);
                     if version.is_some_and(|version| *version <= floor) {
-                        broken.push(format!(
+                        broken.push(rule(format!(
                             "register {number}: client {} wrote {value} as version {version:?}, after {floor} was known",
                             op.client
-                        ));
+                        )));
                     }
                 }
                 _ => {}
@@ -197,7 +218,7 @@ impl Register {
     }
 
     /// Nobody is told of a write before it began.
-    fn check_no_prophecy(&self, ops: &[&Op], broken: &mut Vec<String>) {
+    fn check_no_prophecy(&self, ops: &[&Op], broken: &mut Vec<Broken>) {
         let mut began: HashMap<u64, u64> = HashMap::new();
         for op in ops {
             if let Action::Write(value) = op.action {
@@ -207,16 +228,16 @@ impl Register {
         for op in ops {
             let Outcome::Done(seen) = op.outcome else { continue };
             if began.get(&seen.value).is_some_and(|began| *began > op.ended) {
-                broken.push(format!(
+                broken.push(rule(format!(
                     "register {}: client {} saw {} before it was written",
                     self.number, op.client, seen.value
-                ));
+                )));
             }
         }
     }
 
     /// A client never goes back, whatever server it is connected to.
-    fn check_clients(&self, ops: &[&Op], broken: &mut Vec<String>) {
+    fn check_clients(&self, ops: &[&Op], broken: &mut Vec<Broken>) {
         let mut newest: HashMap<usize, i32> = HashMap::new();
         let mut in_order = ops.to_vec();
         in_order.sort_by_key(|op| (op.client, op.began));
@@ -224,10 +245,10 @@ impl Register {
             let Outcome::Done(seen) = op.outcome else { continue };
             let newest = newest.entry(op.client).or_insert(0);
             if seen.version < *newest {
-                broken.push(format!(
+                broken.push(rule(format!(
                     "register {}: client {} went back from version {newest} to {}",
                     self.number, op.client, seen.version
-                ));
+                )));
             }
             *newest = seen.version.max(*newest);
         }
@@ -268,12 +289,17 @@ mod tests {
             began: began.parse().unwrap(),
             ended: ended.parse().unwrap(),
             outcome,
+            server: Some(2181),
         }
+    }
+
+    fn texts(ops: &[Op]) -> Vec<String> {
+        violations(ops).into_iter().map(|broken| broken.what).collect()
     }
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let found = violations(&history(text));
+        let found = texts(&history(text));
         match expected {
             "" => assert_eq!(found, Vec::<String>::new()),
             part => assert!(found.iter().any(|line| line.contains(part)), "{found:?}"),
@@ -303,6 +329,14 @@ mod tests {
     }
 
     #[test]
+    fn a_stale_read_behind_a_sync_names_its_member() {
+        let found = violations(&history("1 w7 0-1 =1; 2 s0 2-3 =0"));
+        assert_eq!(found[0].stale_on, Some(2181));
+        let found = violations(&history("1 w7 0-1 =1; 2 w8 2-3 =1"));
+        assert!(found.iter().all(|broken| broken.stale_on.is_none()));
+    }
+
+    #[test]
     fn a_write_that_goes_in_behind_a_later_one_is_found() {
         check("1 w7 0-1 =2; 2 w8 2-3 =1", "as version Some(1), after 2");
         check("1 w7 0-1 =2; 2 w8 2-3 ?; 3 r8 4-5 =1", "as version Some(1), after 2");
@@ -328,15 +362,15 @@ mod tests {
     fn a_split_transaction_is_found() {
         let mut ops = history("1 w7 0-1 =1; 1 w7 0-1 =1");
         ops[1].register = 1;
-        assert_eq!(violations(&ops), Vec::<String>::new());
+        assert_eq!(texts(&ops), Vec::<String>::new());
         ops[1].outcome = Outcome::Done(Seen { version: 1, zxid: 102, value: 7 });
-        assert_eq!(violations(&ops), ["the transaction of value 7 was split"]);
+        assert_eq!(texts(&ops), ["the transaction of value 7 was split"]);
     }
 
     #[test]
     fn transactions_out_of_order_are_found() {
         let mut ops = history("1 w7 0-1 =1; 1 w8 2-3 =2");
         ops[0].outcome = Outcome::Done(Seen { version: 1, zxid: 103, value: 7 });
-        assert!(violations(&ops)[0].contains("is of"));
+        assert!(texts(&ops)[0].contains("is of"));
     }
 }

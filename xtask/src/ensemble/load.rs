@@ -33,7 +33,9 @@ pub struct Report {
     pub acknowledged: u64,
     pub unknown: usize,
     pub reconnects: usize,
-    /// Every rule that was broken; none is what is wanted.
+    /// Reads behind a sync that saw too little, with the port of the member that answered.
+    pub stale: Vec<(u16, String)>,
+    /// Every other rule that was broken; none is what is wanted.
     pub failures: Vec<String>,
 }
 

@@ -229,7 +229,8 @@ impl Actor {
 
     fn note(&mut self, register: usize, action: Action, began: u64, outcome: Outcome) {
         let ended = self.shared.now();
-        self.ops.push(Op { client: self.number, register, action, began, ended, outcome });
+        let server = self.client.server().map(|host| host.port());
+        self.ops.push(Op { client: self.number, register, action, began, ended, outcome, server });
     }
 }
 

@@ -48,13 +48,20 @@ pub async fn judge(
                     began,
                     ended,
                     outcome: Outcome::Done(seen),
+                    server: None,
                 }),
                 None => failures.push(format!("member {} has no register {register}", at + 1)),
             }
         }
         trees.push(tree);
     }
-    failures.extend(history::violations(&ops));
+    let mut stale = Vec::new();
+    for broken in history::violations(&ops) {
+        match broken.stale_on {
+            Some(port) => stale.push((port, broken.what)),
+            None => failures.push(broken.what),
+        }
+    }
     if let Some((first, others)) = trees.split_first() {
         for (at, tree) in others.iter().enumerate() {
             failures.extend(
@@ -81,7 +88,7 @@ pub async fn judge(
         }
     }
     let reconnects = actors.iter().map(|actor| actor.reconnects).sum();
-    Ok(Report { acknowledged, unknown, reconnects, failures })
+    Ok(Report { acknowledged, unknown, reconnects, stale, failures })
 }
 
 /// Everything one member holds, behind a sync.
