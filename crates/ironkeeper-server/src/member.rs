@@ -1,13 +1,14 @@
 //! What a member of an ensemble has besides what every server has: links to the others, somebody who
 //! reads the log for learners, and a role.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ironkeeper_engine::io::{DurableStep, MemberStart};
 use ironkeeper_engine::{Input, Output};
 use ironkeeper_proto::membership::{self, PeerAddress};
-use ironkeeper_proto::{Membership, ServerId};
+use ironkeeper_proto::{Membership, Packet, ServerId};
 use ironkeeper_store::Store;
 use ironkeeper_store::disk::RealDisk;
 use ironkeeper_zab::{Ensemble, Settings, Status};
@@ -17,6 +18,7 @@ use crate::core::Core;
 use crate::durable_steps::Step;
 use crate::log_reader::{LogReads, Wish};
 use crate::log_thread::LogItem;
+use crate::metrics::Metrics;
 use crate::peer::{Endpoint, OwnAddresses, OwnTree, PeerError, PeerLinks, PeerSettings};
 use crate::recovery::{For, LogEnd};
 use crate::role::Role;
@@ -27,6 +29,8 @@ pub struct Member {
     pub links: Arc<PeerLinks>,
     pub log_reads: LogReads,
     pub role: Role,
+    metrics: Arc<Metrics>,
+    leads: AtomicBool,
     me: ServerId,
     listen_on_all_ips: bool,
     /// The members in force and those that are proposed.
@@ -40,12 +44,15 @@ impl Member {
         ensemble: &EnsembleConfig,
         store: &Store<RealDisk>,
         log_reads: LogReads,
+        metrics: &Arc<Metrics>,
     ) -> Result<Member, PeerError> {
         let links = PeerLinks::bind(peer_settings(config, ensemble), store.clone())?;
         let member = Member {
             links: Arc::new(links),
             log_reads,
-            role: Role::new(ensemble.my_id),
+            role: Role::new(ensemble.my_id, Arc::clone(metrics)),
+            metrics: Arc::clone(metrics),
+            leads: AtomicBool::new(false),
             me: ensemble.my_id,
             listen_on_all_ips: ensemble.listen_on_all_ips,
             members: Mutex::new((ensemble.membership.clone(), ensemble.proposed.clone())),
@@ -67,11 +74,26 @@ impl Member {
         self.links.set_members(proposed.iter().chain([committed]));
     }
 
+    /// A leader's transactions are its proposals.
+    pub fn note_append(&self, bytes: usize) {
+        if self.leads.load(Relaxed) {
+            self.metrics.proposal_size.note(bytes);
+        }
+    }
+
     /// Does what only members do, in the engine's order. What is for the log thread comes back.
     pub fn perform(&self, core: &Core, output: Output) -> Option<LogItem> {
         match output {
-            Output::Peer(output) => self.links.perform(output),
+            Output::Peer(output) => {
+                if let ironkeeper_zab::Output::Send { packet, .. } = &output
+                    && matches!(packet, Packet::Diff { .. } | Packet::Trunc { .. })
+                {
+                    self.metrics.diffs_sent.fetch_add(1, Relaxed);
+                }
+                self.links.perform(output);
+            }
             Output::SendSnapshot { link, job } => {
+                self.metrics.trees_sent.fetch_add(1, Relaxed);
                 let home = core.this();
                 let tree = OwnTree::new(job, Arc::clone(&core.db), move |walk| {
                     if let Some(core) = home.upgrade() {
@@ -81,7 +103,10 @@ impl Member {
                 self.links.send_snapshot(link, Box::new(tree));
             }
             Output::ReadLog { link, after } => self.log_reads.push(Wish { link, after }),
-            Output::Role { status, reason } => self.role.change(status, reason, core.clock.now()),
+            Output::Role { status, reason } => {
+                self.leads.store(matches!(status, Status::Leading { .. }), Relaxed);
+                self.role.change(status, reason, core.clock.now());
+            }
             Output::Durable(step) => return Some(LogItem::Step(Box::new(self.prepare(step)))),
             other => unreachable!("{other:?} is for every server"),
         }

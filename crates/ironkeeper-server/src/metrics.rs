@@ -1,10 +1,10 @@
-//! What the server measures of its disk and its start; what the engine counts is in its own
+//! What the server measures of its disk, its start and its ensemble; what the engine counts is in its own
 //! statistics.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use ironkeeper_engine::stats::{Distribution, Summary};
+use ironkeeper_engine::stats::{Distribution, LastMinMax, Summary};
 
 /// Durations are in milliseconds, rounded down as Apache does.
 #[derive(Debug, Default)]
@@ -21,6 +21,17 @@ pub struct Metrics {
     pub startup_txns_loaded: Summary,
     /// All of recovery.
     pub db_init: Summary,
+    /// How often this member has begun to look for a leader.
+    pub lookings: AtomicU64,
+    /// From each of those moments until clients were served again ...
+    pub unavailable: Summary,
+    /// ... and the same, if another server leads than before.
+    pub leader_unavailable: Summary,
+    /// Learners that were brought up to date with a part of the log, or with the whole tree.
+    pub diffs_sent: AtomicU64,
+    pub trees_sent: AtomicU64,
+    /// Bytes of what this server has proposed as a leader.
+    pub proposal_size: LastMinMax,
 }
 
 impl Metrics {
@@ -55,12 +66,28 @@ impl Metrics {
             startup_txns,
             startup_txns_loaded,
             db_init,
+            lookings,
+            unavailable,
+            leader_unavailable,
+            diffs_sent,
+            trees_sent,
+            proposal_size,
         } = self;
         fsync.reset();
-        snapshot_errors.store(0, Relaxed);
-        for summary in
-            [batch, snapshot, startup_snapshot, startup_txns, startup_txns_loaded, db_init]
-        {
+        proposal_size.reset();
+        for counter in [snapshot_errors, lookings, diffs_sent, trees_sent] {
+            counter.store(0, Relaxed);
+        }
+        for summary in [
+            batch,
+            snapshot,
+            startup_snapshot,
+            startup_txns,
+            startup_txns_loaded,
+            db_init,
+            unavailable,
+            leader_unavailable,
+        ] {
             summary.reset();
         }
     }

@@ -1,15 +1,19 @@
 //! The part a member plays in its ensemble, as administrators see it.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ironkeeper_engine::Now;
 use ironkeeper_proto::ServerId;
 use ironkeeper_zab::{Reason, Status};
 
+use crate::metrics::Metrics;
+
 /// What a member is doing, and since when.
 #[derive(Debug)]
 pub struct Role {
     me: ServerId,
+    metrics: Arc<Metrics>,
     now: Mutex<Current>,
 }
 
@@ -17,17 +21,14 @@ pub struct Role {
 struct Current {
     status: Status,
     since_ms: u64,
-    /// How often it has begun to look for a leader.
-    looked: u64,
+    /// Who led when clients were served last.
+    leader: Option<ServerId>,
 }
 
 impl Role {
-    pub fn new(me: ServerId) -> Role {
-        Role { me, now: Mutex::new(Current { status: Status::Looking, since_ms: 0, looked: 0 }) }
-    }
-
-    pub fn me(&self) -> ServerId {
-        self.me
+    pub fn new(me: ServerId, metrics: Arc<Metrics>) -> Role {
+        let now = Current { status: Status::Looking, since_ms: 0, leader: None };
+        Role { me, metrics, now: Mutex::new(now) }
     }
 
     fn current(&self) -> Current {
@@ -38,19 +39,31 @@ impl Role {
         self.current().status
     }
 
-    /// How often this server has begun to look for a leader.
-    pub fn looked(&self) -> u64 {
-        self.current().looked
+    /// For how long it has been so, in milliseconds.
+    pub fn age_ms(&self, now: Now) -> u64 {
+        now.mono_ms.saturating_sub(self.current().since_ms)
     }
 
     /// Notes a change and tells the operator.
     pub fn change(&self, status: Status, reason: Option<Reason>, now: Now) {
+        let leader = match status {
+            Status::Looking => None,
+            Status::Leading { .. } => Some(self.me),
+            Status::Following { leader, .. } | Status::Observing { leader, .. } => Some(leader),
+        };
         let before = {
             let mut current = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-            let looked = current.looked + u64::from(status == Status::Looking);
-            std::mem::replace(&mut *current, Current { status, since_ms: now.mono_ms, looked })
+            let leader = leader.or(current.leader);
+            std::mem::replace(&mut *current, Current { status, since_ms: now.mono_ms, leader })
         };
         let took_ms = now.mono_ms.saturating_sub(before.since_ms);
+        match leader {
+            None => drop(self.metrics.lookings.fetch_add(1, Relaxed)),
+            Some(_) => self.metrics.unavailable.add(took_ms),
+        }
+        if leader.is_some() && leader != before.leader {
+            self.metrics.leader_unavailable.add(took_ms);
+        }
         let me = self.me;
         match (status, reason) {
             (Status::Looking, Some(reason)) => {
@@ -70,12 +83,13 @@ impl Role {
     }
 }
 
-/// Apache's name for what a server is doing.
-pub fn name(status: Status) -> &'static str {
+/// Apache's names for what a server is doing: as its mode, and as its state among its peers.
+pub fn names(status: Status) -> (&'static str, &'static str) {
     match status {
-        Status::Looking => "looking",
-        Status::Leading { .. } => "leader",
-        Status::Following { .. } => "follower",
-        Status::Observing { .. } => "observer",
+        // A server that serves without a leader serves readers only.
+        Status::Looking => ("read-only", "looking"),
+        Status::Leading { .. } => ("leader", "leading - broadcast"),
+        Status::Following { .. } => ("follower", "following - broadcast"),
+        Status::Observing { .. } => ("observer", "observing - broadcast"),
     }
 }

@@ -101,11 +101,12 @@ impl Server {
             recovery::write_first_snapshot(&store, config, recovered, clock.now())?;
             (recovered, end, _) = recover()?;
         }
+        let metrics = Arc::new(Metrics::default());
         let (log_reads, wishes) = LogReads::new();
         let (engine, member) = match &config.ensemble {
             None => (Engine::new(engine_config, recovered, seed, clock.now()), None),
             Some(ensemble) => {
-                let member = Member::bind(&config, ensemble, &store, log_reads)?;
+                let member = Member::bind(&config, ensemble, &store, log_reads, &metrics)?;
                 let epochs = store.load_epochs(end.last)?;
                 let start = member::start(&config, ensemble, epochs, end);
                 let engine = Engine::member(engine_config, recovered, start, seed, clock.now());
@@ -115,7 +116,6 @@ impl Server {
 
         let (io, receivers): (Vec<_>, Vec<_>) = (0..io_thread_count()).map(IoHandle::new).unzip();
         let core = Core::new(engine, clock, io, member);
-        let metrics = Arc::new(Metrics::default());
         metrics.note_startup(report.snapshot_took, report.txns, report.txns_took);
         let shared = Arc::new(Shared {
             limits: Limits::new(

@@ -42,5 +42,6 @@ pub use cluster_builder::ClusterBuilder;
 pub use error::Error;
 pub use faulty_proxy::{Direction, FaultyProxy};
 pub use ironkeeper_proto::SessionId;
+pub use port::HeldPort;
 pub use role::Role;
 pub use server::TestServer;

@@ -43,6 +43,7 @@ use ironkeeper_proto::{Epoch, Membership, ServerId, SessionId, Zxid};
 
 pub use ensemble::Ensemble;
 pub use io::{Durable, Hangup, Input, LinkId, Output, Port, Reason, Status};
+pub use leader::Census;
 pub use member::{Epochs, Recovered};
 pub use plan::LogRead;
 pub use reconfig::ReconfigRefused;
@@ -168,6 +169,11 @@ impl Zab {
     /// The members as this server knows them; `None` in an ensemble of one.
     pub fn ensemble(&self) -> Option<&Ensemble> {
         self.member.as_ref().map(|member| member.ensemble())
+    }
+
+    /// Who has come to us; `None` unless we lead an ensemble.
+    pub fn census(&self) -> Option<Census> {
+        self.member.as_ref().and_then(|member| member.census())
     }
 
     /// What was promised and taken over; `None` in an ensemble of one.

@@ -16,7 +16,7 @@ use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, Sessio
 use crate::election::{Election, Reaction, Vote};
 use crate::ensemble::Ensemble;
 use crate::io::{Durable, Hangup, Input, LinkId, Output, Port, Reason, Status};
-use crate::leader::Leader;
+use crate::leader::{Census, Leader};
 use crate::learner::{Kind, Learner};
 use crate::ledger::Ledger;
 use crate::mesh::Mesh;
@@ -176,6 +176,13 @@ impl Member {
             Role::New | Role::Settling | Role::Looking(_) => Status::Looking,
             Role::Learning(learner) => learner.status(),
             Role::Leading(leader) => leader.status(),
+        }
+    }
+
+    pub(crate) fn census(&self) -> Option<Census> {
+        match &self.role {
+            Role::Leading(leader) => Some(leader.census(&self.shared.ensemble)),
+            _ => None,
         }
     }
 

@@ -106,10 +106,14 @@ fn announce(server: &Server, data_dir: &Path) {
         true => ("\x1b[1m", "\x1b[0m"),
         false => ("", ""),
     };
-    println!(
-        "{bold}Ironkeeper {}{plain}, a ZooKeeper server, standalone",
-        env!("CARGO_PKG_VERSION")
-    );
+    let kind = match &server.shared().config.ensemble {
+        None => "standalone".to_owned(),
+        Some(ensemble) => {
+            let members = ensemble.membership.members.len();
+            format!("number {} of an ensemble of {members}", ensemble.my_id)
+        }
+    };
+    println!("{bold}Ironkeeper {}{plain}, a ZooKeeper server, {kind}", env!("CARGO_PKG_VERSION"));
     println!("  clients  {bold}{address}{plain}");
     let found = match (&report.snapshot, report.fresh) {
         (_, true) | (None, _) => "new".to_owned(),

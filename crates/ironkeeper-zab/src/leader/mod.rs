@@ -10,6 +10,7 @@
 //! their own: [`discovery`], [`sync`], [`broadcast`].
 
 mod broadcast;
+mod census;
 mod discovery;
 mod sync;
 
@@ -25,6 +26,8 @@ use crate::plan::LogRead;
 use crate::quorum::Quorum;
 use crate::reconfig::ReconfigRefused;
 use crate::timers::Timer;
+
+pub use census::Census;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {

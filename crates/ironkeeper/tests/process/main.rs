@@ -7,6 +7,7 @@
 mod client;
 mod crash;
 mod crowd;
+mod ensemble;
 mod full_disk;
 mod large;
 mod refusal;
