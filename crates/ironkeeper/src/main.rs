@@ -5,6 +5,7 @@ mod dev_cluster;
 mod four_letter;
 mod huge_pages;
 mod lock;
+mod migrate;
 mod open_files;
 mod serve;
 mod shell;
@@ -45,6 +46,7 @@ enum Command {
     DevCluster(dev_cluster::Args),
     /// Measure a ZooKeeper server, ours or Apache's
     Bench(bench::Args),
+    Migrate(migrate::Args),
     /// Show or check transaction log files
     Log(tools::log::Args),
     /// Show or check snapshot files
@@ -76,6 +78,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Lock(args)) => return lock::run(&args),
         Some(Command::DevCluster(args)) => dev_cluster::run(&args)?,
         Some(Command::Bench(args)) => bench::run(args)?,
+        Some(Command::Migrate(args)) => return migrate::run(&args),
         Some(Command::Log(args)) => tools::log::run(&args)?,
         Some(Command::Snapshot(args)) => tools::snapshot::run(&args)?,
     }

@@ -7,6 +7,7 @@
 mod client;
 mod crash;
 mod crowd;
+mod dev_cluster;
 mod ensemble;
 mod full_disk;
 mod large;
