@@ -1,6 +1,7 @@
 //! Ironkeeper: a ZooKeeper server and its tools in one binary.
 
 mod bench;
+mod dev_cluster;
 mod four_letter;
 mod huge_pages;
 mod lock;
@@ -41,6 +42,7 @@ enum Command {
     Shell(shell::Args),
     Status(status::Args),
     Lock(lock::Args),
+    DevCluster(dev_cluster::Args),
     /// Measure a ZooKeeper server, ours or Apache's
     Bench(bench::Args),
     /// Show or check transaction log files
@@ -72,6 +74,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Shell(args)) => return shell::run(args),
         Some(Command::Status(args)) => return status::run(&args),
         Some(Command::Lock(args)) => return lock::run(&args),
+        Some(Command::DevCluster(args)) => dev_cluster::run(&args)?,
         Some(Command::Bench(args)) => bench::run(args)?,
         Some(Command::Log(args)) => tools::log::run(&args)?,
         Some(Command::Snapshot(args)) => tools::snapshot::run(&args)?,
