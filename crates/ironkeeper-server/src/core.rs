@@ -146,12 +146,7 @@ impl Core {
     fn perform(&self, owner: &mut Owner) {
         for output in owner.outputs.drain(..) {
             match output {
-                Output::Append { zxid, txn } => {
-                    if let Some(member) = &self.member {
-                        member.note_append(txn.len());
-                    }
-                    owner.appends.push(LogItem::Append { zxid, txn });
-                }
+                Output::Append { zxid, txn } => owner.appends.push(LogItem::Append { zxid, txn }),
                 Output::Roll => owner.appends.push(LogItem::Roll),
                 Output::Snapshot(job) => self.snapshots.push(job),
                 Output::Wake(conn) => {

@@ -141,7 +141,7 @@ fn overview(shared: &Shared) -> server::Overview {
         mode: mode(shared),
         node_count,
         proposal_sizes: is_leading(shared).then(|| {
-            let sizes = &shared.metrics.proposal_size;
+            let sizes = &db.stats.proposal_size;
             [sizes.last(), sizes.min(), sizes.max()]
         }),
     }

@@ -1,7 +1,7 @@
 //! What a member of an ensemble has besides what every server has: links to the others, somebody who
 //! reads the log for learners, and a role.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +30,6 @@ pub struct Member {
     pub log_reads: LogReads,
     pub role: Role,
     metrics: Arc<Metrics>,
-    leads: AtomicBool,
     me: ServerId,
     listen_on_all_ips: bool,
     /// The members in force and those that are proposed.
@@ -52,7 +51,6 @@ impl Member {
             log_reads,
             role: Role::new(ensemble.my_id, Arc::clone(metrics)),
             metrics: Arc::clone(metrics),
-            leads: AtomicBool::new(false),
             me: ensemble.my_id,
             listen_on_all_ips: ensemble.listen_on_all_ips,
             members: Mutex::new((ensemble.membership.clone(), ensemble.proposed.clone())),
@@ -72,13 +70,6 @@ impl Member {
         let (committed, proposed) = &*members;
         // Where a proposed member says it will be is where it can be found already.
         self.links.set_members(proposed.iter().chain([committed]));
-    }
-
-    /// A leader's transactions are its proposals.
-    pub fn note_append(&self, bytes: usize) {
-        if self.leads.load(Relaxed) {
-            self.metrics.proposal_size.note(bytes);
-        }
     }
 
     /// Does what only members do, in the engine's order. What is for the log thread comes back.
@@ -103,10 +94,7 @@ impl Member {
                 self.links.send_snapshot(link, Box::new(tree));
             }
             Output::ReadLog { link, after } => self.log_reads.push(Wish { link, after }),
-            Output::Role { status, reason } => {
-                self.leads.store(matches!(status, Status::Leading { .. }), Relaxed);
-                self.role.change(status, reason, core.clock.now());
-            }
+            Output::Role { status, reason } => self.role.change(status, reason, core.clock.now()),
             Output::Durable(step) => return Some(LogItem::Step(Box::new(self.prepare(step)))),
             other => unreachable!("{other:?} is for every server"),
         }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use ironkeeper_engine::stats::{Distribution, LastMinMax, Summary};
+use ironkeeper_engine::stats::{Distribution, Summary};
 
 /// Durations are in milliseconds, rounded down as Apache does.
 #[derive(Debug, Default)]
@@ -30,8 +30,6 @@ pub struct Metrics {
     /// Learners that were brought up to date with a part of the log, or with the whole tree.
     pub diffs_sent: AtomicU64,
     pub trees_sent: AtomicU64,
-    /// Bytes of what this server has proposed as a leader.
-    pub proposal_size: LastMinMax,
 }
 
 impl Metrics {
@@ -71,10 +69,8 @@ impl Metrics {
             leader_unavailable,
             diffs_sent,
             trees_sent,
-            proposal_size,
         } = self;
         fsync.reset();
-        proposal_size.reset();
         for counter in [snapshot_errors, lookings, diffs_sent, trees_sent] {
             counter.store(0, Relaxed);
         }

@@ -13,10 +13,11 @@ use ironkeeper_proto::election::{Opening, PeerState};
 use ironkeeper_proto::quorum_packet::ForwardedRequest;
 use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, SessionId, Zxid};
 
+use crate::LearnerView;
 use crate::election::{Election, Reaction, Vote};
 use crate::ensemble::Ensemble;
 use crate::io::{Durable, Hangup, Input, LinkId, Output, Port, Reason, Status};
-use crate::leader::{Census, Leader};
+use crate::leader::Leader;
 use crate::learner::{Kind, Learner};
 use crate::ledger::Ledger;
 use crate::mesh::Mesh;
@@ -179,10 +180,17 @@ impl Member {
         }
     }
 
-    pub(crate) fn census(&self) -> Option<Census> {
+    pub(crate) fn learners(&self) -> Vec<LearnerView> {
         match &self.role {
-            Role::Leading(leader) => Some(leader.census(&self.shared.ensemble)),
-            _ => None,
+            Role::Leading(leader) => leader.learners(),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn pending_syncs(&self) -> usize {
+        match &self.role {
+            Role::Leading(leader) => leader.pending_syncs(),
+            _ => 0,
         }
     }
 

@@ -157,6 +157,9 @@ impl Engine {
         let mut head = HeadWriter(&mut scratch, 0);
         header.encode(&mut head);
         self.db.stats.proposals.fetch_add(1, Relaxed);
+        if self.is_member() {
+            self.db.stats.proposal_size.note(scratch.len());
+        }
         self.zab.propose(zxid, Bytes::copy_from_slice(&scratch), &mut self.zab_out);
         self.scratch = scratch;
     }

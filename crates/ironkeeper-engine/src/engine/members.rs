@@ -22,11 +22,13 @@ impl Engine {
         let version = Zxid(members.version);
         let will_come = version.counter() != 0 && version > state.applied();
         let text = members.to_string();
-        let shown = state.tree.find(CONFIG_PATH);
-        let same = shown.is_some_and(|node| {
-            node.persisted().mzxid == version && node.data() == Some(text.as_bytes())
+        let known = state.tree.find(CONFIG_PATH).is_some_and(|node| {
+            let shown = node.persisted().mzxid;
+            // A leader's tree may know of a change before its members are in force here.
+            let is_newer = shown > version && self.db.config.reconfig_enabled;
+            is_newer || shown == version && node.data() == Some(text.as_bytes())
         });
-        if will_come || same {
+        if will_come || known {
             return;
         }
         let mut firing = Firing {

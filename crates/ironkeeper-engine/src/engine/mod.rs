@@ -158,7 +158,7 @@ impl Engine {
         let overlay = Overlay::new(recovered.tree.digest(), hasher.clone());
         let next_session = sessions::first_id(config.server_id, now.wall_ms);
         let delivered = recovered.tree.last_zxid();
-        let mismatches = recovered.digest_mismatches;
+        let (mismatches, awaits_digest) = (recovered.digest_mismatches, recovered.awaits_digest);
         let (db, token) =
             Database::new(config, recovered.tree, recovered.sessions, recovered.digests, seed, now);
         db.stats.digest_mismatches.store(mismatches, Relaxed);
@@ -183,7 +183,7 @@ impl Engine {
             delivered,
             told_leader_ms: now.mono_ms,
             read_only_at_ms: None,
-            awaits_digest: false,
+            awaits_digest,
             wakes: Wakes::default(),
             open_acl: Arc::new(AclList::new(AclVec::OPEN)),
             server_identity: Identity::server(),

@@ -15,7 +15,7 @@ impl Engine {
         self.become_looking(now);
         // What was on its way to the old tree is in the new one, or has never been.
         self.ready.clear();
-        let Recovered { tree, sessions, digest_mismatches, digests } = recovered;
+        let Recovered { tree, sessions, digest_mismatches, digests, awaits_digest } = recovered;
         self.delivered = tree.last_zxid();
         let db = Arc::clone(&self.db);
         let mut state = db.write(&mut self.token);
@@ -26,7 +26,7 @@ impl Engine {
         // These may be large.
         drop((old_tree, old_sessions));
         self.note_mismatches(digest_mismatches);
-        self.awaits_digest = matches!(done, Durable::Installed(_));
+        self.awaits_digest = awaits_digest;
         if let Some(ensemble) = self.zab.ensemble() {
             self.ready.push_back(Ready::Members(Box::new(ensemble.committed().clone())));
         }

@@ -88,15 +88,15 @@ impl Engine {
         session: SessionId,
         owner: Owner,
     ) -> Result<(), ErrorCode> {
-        if self.standing(state, session) == Standing::Gone {
-            return Err(ErrorCode::SessionExpired);
-        }
-        if !self.is_member() {
-            return Ok(());
-        }
-        match *self.owners.entry(session).or_insert(owner) == owner {
-            true => Ok(()),
-            false => Err(ErrorCode::SessionMoved),
+        match self.standing(state, session) {
+            Standing::Gone => Err(ErrorCode::SessionExpired),
+            Standing::Global if self.is_member() => {
+                match *self.owners.entry(session).or_insert(owner) == owner {
+                    true => Ok(()),
+                    false => Err(ErrorCode::SessionMoved),
+                }
+            }
+            Standing::Global | Standing::Local | Standing::Elsewhere => Ok(()),
         }
     }
 

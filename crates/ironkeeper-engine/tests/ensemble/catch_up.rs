@@ -123,15 +123,15 @@ fn with_a_dead_leader_that_had_more() -> (Cluster, usize) {
     let leader = cluster.leader();
     write(&mut cluster, "kept", 3);
     let mut client = cluster.at(leader).connect();
-    cluster.hold_wire = true;
+    cluster.network.is_held = true;
     for at in 0..3 {
         let body = create(&format!("/lost-{at}"), b"", Persistent);
         client.send(&mut cluster.at(leader), OpCode::Create, &body);
     }
     cluster.settle();
-    cluster.lose_messages();
+    cluster.network.lose_messages();
     cluster.kill(leader);
-    cluster.hold_wire = false;
+    cluster.network.is_held = false;
     all_serve(&mut cluster);
     (cluster, leader)
 }
@@ -168,13 +168,13 @@ fn a_snapshot_under_way_is_given_up_when_the_tree_is_exchanged() {
     cluster.nodes[leader].hold_snapshots = true;
     cluster.snapshot(leader);
     let mut client = cluster.at(leader).connect();
-    cluster.hold_wire = true;
+    cluster.network.is_held = true;
     client.send(&mut cluster.at(leader), OpCode::Create, &create("/lost", b"", Persistent));
     cluster.isolate(leader);
-    cluster.hold_wire = false;
+    cluster.network.is_held = false;
     cluster.until("two serve", |cluster| cluster.serving() == 2);
     write(&mut cluster, "new", 3);
-    cluster.heal();
+    cluster.network.heal();
     all_serve(&mut cluster);
     assert!(!cluster.finish_snapshot(leader), "the tree it belonged to is gone");
     cluster.assert_same();

@@ -1,9 +1,8 @@
-//! Several servers in one thread: their engines, their disks, and a network that delivers in order.
+//! Several servers in one thread: their engines, their disks, and the network between them.
 //!
 //! Nothing happens by itself: [`Cluster::settle`] lets everything happen that needs no time,
 //! [`Cluster::advance`] moves the clock from one deadline to the next.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ironkeeper_engine::conn::Submit;
@@ -11,21 +10,12 @@ use ironkeeper_engine::database::Serving;
 use ironkeeper_engine::snapshot::{Slice, SnapshotJob};
 use ironkeeper_engine::{Database, Engine, EngineConfig, Input, MemberStart, Now, Output};
 use ironkeeper_proto::election::Opening;
-use ironkeeper_proto::{Membership, Notification, OpCode, Packet, ServerId, SessionId, Zxid};
+use ironkeeper_proto::{Membership, OpCode, Packet, ServerId, SessionId, Zxid};
 use ironkeeper_zab::{Ensemble, Input as ZabInput, LinkId, Output as ZabOutput, Port, Settings};
 
 use crate::disk::{Command, Disk, Done};
+use crate::network::{Message, Network};
 use crate::world::{Client, Host};
-
-#[derive(Debug)]
-enum Message {
-    Opening(Opening),
-    Notification(Notification),
-    Packet(Packet),
-    Tree(Vec<u8>),
-    Dial { from: usize, port: Port },
-    End,
-}
 
 pub struct Node {
     pub id: ServerId,
@@ -52,15 +42,7 @@ pub struct Node {
 pub struct Cluster {
     pub nodes: Vec<Node>,
     pub now: Now,
-    /// Both ends, as long as they are open.
-    links: BTreeMap<LinkId, [Option<usize>; 2]>,
-    next_link: u64,
-    /// Nothing arrives while this is set.
-    pub hold_wire: bool,
-    /// To whom, on which link.
-    wire: VecDeque<(usize, LinkId, Message)>,
-    /// Those who cannot be reached and reach nobody.
-    cut: BTreeSet<usize>,
+    pub network: Network,
     next_conn: u64,
 }
 
@@ -125,11 +107,7 @@ impl Cluster {
         Cluster {
             nodes: (1..=servers).map(node).collect(),
             now,
-            links: BTreeMap::new(),
-            next_link: 0,
-            hold_wire: false,
-            wire: VecDeque::new(),
-            cut: BTreeSet::new(),
+            network: Network::default(),
             next_conn: 0,
         }
     }
@@ -154,62 +132,21 @@ impl Cluster {
     pub fn kill(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         node.engine = None;
-        node.disk.queue.clear();
-        node.disk.is_held = false;
+        node.disk.lose_queue();
         node.unsent.clear();
         node.behind.clear();
-        let links: Vec<LinkId> = self.links_of(at);
-        for link in links {
-            self.close(at, link);
+        for link in self.network.links_of(at) {
+            self.network.close(at, link);
         }
     }
 
     /// Nobody hears of it any more, and it of nobody. Connections break.
     pub fn isolate(&mut self, at: usize) {
-        self.cut.insert(at);
-        for link in self.links_of(at) {
-            if let Some(ends) = self.links.remove(&link) {
-                for end in ends.into_iter().flatten() {
-                    self.nodes[end].inputs.push(Input::Peer(ZabInput::Closed { link }));
-                }
+        self.network.isolate(at);
+        for link in self.network.links_of(at) {
+            for end in self.network.sever(link) {
+                self.nodes[end].inputs.push(Input::Peer(ZabInput::Closed { link }));
             }
-        }
-        self.settle();
-    }
-
-    /// What is on its way never arrives.
-    pub fn lose_messages(&mut self) {
-        self.wire.clear();
-    }
-
-    pub fn heal(&mut self) {
-        self.cut.clear();
-    }
-
-    fn links_of(&self, at: usize) -> Vec<LinkId> {
-        let own = self.links.iter().filter(|(_, ends)| ends.contains(&Some(at)));
-        own.map(|(link, _)| *link).collect()
-    }
-
-    /// Closes a connection from one side; the other hears of it behind what was sent before.
-    fn close(&mut self, at: usize, link: LinkId) {
-        let Some(ends) = self.links.get_mut(&link) else { return };
-        let Some(own) = ends.iter_mut().find(|end| **end == Some(at)) else { return };
-        *own = None;
-        // What was on its way to here does not arrive any more.
-        self.wire.retain(|(to, on, _)| !(*to == at && *on == link));
-        match ends.iter().flatten().next().copied() {
-            Some(other) => self.wire.push_back((other, link, Message::End)),
-            None => drop(self.links.remove(&link)),
-        }
-    }
-
-    fn send(&mut self, from: usize, link: LinkId, message: Message) {
-        let Some(ends) = self.links.get(&link).filter(|ends| ends.contains(&Some(from))) else {
-            return;
-        };
-        if let Some(to) = ends.iter().flatten().find(|end| **end != from) {
-            self.wire.push_back((*to, link, message));
         }
     }
 
@@ -233,6 +170,15 @@ impl Cluster {
             if next_ms >= until_ms {
                 return;
             }
+        }
+    }
+
+    /// Lets time pass in which servers look at their clocks and nothing else happens.
+    pub fn advance_clocks(&mut self, ms: u64) {
+        self.now.mono_ms += ms;
+        self.now.wall_ms += ms as i64;
+        for node in 0..self.nodes.len() {
+            self.tick(node);
         }
     }
 
@@ -266,15 +212,23 @@ impl Cluster {
                     idle = false;
                 }
             }
-            if !self.hold_wire
-                && let Some((to, link, message)) = self.wire.pop_front()
-            {
+            if let Some((to, link, message)) = self.network.arrive(0) {
                 idle = false;
                 self.deliver(to, link, message);
             }
             if idle {
                 return;
             }
+        }
+    }
+
+    /// Lets one thing happen, by a number that is drawn: a server works or a message arrives.
+    pub fn happen(&mut self, draw: usize) {
+        let node = draw % (2 * self.nodes.len());
+        if node < self.nodes.len() {
+            self.work(node);
+        } else if let Some((to, link, message)) = self.network.arrive(draw / 8) {
+            self.deliver(to, link, message);
         }
     }
 
@@ -309,14 +263,8 @@ impl Cluster {
     // The network.
 
     fn deliver(&mut self, to: usize, link: LinkId, message: Message) {
-        if let Message::Dial { from, port } = message {
-            return self.on_dial(from, to, link, port);
-        }
-        if !self.links.get(&link).is_some_and(|ends| ends.contains(&Some(to))) {
-            return;
-        }
         match message {
-            Message::Dial { .. } => unreachable!("handled before"),
+            Message::Dial { from, port } => self.on_dial(from, to, link, port),
             Message::Opening(opening) => self.input(to, ZabInput::Opened { link, opening }),
             Message::Notification(notification) => {
                 self.input(to, ZabInput::Notification { link, notification });
@@ -326,28 +274,20 @@ impl Cluster {
                 self.nodes[to].disk.received = tree;
                 self.input(to, ZabInput::SnapshotReceived { link });
             }
-            Message::End => {
-                self.links.remove(&link);
-                self.input(to, ZabInput::Closed { link });
-            }
+            Message::End => self.input(to, ZabInput::Closed { link }),
         }
     }
 
     fn on_dial(&mut self, from: usize, to: usize, link: LinkId, port: Port) {
-        let peer = self.nodes[to].id;
-        let reachable = self.nodes[to].engine.is_some()
-            && self.nodes[from].engine.is_some()
-            && !self.cut.contains(&from)
-            && !self.cut.contains(&to);
-        if !reachable {
+        let (id, peer) = (self.nodes[from].id, self.nodes[to].id);
+        let alive = self.nodes[to].engine.is_some() && self.nodes[from].engine.is_some();
+        if !alive || !self.network.open(from, to, link) {
             return self.input(from, ZabInput::Dialed { peer, port, link: None });
         }
-        self.links.insert(link, [Some(from), Some(to)]);
         match port {
             Port::Election => {
-                let id = self.nodes[from].id;
                 let opening = Opening { from: id, addresses: vec![format!("h{id}:3888")] };
-                self.wire.push_back((to, link, Message::Opening(opening)));
+                self.network.send(from, link, Message::Opening(opening));
             }
             Port::Quorum => self.input(to, ZabInput::Accepted { link }),
         }
@@ -392,10 +332,8 @@ impl Cluster {
     fn perform_peer(&mut self, at: usize, wish: ZabOutput) {
         match wish {
             ZabOutput::Dial { peer, port, .. } => {
-                self.next_link += 1;
-                let link = LinkId(self.next_link);
                 match self.nodes.iter().position(|node| node.id == peer) {
-                    Some(to) => self.wire.push_back((to, link, Message::Dial { from: at, port })),
+                    Some(to) => self.network.dial(at, to, port),
                     None => self.nodes[at].inputs.push(Input::Peer(ZabInput::Dialed {
                         peer,
                         port,
@@ -403,15 +341,15 @@ impl Cluster {
                     })),
                 }
             }
-            ZabOutput::Hangup { link, .. } => self.close(at, link),
+            ZabOutput::Hangup { link, .. } => self.network.close(at, link),
             ZabOutput::Notify { link, notification } => {
-                self.send(at, link, Message::Notification(*notification));
+                self.network.send(at, link, Message::Notification(*notification));
             }
             ZabOutput::Send { link, packet } => {
                 let held = self.nodes[at].unsent.iter().any(|(on, _)| *on == link);
                 match held {
                     true => self.nodes[at].behind.push((link, packet)),
-                    false => self.send(at, link, Message::Packet(packet)),
+                    false => self.network.send(at, link, Message::Packet(packet)),
                 }
             }
             ZabOutput::ReceiveSnapshot { .. } => {}
@@ -449,13 +387,13 @@ impl Cluster {
         for (link, job) in std::mem::take(&mut self.nodes[at].unsent) {
             let (_, tree, walk) = encode(&self.nodes[at].db, *job);
             match tree {
-                Some(tree) => self.send(at, link, Message::Tree(tree)),
-                None => self.close(at, link),
+                Some(tree) => self.network.send(at, link, Message::Tree(tree)),
+                None => self.network.close(at, link),
             }
             self.nodes[at].inputs.push(Input::SnapshotSent(walk));
         }
         for (link, packet) in std::mem::take(&mut self.nodes[at].behind) {
-            self.send(at, link, Message::Packet(packet));
+            self.network.send(at, link, Message::Packet(packet));
         }
     }
 

@@ -154,6 +154,18 @@ impl Disk {
         recovery.finish_member().unwrap()
     }
 
+    /// The process has died: what was on its way is lost. A snapshot may be ahead of the log then, and
+    /// the log is of no use any more.
+    pub fn lose_queue(&mut self) {
+        self.queue.clear();
+        self.is_held = false;
+        let newest = self.snapshots.last().map_or(Zxid::ZERO, |(zxid, _)| *zxid);
+        if self.log.last().is_some_and(|(last, _)| *last < newest) {
+            self.log.clear();
+            self.log_base = newest;
+        }
+    }
+
     /// What a member starts from, besides the tree.
     pub fn recovered(&self) -> ironkeeper_zab::Recovered {
         let last = self.log.last().map_or(self.log_base, |(zxid, _)| *zxid);

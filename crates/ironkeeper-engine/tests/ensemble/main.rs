@@ -5,9 +5,11 @@ mod cluster;
 mod disk;
 mod local_sessions;
 mod members;
+mod network;
 mod read_only;
 mod roles;
 mod sessions;
+mod trouble;
 #[path = "../world/mod.rs"]
 mod world;
 mod writes;

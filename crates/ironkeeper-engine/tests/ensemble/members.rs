@@ -114,6 +114,25 @@ fn changes_that_cannot_be_are_refused_with_the_right_reason() {
 }
 
 #[test]
+fn a_leader_knows_who_listens_to_it() {
+    let mut cluster = Cluster::elected(3, 1, |_| {});
+    let leader = cluster.leader();
+    cluster.at(leader).connect();
+    let engine = cluster.nodes[leader].engine.as_ref().unwrap();
+    let mut learners = engine.zab().learners();
+    learners.sort_by_key(|learner| learner.id);
+    assert_eq!(learners.len(), 3);
+    assert!(learners.iter().all(|learner| learner.is_up_to_date));
+    let observers: Vec<_> = learners.iter().filter(|learner| learner.observes).collect();
+    assert_eq!((observers.len(), observers[0].id.0), (1, 4));
+    assert_eq!(learners[0].acknowledged, Some(cluster.applied(leader)));
+    let sizes = &cluster.nodes[leader].db.stats.proposal_size;
+    assert!(sizes.last() > 0);
+    let follower = cluster.nodes[cluster.follower()].engine.as_ref().unwrap();
+    assert!(follower.zab().learners().is_empty());
+}
+
+#[test]
 fn without_the_setting_members_are_fixed() {
     let mut cluster = Cluster::three();
     let node = cluster.follower();

@@ -40,6 +40,7 @@ pub trait Host {
             password: [0; 16],
             timeout_ms: 0,
             read_only: false,
+            last_zxid_seen: Zxid(0),
             xid: 0,
             unread: Vec::new(),
         }
@@ -175,6 +176,8 @@ pub struct Client {
     pub timeout_ms: i32,
     /// Whether it asks for a server that only serves reads, if need be.
     pub read_only: bool,
+    /// What it tells a server that it has seen.
+    pub last_zxid_seen: Zxid,
     xid: i32,
     unread: Vec<u8>,
 }
@@ -187,8 +190,7 @@ impl Client {
         password: [u8; 16],
         timeout_ms: i32,
     ) -> String {
-        let request = self.connect_request(session, &password, timeout_ms);
-        self.raw(world, &request);
+        self.send_connect(world, session, &password, timeout_ms);
         world.sync();
         let bytes = self.output();
         if bytes.is_empty() {
@@ -209,15 +211,26 @@ impl Client {
 
     /// Asks for a session and says what comes of the bytes.
     pub fn try_connect(&mut self, world: &mut impl Host) -> String {
-        let body = self.connect_request(SessionId::NONE, &[0; 16], 10_000);
-        self.raw(world, &body)
+        self.send_connect(world, SessionId::NONE, &[0; 16], 10_000)
+    }
+
+    /// Asks for a session, old or new, and says what comes of the bytes.
+    pub fn send_connect(
+        &mut self,
+        world: &mut impl Host,
+        session: SessionId,
+        password: &[u8],
+        timeout_ms: i32,
+    ) -> String {
+        let request = self.connect_request(session, password, timeout_ms);
+        self.raw(world, &request)
     }
 
     fn connect_request(&self, session: SessionId, password: &[u8], timeout_ms: i32) -> Vec<u8> {
         let mut body = Vec::new();
         ConnectRequest {
             protocol_version: 0,
-            last_zxid_seen: Zxid(0),
+            last_zxid_seen: self.last_zxid_seen,
             timeout_ms,
             session,
             password,
@@ -265,7 +278,8 @@ impl Client {
         world.submit(submits);
     }
 
-    fn output(&mut self) -> Vec<u8> {
+    /// What was said since the last call, as bytes.
+    pub fn output(&mut self) -> Vec<u8> {
         let mut tail = Vec::new();
         let outgoing = self.conn.take_output(&mut tail);
         let mut bytes: Vec<u8> = outgoing.pieces.iter().flatten().copied().collect();
@@ -292,44 +306,44 @@ impl Client {
     /// Serves what waits in the lane and shows everything that was said since the last call: `xid
     /// zxid error` of replies, `kind path @zxid` of events.
     pub fn heard(&mut self, world: &impl Host) -> Vec<String> {
+        let shown = |(header, body): (ReplyHeader, Vec<u8>)| {
+            if header.xid.0 == -1 {
+                let event = WatcherEvent::decode(&mut Reader::new(&body)).unwrap();
+                let kind = ["?", "created", "deleted", "changed", "children"][event.kind as usize];
+                return format!("{kind} {} @{}", event.path, header.zxid.0);
+            }
+            let body = String::from_utf8_lossy(&body).replace('\0', "");
+            let body: String = body.chars().filter(|c| c.is_ascii_graphic()).collect();
+            match header.err {
+                0 => format!("#{} @{} {body}", header.xid.0, header.zxid.0),
+                err => format!("#{} @{} error {err}", header.xid.0, header.zxid.0),
+            }
+        };
+        self.frames(world).into_iter().map(shown).collect()
+    }
+
+    /// The same as headers and bodies.
+    pub fn frames(&mut self, world: &impl Host) -> Vec<(ReplyHeader, Vec<u8>)> {
         while self.conn.serve_lane(world.now(), world.db()) {}
         let bytes = self.output();
-        let mut heard = Vec::new();
+        let mut frames = Vec::new();
         let mut reader = Reader::new(&bytes);
         while !reader.is_empty() {
             let len = reader.i32().unwrap();
-            let frame = reader.bytes(len as usize).unwrap();
-            let mut reader = Reader::new(frame);
-            let header = ReplyHeader::decode(&mut reader).unwrap();
-            if header.xid.0 == -1 {
-                let event = WatcherEvent::decode(&mut reader).unwrap();
-                let kind = ["?", "created", "deleted", "changed", "children"][event.kind as usize];
-                heard.push(format!("{kind} {} @{}", event.path, header.zxid.0));
-            } else {
-                let body = String::from_utf8_lossy(reader.rest()).replace('\0', "");
-                let body: String = body.chars().filter(|c| c.is_ascii_graphic()).collect();
-                heard.push(match header.err {
-                    0 => format!("#{} @{} {body}", header.xid.0, header.zxid.0),
-                    err => format!("#{} @{} error {err}", header.xid.0, header.zxid.0),
-                });
-            }
+            let mut frame = Reader::new(reader.bytes(len as usize).unwrap());
+            let header = ReplyHeader::decode(&mut frame).unwrap();
+            frames.push((header, frame.rest().to_vec()));
         }
-        heard
+        frames
     }
 
     /// Sends a request, syncs, and returns the error (0 if none) and the body of its reply.
     pub fn call(&mut self, world: &mut impl Host, op: OpCode, body: &[u8]) -> (i32, Vec<u8>) {
         let xid = self.send(world, op, body);
         world.sync();
-        while self.conn.serve_lane(world.now(), world.db()) {}
-        let bytes = self.output();
-        let mut reader = Reader::new(&bytes);
-        while !reader.is_empty() {
-            let len = reader.i32().unwrap();
-            let mut frame = Reader::new(reader.bytes(len as usize).unwrap());
-            let header = ReplyHeader::decode(&mut frame).unwrap();
+        for (header, body) in self.frames(world) {
             if header.xid.0 == xid || (op == OpCode::Ping && header.xid.0 == -2) {
-                return (header.err, frame.rest().to_vec());
+                return (header.err, body);
             }
         }
         panic!("no reply to {op:?}");

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ironkeeper_engine::stats::{Distribution, ServerStats, Totals};
 use ironkeeper_proto::path;
 use ironkeeper_tree::Quota;
-use ironkeeper_zab::Status;
+use ironkeeper_zab::{LearnerView, Status};
 
 use super::{java_text, process, version};
 use crate::metrics::Metrics;
@@ -250,16 +250,29 @@ impl Lines {
         if let Status::Observing { leader, .. } = status {
             self.put("observer_master_id", leader);
         }
-        let Some(census) = shared.core.with_engine(|engine| engine.zab().census()) else { return };
-        let sizes = &shared.metrics.proposal_size;
+        if !matches!(status, Status::Leading { .. }) {
+            return;
+        }
+        let sizes = &shared.core.db.stats.proposal_size;
         self.put("last_proposal_size", sizes.last());
         self.put("min_proposal_size", sizes.min());
         self.put("max_proposal_size", sizes.max());
-        self.put("learners", census.learners);
-        self.put("synced_followers", census.synced_followers);
-        self.put("synced_non_voting_followers", census.synced_non_voting_followers);
-        self.put("synced_observers", census.synced_observers);
-        self.put("pending_syncs", census.pending_syncs);
+        let (learners, pending_syncs) = shared
+            .core
+            .with_engine(|engine| (engine.zab().learners(), engine.zab().pending_syncs()));
+        let voters = member.membership();
+        let synced = |counts: &dyn Fn(&LearnerView) -> bool| {
+            learners.iter().filter(|learner| learner.is_up_to_date && counts(learner)).count()
+        };
+        let votes = |learner: &LearnerView| voters.is_voter(learner.id);
+        self.put("learners", learners.len());
+        self.put("synced_followers", synced(&|learner| !learner.observes && votes(learner)));
+        self.put(
+            "synced_non_voting_followers",
+            synced(&|learner| !learner.observes && !votes(learner)),
+        );
+        self.put("synced_observers", synced(&|learner| learner.observes));
+        self.put("pending_syncs", pending_syncs);
         self.put("leader_uptime", member.role.age_ms(shared.core.clock.now()));
     }
 
