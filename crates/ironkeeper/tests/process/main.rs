@@ -11,6 +11,7 @@ mod dev_cluster;
 mod ensemble;
 mod full_disk;
 mod large;
+mod migrate;
 mod refusal;
 mod server_process;
 mod stop;
