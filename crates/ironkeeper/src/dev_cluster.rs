@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let layout = Layout::prepare(&dir, args.servers, args.observers, args.port)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(Cluster::start(layout)?.serve())
+    runtime.block_on(async { Cluster::start(layout)?.serve().await })
 }
 
 struct Cluster {
