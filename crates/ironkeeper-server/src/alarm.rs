@@ -29,6 +29,8 @@ impl Alarm {
     pub fn not_later_than(&self, due_ms: u64) {
         if due_ms < self.planned_ms.fetch_min(due_ms, Ordering::AcqRel)
             && let Some(sleeper) = self.sleeper.get()
+            // The thread itself is not asleep, and would not sleep afterwards.
+            && sleeper.id() != std::thread::current().id()
         {
             sleeper.unpark();
         }
@@ -74,6 +76,16 @@ mod tests {
         alarm.not_later_than(2_000_000);
         alarm.not_later_than(5);
         assert!(sleeper.join().expect("nothing to fail at") < Duration::from_secs(900));
+    }
+
+    #[test]
+    fn a_wish_of_the_sleeper_itself_lets_it_sleep() {
+        let alarm = Alarm::default();
+        alarm.begin();
+        alarm.not_later_than(100);
+        let began = Instant::now();
+        alarm.sleep(100, 0, LONG);
+        assert!(began.elapsed() >= Duration::from_millis(100));
     }
 
     #[test]

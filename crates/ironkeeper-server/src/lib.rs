@@ -28,6 +28,7 @@ mod metrics;
 mod open_files;
 pub mod peer;
 mod recovery;
+mod rehearsal;
 mod role;
 mod server;
 mod settings;
@@ -36,5 +37,6 @@ mod shutdown;
 mod snapshot_thread;
 
 pub use recovery::Report;
+pub use rehearsal::{Rehearsal, rehearse};
 pub use server::{Server, StartError};
 pub use shared::Shared;

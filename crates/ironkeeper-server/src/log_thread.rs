@@ -160,8 +160,9 @@ impl LogThread {
             if !settings.flush_delay.is_zero() {
                 synced_at = Some(Instant::now());
             }
-            if self.core.log.is_empty() {
-                // Nothing to write: applying here saves a wake-up.
+            if self.core.member.is_some() || self.core.log.is_empty() {
+                // Nothing to write: applying here saves a wake-up. And what is durable at a member is
+                // waited for elsewhere: the word of it leaves before the next batch is begun.
                 self.core.run();
             } else {
                 // The disk should not idle while memory is worked on.

@@ -26,6 +26,10 @@ pub(crate) enum For {
     Member { history_count_max: usize, history_bytes_max: usize },
 }
 
+/// What a member votes with that has no database and may not begin one: nobody listens to it until a
+/// leader has given it one.
+pub(crate) const NO_DATABASE: Zxid = Zxid(-1);
+
 /// The end of the log, as a member of an ensemble wants to know it.
 #[derive(Debug, Default)]
 pub(crate) struct LogEnd {
@@ -132,6 +136,10 @@ pub(crate) fn recover<D: Disk>(
             "{} transactions lead to another digest than they carry",
             recovered.digest_mismatches
         );
+    }
+    if found.last_zxid == NO_DATABASE {
+        let end = NO_DATABASE;
+        fold.end = LogEnd { base: end, last: end, history_base: end, ..LogEnd::default() };
     }
     let snapshot = found.snapshot.map(|(_, path)| path);
     let (txns, fresh) = (found.txns, found.fresh);

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ironkeeper_engine::conn::CloseReason;
 use ironkeeper_engine::{Engine, Input};
-use ironkeeper_proto::SessionId;
+use ironkeeper_proto::{SessionId, Zxid};
 use ironkeeper_store::disk::RealDisk;
 use ironkeeper_store::{Store, StoreError};
 use ironkeeper_zab::Status;
@@ -96,7 +96,8 @@ impl Server {
         let whom = member::recover_for(config.ensemble.as_ref());
         let recover = || recovery::recover(&store, engine_config.tree, whom);
         let (mut recovered, mut end, report) = recover()?;
-        if report.snapshot.is_none() {
+        let awaits_database = config.ensemble.is_some() && end.last == recovery::NO_DATABASE;
+        if report.snapshot.is_none() && !awaits_database {
             let config = engine_config.clone();
             recovery::write_first_snapshot(&store, config, recovered, clock.now())?;
             (recovered, end, _) = recover()?;
@@ -107,7 +108,7 @@ impl Server {
             None => (Engine::new(engine_config, recovered, seed, clock.now()), None),
             Some(ensemble) => {
                 let member = Member::bind(&config, ensemble, &store, log_reads, &metrics)?;
-                let epochs = store.load_epochs(end.last)?;
+                let epochs = store.load_epochs(end.last.max(Zxid::ZERO))?;
                 let start = member::start(&config, ensemble, epochs, end);
                 let engine = Engine::member(engine_config, recovered, start, seed, clock.now());
                 (engine, Some(member))

@@ -126,8 +126,9 @@ fn announce(server: &Server, data_dir: &Path) {
     println!("  stop     Ctrl-C");
 }
 
+/// Returns when the process is asked to end.
 #[cfg(unix)]
-async fn stop_signal() -> std::io::Result<()> {
+pub(crate) async fn stop_signal() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -139,6 +140,6 @@ async fn stop_signal() -> std::io::Result<()> {
 }
 
 #[cfg(not(unix))]
-async fn stop_signal() -> std::io::Result<()> {
+pub(crate) async fn stop_signal() -> std::io::Result<()> {
     tokio::signal::ctrl_c().await
 }

@@ -79,6 +79,27 @@ fn an_observer_catches_up_too() {
 }
 
 #[test]
+fn a_member_that_may_not_begin_a_database_gets_one_from_its_leader() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for id in 1..=3 {
+        let home = dir.path().join(id.to_string());
+        std::fs::create_dir(&home).expect("it is new");
+        // The leave to begin, once.
+        std::fs::write(home.join("initialize"), "").expect("written");
+    }
+    let cluster =
+        words().data_dir(dir.path()).set("db.autocreate", false).start().expect("a cluster");
+    let (emptied, leader) = follower_and_leader(&cluster);
+    create_at(&cluster, leader, ["/kept".to_owned()]);
+    cluster.stop(emptied).expect("it stops");
+    let files = dir.path().join(emptied.to_string()).join("version-2");
+    std::fs::remove_dir_all(files).expect("they are there");
+    cluster.restart(emptied).expect("it starts");
+    cluster.wait_until_serving().expect("it joins");
+    assert!(has(&cluster, emptied, "/kept"));
+}
+
+#[test]
 fn what_the_others_never_heard_of_is_undone() {
     let dir = tempfile::tempdir().expect("a directory");
     let cluster = words().data_dir(dir.path()).start().expect("a cluster");
