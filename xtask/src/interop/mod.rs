@@ -44,6 +44,9 @@ pub struct Options {
     /// The server to run against.
     #[arg(long, value_enum, default_value_t = Peer::Ours)]
     peer: Peer,
+    /// Suites that take many minutes as well.
+    #[arg(long)]
+    long: bool,
     /// Record what Apache does as what is expected, instead of comparing; needs `--peer apache`.
     #[arg(long)]
     bless: bool,
@@ -109,6 +112,11 @@ impl Suite {
         }
     }
 
+    /// Whether it is run only when asked for.
+    fn is_long(self) -> bool {
+        self == Self::KazooEnsemble
+    }
+
     fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
@@ -172,8 +180,12 @@ pub fn run(options: &Options) -> Result<bool> {
     }
     let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
     let cache = Cache::open()?;
-    let suites: &[Suite] =
-        if options.only.is_empty() { Suite::value_variants() } else { &options.only };
+    let usual: Vec<Suite> = Suite::value_variants()
+        .iter()
+        .copied()
+        .filter(|suite| options.long || !suite.is_long())
+        .collect();
+    let suites = if options.only.is_empty() { &usual } else { &options.only };
     let work = tempfile::Builder::new().prefix("ironkeeper-interop-").tempdir()?;
 
     let mut rows = Vec::new();
