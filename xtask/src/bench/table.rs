@@ -289,7 +289,7 @@ impl Required {
         match self {
             Nothing => "-".to_owned(),
             RatioAtLeast(least) => format!("at least {least}x"),
-            RatioAtMost(most) if most < 0.2 => format!("at most 1/{:.0}", 1.0 / most),
+            RatioAtMost(most) if most <= 0.2 => format!("at most 1/{:.0}", 1.0 / most),
             RatioAtMost(most) => format!("at most {most}x"),
             AtMost(most) => format!("at most {}", unit.show(most)),
         }
