@@ -106,6 +106,19 @@ impl Election {
         timers.set(Timer::Poll, now_ms + self.poll_ms);
     }
 
+    /// Whether everybody who does not agree yet is out of reach, so that there is nobody to wait for.
+    /// Waiting only makes a better choice likely; that the choice is right is seen to later.
+    pub(crate) fn heard_all(
+        &self,
+        ensemble: &Ensemble,
+        out_of_reach: impl Fn(ServerId) -> bool,
+    ) -> bool {
+        ensemble.all_voters().all(|id| match self.received.get(&id) {
+            Some(vote) => *vote == self.proposal,
+            None => out_of_reach(id),
+        })
+    }
+
     /// Nobody had a better proposal for long enough.
     pub(crate) fn on_finalize(&self) -> Vote {
         self.proposal
@@ -310,6 +323,20 @@ mod tests {
         fn looking(&mut self, from: i64, vote: Vote) -> Reaction {
             self.hears(from, PeerState::Looking, vote)
         }
+    }
+
+    #[test]
+    fn only_those_who_could_still_speak_are_waited_for() {
+        let mut table = table(THREE);
+        table.looking(1, vote(2, 7, 5, 1));
+        assert!(table.timers.is_set(Timer::Finalize), "a quorum agrees");
+        let heard_all = |table: &Table, gone: i64| {
+            table.election.heard_all(&table.ensemble, |id| id == ServerId(gone))
+        };
+        assert!(heard_all(&table, 3) && !heard_all(&table, 9));
+        // Whoever has said something else may still come round.
+        table.looking(3, vote(3, 1, 5, 1));
+        assert!(!heard_all(&table, 3));
     }
 
     #[test]

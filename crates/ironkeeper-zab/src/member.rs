@@ -243,7 +243,8 @@ impl Member {
                 _ => Next::Stay,
             }),
             Input::Closed { link } => {
-                if !self.mesh.on_closed(link) {
+                let looking = matches!(self.role, Role::Looking(_));
+                if !self.mesh.on_closed(link, looking, out) {
                     self.in_role(ledger, out, |role, cx| match role {
                         Role::Learning(learner) => learner.on_closed(cx, link),
                         Role::Leading(leader) => leader.on_closed(link),
@@ -254,7 +255,19 @@ impl Member {
             Input::Done(Durable::Flushed(zxid)) => self.on_flushed(ledger, zxid, out),
             Input::Done(done) => self.on_done(ledger, done, out),
         }
+        self.try_finalize(ledger, out);
         self.on_timers(ledger, out);
+    }
+
+    /// Ends the wait for better votes if nobody can cast one.
+    fn try_finalize(&mut self, ledger: &mut Ledger, out: &mut Vec<Output>) {
+        if self.shared.timers.is_set(Timer::Finalize)
+            && let Role::Looking(election) = &self.role
+            && election.heard_all(&self.shared.ensemble, |id| self.mesh.is_unreachable(id))
+        {
+            let vote = election.on_finalize();
+            self.become_elected(ledger, vote, out);
+        }
     }
 
     /// Lets the role do something and changes it if it says so.
@@ -398,6 +411,7 @@ impl Member {
 
     fn become_looking(&mut self, ledger: &mut Ledger, out: &mut Vec<Output>) {
         self.round += 1;
+        self.mesh.on_election();
         let Shared { me, epochs, ensemble, settings, timers, now_ms, .. } = &mut self.shared;
         let (me, now_ms) = (*me, *now_ms);
         let nothing = ensemble.is_observer(me);
