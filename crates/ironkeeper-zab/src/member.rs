@@ -217,6 +217,9 @@ impl Member {
             Input::Timer => {}
             Input::Dialed { peer, port: Port::Election, link } => {
                 self.mesh.on_dialed(peer, link, out);
+                if link.is_none() {
+                    self.on_away(ledger, peer, out);
+                }
             }
             Input::Dialed { peer, port: Port::Quorum, link } => {
                 self.on_dialed(ledger, peer, link, out);
@@ -242,15 +245,14 @@ impl Member {
                 Role::Leading(leader) => leader.on_log_read(cx, link, &read),
                 _ => Next::Stay,
             }),
-            Input::Closed { link } => {
-                if !self.mesh.on_closed(link) {
-                    self.in_role(ledger, out, |role, cx| match role {
-                        Role::Learning(learner) => learner.on_closed(cx, link),
-                        Role::Leading(leader) => leader.on_closed(link),
-                        _ => Next::Stay,
-                    });
-                }
-            }
+            Input::Closed { link } => match self.mesh.on_closed(link) {
+                Some(peer) => self.on_away(ledger, peer, out),
+                None => self.in_role(ledger, out, |role, cx| match role {
+                    Role::Learning(learner) => learner.on_closed(cx, link),
+                    Role::Leading(leader) => leader.on_closed(link),
+                    _ => Next::Stay,
+                }),
+            },
             Input::Done(Durable::Flushed(zxid)) => self.on_flushed(ledger, zxid, out),
             Input::Done(done) => self.on_done(ledger, done, out),
         }
@@ -478,6 +480,16 @@ impl Member {
                 if notification.state == PeerState::Looking {
                     self.tell(from, self.shared.vote, out);
                 }
+            }
+        }
+    }
+
+    /// Somebody cannot be reached on the election port.
+    fn on_away(&mut self, ledger: &mut Ledger, peer: ServerId, out: &mut Vec<Output>) {
+        if let Role::Looking(election) = &mut self.role {
+            let Shared { ensemble, settings, timers, now_ms, .. } = &mut self.shared;
+            if let Some(vote) = election.on_away(peer, ensemble, settings, *now_ms, timers) {
+                self.become_elected(ledger, vote, out);
             }
         }
     }
