@@ -180,7 +180,9 @@ impl Election {
             self.proposal = if beats(&vote, &initial, ensemble, settings) { vote } else { initial };
             broadcast = true;
         } else if vote.round < self.proposal.round {
-            return Reaction { reply: true, ..Reaction::default() };
+            // Whoever does not vote is answered whatever it says, so it had better say nothing: two that
+            // answer each other would never stop.
+            return Reaction { reply: ensemble.may_vote(self.me), ..Reaction::default() };
         } else if beats(&vote, &self.proposal, ensemble, settings) {
             self.proposal = vote;
             broadcast = true;
@@ -391,6 +393,13 @@ mod tests {
         let reaction = table.looking(1, vote(1, 3, 8, 1));
         assert!(reaction.broadcast);
         assert_eq!(table.election.proposal(), vote(2, 7, 8, 1), "our own is better, in that round");
+    }
+
+    #[test]
+    fn who_does_not_vote_does_not_answer_votes() {
+        let mut table = table("server.1=a:1:2\nserver.2=b:1:2:observer\nserver.3=c:1:2");
+        assert!(table.looking(1, vote(1, 3, 8, 1)).broadcast, "it asks in the round of the others");
+        assert_eq!(table.looking(3, vote(3, 3, 7, 1)), Reaction::default());
     }
 
     #[test]

@@ -455,7 +455,11 @@ impl Member {
         if matches!(self.role, Role::Looking(_)) && self.adopt_config(notification, out) {
             return self.become_looking(ledger, out);
         }
-        if !self.shared.ensemble.may_vote(from) {
+        let ensemble = &self.shared.ensemble;
+        if !ensemble.may_vote(from) {
+            if notification.state != PeerState::Looking {
+                return;
+            }
             // It cannot vote, but it wants to know.
             let vote = Vote { round: self.round, ..self.current_vote() };
             return self.tell(from, vote, out);
@@ -477,7 +481,9 @@ impl Member {
                 self.react(ledger, from, vote, reaction, out);
             }
             Role::Learning(_) | Role::Leading(_) => {
-                if notification.state == PeerState::Looking {
+                // What those say who do not vote is not counted; and as Apache's voters answer them in
+                // any case, an answer from them would never be the last.
+                if notification.state == PeerState::Looking && ensemble.may_vote(self.shared.me) {
                     self.tell(from, self.shared.vote, out);
                 }
             }
