@@ -25,10 +25,6 @@ const STRANGERS_MAX: usize = 64;
 struct Peer {
     link: Option<LinkId>,
     dialing: bool,
-    /// The last dial of this election was in vain.
-    unreachable: bool,
-    /// Dialled again in this election because its connection broke; once is enough.
-    redialed: bool,
     /// Where the peer says it can be dialled.
     address: Option<String>,
     /// Waits for a connection. A newer one replaces it: only the latest vote counts.
@@ -71,7 +67,6 @@ impl Mesh {
     ) -> bool {
         let peer = self.peers.entry(to).or_default();
         peer.dialing = false;
-        peer.unreachable = link.is_none();
         let Some(link) = link else { return false };
         if to > self.me {
             // Now it knows that we want to speak, and dials us.
@@ -110,7 +105,6 @@ impl Mesh {
         }
         let peer = self.peers.entry(from).or_default();
         peer.address = opening.dialable().next().map(str::to_owned);
-        peer.unreachable = false;
         if from < self.me {
             if let Some(old) = peer.link.take() {
                 out.push(Output::Hangup { link: old, reason: Hangup::Replaced });
@@ -123,29 +117,11 @@ impl Mesh {
         true
     }
 
-    /// Whether the connection was one of ours. If somebody is looking for a leader, the peer may be
-    /// gone for good: it is dialled to find out.
-    pub(crate) fn on_closed(&mut self, link: LinkId, looking: bool, out: &mut Vec<Output>) -> bool {
-        let peer = self.peers.iter_mut().find(|(_, peer)| peer.link == Some(link));
-        let Some((id, peer)) = peer else { return false };
+    /// Whose connection it was, if it was one of ours.
+    pub(crate) fn on_closed(&mut self, link: LinkId) -> Option<ServerId> {
+        let (id, peer) = self.peers.iter_mut().find(|(_, peer)| peer.link == Some(link))?;
         peer.link = None;
-        if looking && !std::mem::replace(&mut peer.redialed, true) {
-            peer.unsent = peer.unsent.take().or_else(|| peer.last_sent.clone());
-            peer.dial(*id, out);
-        }
-        true
-    }
-
-    /// A new election begins: who could not be reached before may be back.
-    pub(crate) fn on_election(&mut self) {
-        for peer in self.peers.values_mut() {
-            (peer.unreachable, peer.redialed) = (false, false);
-        }
-    }
-
-    /// Whether a server was dialled in this election and is not there.
-    pub(crate) fn is_unreachable(&self, id: ServerId) -> bool {
-        self.peers.get(&id).is_some_and(|peer| peer.unreachable && peer.link.is_none())
+        Some(*id)
     }
 
     /// Hangs up on everybody, as a change of the members asks for.
@@ -247,35 +223,13 @@ mod tests {
         out.clear();
         mesh.on_opened(LinkId(2), &opening(3), true, &mut out);
         assert_eq!(said(&mut out), "hangup 1, vote 4 on 2");
-        let mut closed = |id| mesh.on_closed(LinkId(id), false, &mut out);
-        assert!(!closed(1), "the old one is not ours any more");
-        assert!(closed(2));
+        assert_eq!(mesh.on_closed(LinkId(1)), None, "the old one is not ours any more");
+        assert_eq!(mesh.on_closed(LinkId(2)), Some(ServerId(3)));
         mesh.send(ServerId(3), vote(5), &mut out);
         assert_eq!(said(&mut out), "dial 3");
         mesh.on_dialed(ServerId(3), None, &mut out);
         mesh.send(ServerId(3), vote(5), &mut out);
         assert_eq!(said(&mut out), "dial 3", "a failed dial is not for ever");
-    }
-
-    #[test]
-    fn who_breaks_off_during_an_election_is_dialled_once_and_known_to_be_gone() {
-        let mut mesh = Mesh::new(ServerId(2));
-        let mut out = Vec::new();
-        mesh.on_opened(LinkId(1), &opening(3), true, &mut out);
-        mesh.on_election();
-        mesh.send(ServerId(3), vote(4), &mut out);
-        out.clear();
-        mesh.on_closed(LinkId(1), true, &mut out);
-        assert_eq!(said(&mut out), "dial 3");
-        assert!(!mesh.is_unreachable(ServerId(3)));
-        mesh.on_dialed(ServerId(3), None, &mut out);
-        assert!(mesh.is_unreachable(ServerId(3)) && !mesh.is_unreachable(ServerId(1)));
-        // It comes back and goes again.
-        mesh.on_opened(LinkId(2), &opening(3), true, &mut out);
-        assert!(!mesh.is_unreachable(ServerId(3)));
-        assert_eq!(said(&mut out), "vote 4 on 2");
-        mesh.on_closed(LinkId(2), true, &mut out);
-        assert_eq!(said(&mut out), "");
     }
 
     #[test]
