@@ -215,6 +215,7 @@ fn peer_settings(config: &Config, ensemble: &EnsembleConfig) -> PeerSettings {
     let millis = |ms: u32| Duration::from_millis(u64::from(ms));
     PeerSettings {
         own: own_addresses(ensemble.me(), ensemble.listen_on_all_ips),
+        bind_tries: ensemble.bind_tries,
         election_dial_timeout: millis(ensemble.election_connect_timeout_ms),
         quorum_dial_timeout: ticks(ensemble.connect_limit.unwrap_or(ensemble.init_limit)),
         opening_timeout: ensemble
