@@ -107,7 +107,8 @@ impl Member {
             DurableStep::InstallSnapshot { link, zxid } => {
                 // A hang-up that follows would throw it away.
                 if let Some(tree) = self.links.take_snapshot(*link) {
-                    return Step::Install { zxid: *zxid, tree: tree.into_writer() };
+                    let tree = Box::new(tree.into_writer());
+                    return Step::Install { zxid: *zxid, tree };
                 }
             }
             DurableStep::ConfigProposed(next) => {
@@ -214,6 +215,7 @@ fn peer_settings(config: &Config, ensemble: &EnsembleConfig) -> PeerSettings {
     let millis = |ms: u32| Duration::from_millis(u64::from(ms));
     PeerSettings {
         own: own_addresses(ensemble.me(), ensemble.listen_on_all_ips),
+        bind_tries: ensemble.bind_tries,
         election_dial_timeout: millis(ensemble.election_connect_timeout_ms),
         quorum_dial_timeout: ticks(ensemble.connect_limit.unwrap_or(ensemble.init_limit)),
         opening_timeout: ensemble

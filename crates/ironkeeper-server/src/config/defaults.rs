@@ -86,6 +86,8 @@ pub const NOTIFICATION_MAX_MS: u32 = 60_000;
 pub const OBSERVER_ELECTION_DELAY_MS: u32 = 200;
 /// Milliseconds to connect to another member's election port.
 pub const ELECTION_CONNECT_TIMEOUT_MS: u32 = 5000;
+/// Attempts to listen at an address of ours that is not there yet.
+pub const BIND_TRIES: u32 = 3;
 /// Transactions kept in memory to bring learners up to date.
 pub const COMMIT_LOG_COUNT: u32 = 500;
 /// The part of the tree's size up to which a learner gets the log instead.

@@ -39,6 +39,9 @@ pub struct EnsembleConfig {
     pub election_connect_timeout_ms: u32,
     /// Milliseconds another member may take to say who it is; `sync_limit` ticks if not set.
     pub election_read_timeout_ms: Option<u32>,
+    /// Attempts, a second apart, to listen at an address of ours that is not there yet, such as one
+    /// whose name nobody knows; without end if not set.
+    pub bind_tries: Option<u32>,
     /// TCP keep-alive between members.
     pub tcp_keep_alive: bool,
     /// Whether other members are listened for on every interface.
@@ -91,6 +94,7 @@ impl EnsembleConfig {
             observer_election_delay_ms: defaults::OBSERVER_ELECTION_DELAY_MS,
             election_connect_timeout_ms: defaults::ELECTION_CONNECT_TIMEOUT_MS,
             election_read_timeout_ms: None,
+            bind_tries: Some(defaults::BIND_TRIES),
             tcp_keep_alive: false,
             listen_on_all_ips: false,
             commit_log_count: defaults::COMMIT_LOG_COUNT,

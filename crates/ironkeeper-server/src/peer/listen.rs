@@ -44,15 +44,15 @@ struct OpenPort {
 impl Ports {
     /// Takes hold of all ports. Where somebody else has a port, that is final; a name or an address of
     /// ours that is not there yet is tried again.
-    pub(super) fn open(own: &OwnAddresses, tries: u32) -> Result<Ports, PeerError> {
-        let mut tried = 0;
+    pub(super) fn open(own: &OwnAddresses, tries: Option<u32>) -> Result<Ports, PeerError> {
+        let mut tried: u32 = 0;
         loop {
             let opened: Result<Vec<OpenPort>, PeerError> =
                 wanted(own).map(OpenPort::open).collect();
-            tried += 1;
+            tried = tried.saturating_add(1);
             match opened {
                 Ok(open) => return Ok(Ports { open }),
-                Err(error) if tried == tries || error.is_in_use() => return Err(error),
+                Err(error) if Some(tried) == tries || error.is_in_use() => return Err(error),
                 Err(error) => tracing::warn!("{error}; this is tried again"),
             }
             std::thread::sleep(BIND_PAUSE);

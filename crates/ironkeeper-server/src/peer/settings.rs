@@ -38,8 +38,9 @@ pub struct PeerSettings {
     pub me: ServerId,
     pub own: OwnAddresses,
     /// How often to try to take hold of ports whose address is not there yet, a second apart
-    /// (`electionPortBindRetry`); zero is for ever. A name of our own may need a moment to be known.
-    pub bind_tries: u32,
+    /// (`electionPortBindRetry`); without end if not set. A name of our own may need a moment to be
+    /// known.
+    pub bind_tries: Option<u32>,
     /// How long dialling an election port may take (`cnxTimeout`).
     pub election_dial_timeout: Duration,
     /// How long dialling a leader may take (`connectToLearnerMasterLimit`, else `initLimit`).
@@ -61,7 +62,7 @@ impl PeerSettings {
         PeerSettings {
             me,
             own: OwnAddresses::default(),
-            bind_tries: 3,
+            bind_tries: Some(3),
             election_dial_timeout: Duration::from_secs(5),
             quorum_dial_timeout: Duration::from_secs(20),
             opening_timeout: Duration::from_secs(10),

@@ -903,7 +903,7 @@ fn the_file_and_flags_of_bitnamis_image_start() {
             "-Xmx1024m: not needed",
             "-Xms1024m: not needed",
             "zookeeper.fips-mode: not yet: Tls",
-            "zookeeper.electionPortBindRetry: not needed",
+            "zookeeper.electionPortBindRetry: ensembles",
         ]
     );
 }
