@@ -10,10 +10,11 @@ _RANK = {"passed": 0, "skipped": 1, "failed": 2}
 
 
 def pytest_configure(config):
-    # kazoo's harness starts a server per process on ports counted from this variable, read at each start.
+    # kazoo's harness starts servers per process on ports counted from this variable, read at each start.
     worker = getattr(config, "workerinput", {}).get("workerid", "gw0")
     base = int(os.environ["INTEROP_PORTS"])
-    os.environ["ZOOKEEPER_PORT_OFFSET"] = str(base + 10 * int(worker[2:]))
+    each = int(os.environ["INTEROP_PORTS_EACH"])
+    os.environ["ZOOKEEPER_PORT_OFFSET"] = str(base + each * int(worker[2:]))
 
 
 def pytest_runtest_logreport(report):

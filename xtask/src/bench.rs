@@ -4,8 +4,13 @@
 //! the load for both. Load is measured in rounds, Apache and Ironkeeper in turn, each round on fresh servers,
 //! and the table shows medians, because machines are noisy and what disturbs one round should not decide.
 //! What needs a big tree ([`big_tree`]) comes last.
+//!
+//! With `--ensemble` three members of each (or another number) are measured instead, and etcd beside them
+//! ([`ensemble`]).
 
 mod big_tree;
+mod ensemble;
+mod etcd;
 mod load;
 mod machine;
 mod table;
@@ -21,7 +26,7 @@ use clap::builder::PossibleValuesParser;
 use crate::peers::Cache;
 use crate::server::{Program, Server, Setup};
 use crate::{ironkeeper, ports};
-use load::Generator;
+use load::{Generator, Target};
 use table::{Measures, Side};
 
 /// The heap Apache's own start script gives its server.
@@ -40,6 +45,9 @@ pub struct Options {
     /// The servers to measure.
     #[arg(long, value_enum, default_value_t = Peer::Both)]
     peer: Peer,
+    /// Measure ensembles of so many members instead of single servers, and etcd where it can be had.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=9))]
+    ensemble: Option<u8>,
     /// One short round and a smaller tree: a quick look, not a result.
     #[arg(long)]
     quick: bool,
@@ -76,6 +84,8 @@ struct Plan {
     seconds: f64,
     warm_up_seconds: f64,
     nodes: u32,
+    /// Members of an ensemble, if ensembles are measured.
+    ensemble: Option<u8>,
     /// The load average before anything was started: another load spoils the figures.
     load_before: Option<f64>,
     /// Holds the servers' folders; removed at the end.
@@ -86,17 +96,10 @@ struct Plan {
 pub fn run(options: &Options) -> Result<bool> {
     let plan = Plan::of(options)?;
     let mut measures = Measures::default();
-    if plan.wants_load() {
-        for round in 1..=plan.rounds {
-            for (side, program) in &plan.sides {
-                eprintln!("round {round} of {}, {side}", plan.rounds);
-                let result = load_round(&plan, *side, program, &mut measures);
-                measures.note_failure(result.with_context(|| format!("round {round} on {side}")));
-            }
-        }
-    }
-    if plan.wants(&big_tree::NAMES) {
-        big_tree::run(&plan, &mut measures);
+    if let Some(members) = plan.ensemble {
+        ensemble::run(&plan, members, &mut measures);
+    } else {
+        run_single(&plan, &mut measures);
     }
     let note = machine::note(&plan);
     if options.json {
@@ -110,8 +113,34 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(measures.all_met())
 }
 
+/// Everything that is measured on one server.
+fn run_single(plan: &Plan, measures: &mut Measures) {
+    if plan.wants_load() {
+        for round in 1..=plan.rounds {
+            for (side, program) in &plan.sides {
+                eprintln!("round {round} of {}, {side}", plan.rounds);
+                let result = load_round(plan, *side, program, measures);
+                measures.note_failure(result.with_context(|| format!("round {round} on {side}")));
+            }
+        }
+    }
+    if plan.wants(&big_tree::NAMES) {
+        big_tree::run(plan, measures);
+    }
+}
+
 impl Plan {
     fn of(options: &Options) -> Result<Plan> {
+        if let Some(name) = options
+            .only
+            .iter()
+            .find(|name| table::is_of_ensembles(name) != options.ensemble.is_some())
+        {
+            bail!(
+                "{name} is measured {} --ensemble",
+                if options.ensemble.is_some() { "without" } else { "with" }
+            );
+        }
         let binary = match &options.server {
             Some(path) => path.canonicalize().with_context(|| format!("no {}", path.display()))?,
             None => ironkeeper::build()?,
@@ -140,6 +169,7 @@ impl Plan {
             seconds: options.seconds.unwrap_or(seconds),
             warm_up_seconds,
             nodes: options.nodes.unwrap_or(nodes),
+            ensemble: options.ensemble,
             load_before: machine::load_average(),
             dir: tempfile::Builder::new()
                 .prefix("bench-")
@@ -177,11 +207,12 @@ fn load_round(plan: &Plan, side: Side, program: &Program, measures: &mut Measure
     let wanted: Vec<_> = load::LOADS.iter().filter(|load| plan.wants(&[load.name])).collect();
     if !wanted.is_empty() {
         // A JVM compiles while it runs: both get the same time to become what they are in the long run.
-        plan.generator.warm_up(&server, plan.warm_up_seconds)?;
+        plan.generator.warm_up(&Target::of([&server])?, plan.warm_up_seconds)?;
     }
     for load in wanted {
         // One load that fails takes nothing from the others, unless it took the server with it.
-        let result = plan.generator.measure(&server, load, plan.seconds, side, measures);
+        let result =
+            plan.generator.measure(&Target::of([&server])?, load, plan.seconds, side, measures);
         measures.note_failure(result.with_context(|| {
             format!("{} on {side}, whose log ends:\n{}\n", load.name, server.log_tail(10))
         }));
@@ -192,7 +223,10 @@ fn load_round(plan: &Plan, side: Side, program: &Program, measures: &mut Measure
 
 /// The resident memory of a server's process.
 fn resident_bytes(server: &Server) -> Result<u64> {
-    let pid = server.pid().context("the server is not running")?;
+    resident_bytes_of(server.pid().context("the server is not running")?)
+}
+
+fn resident_bytes_of(pid: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
         .context("memory is read from /proc, which only Linux has")?;
     let kib = status.lines().find_map(|line| {

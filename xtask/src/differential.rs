@@ -13,7 +13,7 @@ mod generate;
 pub(crate) mod link;
 mod player;
 mod report;
-mod rng;
+pub(crate) mod rng;
 mod rules;
 mod scenarios;
 mod script;

@@ -1,8 +1,8 @@
 //! Chores of the repository, written in Rust so that they run wherever the product builds.
 //!
 //! The library half is what more than one chore or test needs: [`peers`] brings foreign software onto the
-//! machine, [`server`] starts and stops a standalone server, Apache ZooKeeper or Ironkeeper, behind one
-//! type. Nothing here ends up in the product.
+//! machine, [`server`] starts and stops a server, Apache ZooKeeper or Ironkeeper, behind one type, and
+//! [`ensemble`] several of them that work together. Nothing here ends up in the product.
 //!
 //! Start from [`peers::Cache`], [`server::Program`] and [`server::Server`].
 
@@ -11,6 +11,7 @@ pub mod bench;
 pub mod bench_clients;
 pub mod bench_handovers;
 pub mod differential;
+pub mod ensemble;
 pub mod interop;
 pub mod ironkeeper;
 pub mod java;

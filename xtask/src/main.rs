@@ -5,7 +5,8 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 use xtask::{
-    bench, bench_clients, bench_handovers, differential, interop, peers, permutations, sim, test,
+    bench, bench_clients, bench_handovers, differential, ensemble, interop, peers, permutations,
+    sim, test,
 };
 
 /// Chores of the Ironkeeper repository.
@@ -27,6 +28,9 @@ enum Chore {
     /// Run foreign software against a standalone server: kazoo's tests, zkCli, the Java client, Curator, the
     /// C client and zookeeper-client.
     Interop(interop::Options),
+    /// Run ensembles of real processes, Ironkeeper's and Apache's, under load while members are killed,
+    /// paused, cut off and replaced, and hold what clients were told against what every member holds.
+    Ensemble(ensemble::Options),
     /// Send the same requests, made from seeds and written down, to Apache ZooKeeper and to Ironkeeper, and
     /// compare everything that comes back.
     Differential(differential::Options),
@@ -56,6 +60,7 @@ fn run(chore: Chore) -> Result<bool> {
         Chore::Bench(options) => bench::run(&options),
         Chore::BenchClients(options) => bench_clients::run(&options),
         Chore::BenchHandovers(options) => bench_handovers::run(&options),
+        Chore::Ensemble(options) => ensemble::run(&options),
         Chore::Interop(options) => interop::run(&options),
         Chore::Differential(options) => differential::run(&options),
         Chore::Permutations(options) => permutations::run(&options),

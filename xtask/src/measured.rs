@@ -60,7 +60,7 @@ pub fn run(command: &mut Command) -> Result<Vec<Load>> {
 }
 
 /// CPU time of a process so far: fields 14 and 15, counted behind the name, in hundredths of a second.
-fn cpu_seconds(pid: u32) -> Result<f64> {
+pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, fields) = stat.rsplit_once(')').context("a process has a name")?;
     let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);

@@ -24,6 +24,9 @@ use crate::tools::{self, Tool};
 const ATTEMPTS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_secs(3);
 
+/// Names Apache's jars and their versions, and those of the release line before.
+const POM: &str = "java/pom.xml";
+const POM_BEFORE: &str = "java/before/pom.xml";
 const MAVEN_DEPENDENCY_PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1";
 
 /// A peer this machine could not get.
@@ -52,6 +55,13 @@ struct Needs<'a> {
 pub struct Kazoo {
     pub python: PathBuf,
     pub version: String,
+}
+
+/// Programs of etcd: a member of a cluster, and a load for one.
+#[derive(Debug, Clone)]
+pub struct Etcd {
+    pub member: PathBuf,
+    pub load: PathBuf,
 }
 
 /// The C client as Debian packages it: headers, shared library, `cli_mt`.
@@ -83,8 +93,17 @@ impl Cache {
 
     /// Apache ZooKeeper (server, client, shell) and Curator from Maven Central.
     pub fn apache(&self) -> Result<Apache> {
-        let pom_path = repo::interop("java/pom.xml");
-        let pom = fs::read_to_string(&pom_path).context("cannot read interop/java/pom.xml")?;
+        self.apache_of(POM)
+    }
+
+    /// A server of the release line before, for ensembles in the middle of an upgrade.
+    pub fn apache_before(&self) -> Result<Apache> {
+        self.apache_of(POM_BEFORE)
+    }
+
+    /// Everything that a pom names.
+    fn apache_of(&self, pom_path: &str) -> Result<Apache> {
+        let pom = read_pom(pom_path)?;
         let version = pom_property(&pom, "zookeeper.version")?;
         let home = self.provide(
             "Apache ZooKeeper",
@@ -96,7 +115,7 @@ impl Cache {
                     Command::new("mvn")
                         .args(["-q", "-B"])
                         .arg("-f")
-                        .arg(&pom_path)
+                        .arg(repo::interop(pom_path))
                         .arg(format!("{MAVEN_DEPENDENCY_PLUGIN}:copy-dependencies"))
                         .arg("-DincludeScope=runtime")
                         .arg(format!("-DoutputDirectory={}", home.join("lib").display())),
@@ -180,6 +199,24 @@ impl Cache {
         })
     }
 
+    /// etcd's server and a load for it, from `interop/etcd`: built by Go at the versions of its `go.sum`.
+    pub fn etcd(&self) -> Result<Etcd> {
+        const PEER: &str = "etcd";
+        let bin = self.build_dir("etcd")?;
+        // Go is its own cache: it is asked every time.
+        tools::GO
+            .ensure()
+            .and_then(|()| {
+                attempt(PEER, || {
+                    let mut go = Command::new("go");
+                    go.current_dir(repo::interop("etcd")).args(["build", "-buildvcs=false", "-o"]);
+                    tools::run(go.arg(&bin).args(["./member", "./load"])).map(drop)
+                })
+            })
+            .map_err(|why| MissingPeer { peer: PEER, why: format!("{why:#}") })?;
+        Ok(Etcd { member: bin.join("member"), load: bin.join("load") })
+    }
+
     /// The driver of `zookeeper-client`.
     pub fn rust_client(&self) -> Result<PathBuf> {
         self.rust_client_program("rust-client", "dev")
@@ -219,6 +256,7 @@ impl Cache {
     pub fn fetch_all(&self) -> bool {
         let results = [
             ("Apache ZooKeeper and Curator", self.apache().map(drop)),
+            ("Apache ZooKeeper of the release line before", self.apache_before().map(drop)),
             ("kazoo", self.kazoo().map(drop)),
             ("the C client", self.c_client().map(drop)),
             ("zookeeper-client", self.rust_client().map(drop)),
@@ -308,12 +346,16 @@ fn cargo() -> Command {
     command
 }
 
+fn read_pom(path: &str) -> Result<String> {
+    fs::read_to_string(repo::interop(path)).with_context(|| format!("cannot read interop/{path}"))
+}
+
 fn pom_property(pom: &str, name: &str) -> Result<String> {
     let open = format!("<{name}>");
     pom.split_once(&open)
         .and_then(|(_, rest)| rest.split_once('<'))
         .map(|(value, _)| value.trim().to_owned())
-        .with_context(|| format!("interop/java/pom.xml has no property {name}"))
+        .with_context(|| format!("the pom has no property {name}"))
 }
 
 fn non_empty_env(name: &str) -> Option<std::ffi::OsString> {
@@ -348,9 +390,11 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_read_from_the_pom() {
-        let pom = fs::read_to_string(repo::interop("java/pom.xml")).unwrap();
-        assert!(pom_property(&pom, "zookeeper.version").unwrap().starts_with("3.9."));
-        assert!(pom_property(&pom, "nothing").is_err());
+    fn versions_are_read_from_the_poms() {
+        for (path, line) in [(POM, "3.9."), (POM_BEFORE, "3.8.")] {
+            let pom = read_pom(path).unwrap();
+            assert!(pom_property(&pom, "zookeeper.version").unwrap().starts_with(line));
+            assert!(pom_property(&pom, "nothing").is_err());
+        }
     }
 }

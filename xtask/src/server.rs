@@ -1,8 +1,9 @@
-//! One standalone server under test, Apache ZooKeeper or Ironkeeper, as a child process.
+//! One server under test, Apache ZooKeeper or Ironkeeper, as a child process: alone or of an ensemble.
 //!
 //! A [`Server`] is started from a [`Setup`], is ready when [`Server::start`] returns (it answered `srvr`;
 //! nothing sleeps for a fixed time), writes its log into its folder and is killed when it is
-//! dropped.
+//! dropped. A member of an ensemble serves only with others: it is prepared, launched, and waited for when
+//! enough of them are there.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -47,7 +48,7 @@ impl Program {
     }
 }
 
-/// The configuration of a standalone server: `zoo.cfg` lines and Java system properties.
+/// The configuration of a server: `zoo.cfg` lines and Java system properties.
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub port: u16,
@@ -79,6 +80,13 @@ impl Setup {
         self
     }
 
+    /// The same on another port for clients.
+    #[must_use]
+    pub fn at_port(mut self, port: u16) -> Self {
+        self.port = port;
+        self.set("clientPort", port)
+    }
+
     /// Adds a flag for the JVM, such as `-Djute.maxbuffer=4194304`; Ironkeeper gets it in `SERVER_JVMFLAGS`.
     #[must_use]
     pub fn jvm_flag(mut self, flag: &str) -> Self {
@@ -107,11 +115,44 @@ pub struct Server {
 impl Server {
     /// Starts a server whose `zoo.cfg`, `data` and `server.log` live in `dir`, and waits until it serves.
     pub fn start(program: &Program, setup: Setup, dir: &Path) -> Result<Self> {
-        fs::create_dir_all(dir.join("data"))?;
-        fs::write(dir.join("zoo.cfg"), setup.config(&dir.join("data")))?;
-        let mut server = Self { program: program.clone(), setup, dir: dir.to_owned(), child: None };
-        server.spawn()?;
+        let mut server = Self::prepare(program, setup, dir)?;
+        server.start_again()?;
         Ok(server)
+    }
+
+    /// Makes the folder of a server and its `zoo.cfg`, and starts nothing.
+    pub fn prepare(program: &Program, setup: Setup, dir: &Path) -> Result<Self> {
+        let server = Self { program: program.clone(), setup, dir: dir.to_owned(), child: None };
+        fs::create_dir_all(server.data_dir())?;
+        server.write_config()?;
+        Ok(server)
+    }
+
+    fn write_config(&self) -> Result<()> {
+        Ok(fs::write(self.dir.join("zoo.cfg"), self.setup.config(&self.data_dir()))?)
+    }
+
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Another program for the same folder, from the next start on.
+    pub fn replace_program(&mut self, program: &Program) -> Result<()> {
+        if self.child.is_some() {
+            bail!("the server is running");
+        }
+        self.program = program.clone();
+        Ok(())
+    }
+
+    /// Another configuration, from the next start on.
+    pub fn change_setup(&mut self, change: impl FnOnce(Setup) -> Setup) -> Result<()> {
+        self.setup = change(self.setup.clone());
+        self.write_config()
     }
 
     pub fn port(&self) -> u16 {
@@ -147,10 +188,17 @@ impl Server {
         ask(self.setup.port, word)
     }
 
+    /// What `srvr` calls the server's mode, `leader` or `follower` for instance; `None` if it serves nobody.
+    pub fn mode(&self) -> Option<String> {
+        let answer = self.ask("srvr").ok().filter(|answer| is_serving(answer))?;
+        let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "))?;
+        Some(mode.to_owned())
+    }
+
     /// Asks the server to end (SIGTERM) and waits for it.
     pub fn stop(&mut self) -> Result<ExitStatus> {
+        self.signal("TERM")?;
         let mut child = self.child.take().context("the server is not running")?;
-        tools::run(Command::new("kill").args(["-TERM", &child.id().to_string()]))?;
         let deadline = Instant::now() + STOP_MAX;
         while Instant::now() < deadline {
             if let Some(status) = child.try_wait()? {
@@ -163,6 +211,12 @@ impl Server {
         bail!("the {} server did not end within {STOP_MAX:?} of SIGTERM", self.program.name())
     }
 
+    /// Sends a signal, by its name without `SIG`.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        let pid = self.pid().context("the server is not running")?;
+        tools::run(Command::new("kill").arg(format!("-{name}")).arg(pid.to_string())).map(drop)
+    }
+
     /// Ends the server on the spot (SIGKILL).
     pub fn kill(&mut self) -> Result<()> {
         let mut child = self.child.take().context("the server is not running")?;
@@ -173,13 +227,15 @@ impl Server {
 
     /// Starts a stopped or killed server again on its data.
     pub fn start_again(&mut self) -> Result<()> {
+        self.launch()?;
+        self.wait_until_serving()
+    }
+
+    /// Starts the process and does not wait for it: a member of an ensemble cannot serve alone.
+    pub fn launch(&mut self) -> Result<()> {
         if self.child.is_some() {
             bail!("the server is running already");
         }
-        self.spawn()
-    }
-
-    fn spawn(&mut self) -> Result<()> {
         let log = File::options().create(true).append(true).open(self.log_path())?;
         let mut command = self.program.command(&self.dir.join("zoo.cfg"), &self.setup.jvm_flags);
         let child = command
@@ -190,10 +246,11 @@ impl Server {
             .spawn()
             .with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
         self.child = Some(child);
-        self.wait_until_serving()
+        Ok(())
     }
 
-    fn wait_until_serving(&mut self) -> Result<()> {
+    /// Waits until the server takes requests; an error if it ends instead.
+    pub fn wait_until_serving(&mut self) -> Result<()> {
         let name = self.program.name();
         let deadline = Instant::now() + READY_MAX;
         loop {

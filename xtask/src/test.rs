@@ -41,6 +41,7 @@ pub fn run(options: &Options) -> Result<bool> {
     if !options.own {
         let seeds = options.seeds;
         steps.push(step("foreign software against the server", "xtask interop"));
+        steps.push(step("ensembles under load, with Apache ZooKeeper's members", "xtask ensemble"));
         steps.push(step(
             "our client against Apache ZooKeeper",
             "xtask interop --peer apache --only client",

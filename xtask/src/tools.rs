@@ -28,6 +28,7 @@ pub const PYTHON: Tool = Tool {
 };
 pub const CC: Tool =
     Tool { name: "a C compiler", probe: &["cc", "--version"], packages: &["gcc", "libc6-dev"] };
+pub const GO: Tool = Tool { name: "Go", probe: &["go", "version"], packages: &["golang-go"] };
 pub const DPKG: Tool = Tool { name: "dpkg", probe: &["dpkg", "--version"], packages: &["dpkg"] };
 
 impl fmt::Display for Tool {

@@ -36,12 +36,33 @@ pub struct EngineConfig {
     pub digest_enabled: bool,
     /// Whether a closeSession transaction lists the nodes it removes.
     pub close_session_lists_paths: bool,
+    /// Whether the members of the ensemble can be changed by clients (`reconfigEnabled`).
     pub reconfig_enabled: bool,
+    /// Whether an ensemble may shrink to less than two voters only by being configured so
+    /// (`standaloneEnabled`).
+    pub standalone_enabled: bool,
+    /// Whether a leader serves clients itself (`leaderServes`).
+    pub leader_serves: bool,
+    /// Whether a server without a leader serves those who only want to read
+    /// (`readonlymode.enabled`).
+    pub read_only_enabled: bool,
+    pub local_sessions: LocalSessions,
     pub container: ContainerConfig,
     /// Transactions between snapshots (`snapCount`); the real number is drawn from the upper half.
     pub snap_count: u64,
     /// Bytes of log between snapshots; `None` is off.
     pub snap_bytes: Option<u64>,
+}
+
+/// Sessions that only the server knows to which their client is connected (`localSessionsEnabled`,
+/// `localSessionsUpgradingEnabled`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalSessions {
+    Off,
+    /// They cannot own ephemeral nodes.
+    On,
+    /// The first ephemeral node makes a session known to all.
+    Upgrading,
 }
 
 /// When empty containers and outlived TTL nodes are removed.
@@ -73,6 +94,10 @@ impl Default for EngineConfig {
             digest_enabled: true,
             close_session_lists_paths: true,
             reconfig_enabled: false,
+            standalone_enabled: true,
+            leader_serves: true,
+            read_only_enabled: false,
+            local_sessions: LocalSessions::Off,
             container: ContainerConfig {
                 check_interval_ms: 60_000,
                 deletions_per_minute_max: 10_000,

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use ironkeeper_proto::{ErrorCode, OpCode, Put, Reader, Request, SessionId, Xid, 
 use thiserror::Error;
 
 use crate::auth::{self, Identity};
-use crate::database::{Database, Hasher};
+use crate::database::{Database, Hasher, Serving};
 use crate::expiry::SessionClock;
 use crate::lane::Lane;
 use crate::large_requests::{LargePermit, TooManyBytes};
@@ -80,6 +80,12 @@ pub enum CloseReason {
     SlowReader(usize),
     #[error("the reply to a multiRead would be longer than {0} bytes")]
     ReplyLength(usize),
+    #[error("this server has no leader at the moment; the client must try another server")]
+    NotServing,
+    #[error("this server has no leader and serves only those who ask for read-only")]
+    OnlyReads,
+    #[error("this server's part in the ensemble has changed")]
+    RoleChanged,
     #[error("it was asked for")]
     Asked,
     #[error("the server shuts down")]
@@ -194,6 +200,8 @@ pub struct Conn {
     /// Whatever the driver needs to find the connection's task.
     pub tag: u64,
     pub peer: SocketAddr,
+    /// The engine takes nothing from here any more, because something before it was given up.
+    cut: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -208,6 +216,8 @@ pub(crate) struct Inner {
     pub timeout_ms: i32,
     /// Whether the connect request had its read-only byte: then the response has one, too.
     pub sent_read_only: bool,
+    /// Whether the client is content with a server that only serves reads.
+    pub allows_read_only: bool,
     clock: Option<Arc<SessionClock>>,
     pub watches: HashMap<Arc<str>, Modes, Hasher>,
     pub stats: ConnStats,
@@ -218,7 +228,8 @@ pub(crate) struct Inner {
 impl Inner {
     /// False if the client will not see the event.
     pub(crate) fn push_event(&mut self, frame: &[u8]) -> bool {
-        if matches!(self.phase, Phase::Gone | Phase::Closing(CloseReason::SlowReader(_))) {
+        use CloseReason::{RoleChanged, SlowReader};
+        if matches!(self.phase, Phase::Gone | Phase::Closing(SlowReader(_) | RoleChanged)) {
             return false;
         }
         if self.outbox.copied_len() > OUTBOX_BYTES_HARD {
@@ -247,6 +258,11 @@ impl Inner {
 
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self.phase, Phase::Gone)
+    }
+
+    /// Whether the client waits for its session.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.phase == Phase::Opening
     }
 
     /// Whether requests are served: not before the session is there, nor after a last reply.
@@ -289,6 +305,7 @@ impl Conn {
             id,
             tag,
             peer,
+            cut: AtomicBool::new(false),
             inner: Mutex::new(Inner {
                 phase: Phase::Greeting,
                 lane: Lane::default(),
@@ -297,6 +314,7 @@ impl Conn {
                 session: SessionId::NONE,
                 timeout_ms: 0,
                 sent_read_only: false,
+                allows_read_only: false,
                 clock: None,
                 watches: HashMap::with_hasher(hasher),
                 stats: ConnStats::new(now.wall_ms),
@@ -304,6 +322,19 @@ impl Conn {
                 wake_pending: false,
             }),
         })
+    }
+
+    /// Ends the connection after what it was told so far; what it has asked for besides is given
+    /// up, also if it comes to the engine only later. For the engine alone.
+    pub(crate) fn cut(self: &Arc<Conn>, reason: CloseReason, wakes: &mut Wakes) {
+        self.cut.store(true, Relaxed);
+        let mut inner = self.lock();
+        inner.close_after_flush(reason);
+        wakes.add(self, &mut inner);
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Relaxed)
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -378,9 +409,16 @@ impl Conn {
             db.stats.connections_rejected.fetch_add(1, Relaxed);
             return Err(CloseReason::ConnectionThrottled);
         }
-        let applied = db.read().applied();
-        if request.last_zxid_seen > applied {
-            return Err(CloseReason::ClientAhead(request.last_zxid_seen, applied));
+        match db.serving() {
+            Serving::No => return Err(CloseReason::NotServing),
+            Serving::ReadOnly if request.read_only != Some(true) => {
+                return Err(CloseReason::OnlyReads);
+            }
+            Serving::ReadOnly | Serving::Yes => {}
+        }
+        let reached = db.reached();
+        if request.last_zxid_seen > reached {
+            return Err(CloseReason::ClientAhead(request.last_zxid_seen, reached));
         }
         let timeout_ms = request
             .timeout_ms
@@ -402,6 +440,7 @@ impl Conn {
         };
         inner.phase = Phase::Opening;
         inner.sent_read_only = request.read_only.is_some();
+        inner.allows_read_only = request.read_only == Some(true);
         inner.stats.packets_received += 1;
         inner.lane.push_write(Xid(0));
         drop(inner);

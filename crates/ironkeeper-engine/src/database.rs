@@ -8,9 +8,10 @@
 //! reply's header is never older than the data; a multi is atomic to readers.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
-use ironkeeper_proto::Zxid;
+use ironkeeper_proto::{Epoch, Zxid};
 use ironkeeper_tree::Tree;
 
 use crate::config::EngineConfig;
@@ -73,10 +74,26 @@ impl Digests {
     }
 }
 
+/// Whether clients are welcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Serving {
+    /// There is no leader, or this server is not yet where its leader is.
+    No,
+    /// There is no leader, but who wants no more than to read may do so.
+    ReadOnly,
+    Yes,
+}
+
 /// The state behind its gate, with what is counted beside it.
 #[derive(Debug)]
 pub struct Database {
     gate: Gate<State>,
+    /// A [`Serving`].
+    serving: AtomicU8,
+    /// The beginning of the leader's epoch, as a zxid: whoever serves in it has seen everything
+    /// before it.
+    epoch_began: AtomicI64,
     pub config: EngineConfig,
     pub stats: ServerStats,
     /// Requests that wait for the engine, over all connections.
@@ -108,6 +125,8 @@ impl Database {
             .map(|config| Mutex::new(ConnectionThrottle::new(config, seed, now.mono_ms)));
         let database = Database {
             gate,
+            serving: AtomicU8::new(Serving::Yes as u8),
+            epoch_began: AtomicI64::new(0),
             stats: ServerStats::default(),
             outstanding: AtomicUsize::new(0),
             large_requests,
@@ -116,6 +135,29 @@ impl Database {
             config,
         };
         (database, token)
+    }
+
+    /// Whether clients are welcome now. Known ones need not ask: their connections are closed.
+    pub fn serving(&self) -> Serving {
+        match self.serving.load(Relaxed) {
+            0 => Serving::No,
+            1 => Serving::ReadOnly,
+            _ => Serving::Yes,
+        }
+    }
+
+    pub(crate) fn set_serving(&self, serving: Serving) {
+        self.serving.store(serving as u8, Relaxed);
+    }
+
+    pub(crate) fn set_epoch(&self, epoch: Epoch) {
+        self.epoch_began.store(Zxid::new(epoch, 0).0, Relaxed);
+    }
+
+    /// Everything up to here can be seen, or will never be anywhere: a client that has seen more has
+    /// been elsewhere.
+    pub(crate) fn reached(&self) -> Zxid {
+        self.read().applied().max(Zxid(self.epoch_began.load(Relaxed)))
     }
 
     /// The shared side: for reads on I/O threads and slices of a snapshot.

@@ -1,4 +1,5 @@
-//! When sessions end for lack of a sign of life. Only a leader (or a server on its own) runs this.
+//! When sessions end for lack of a sign of life. A leader (or a server on its own) runs this for all
+//! sessions, every server for those that only it knows.
 //!
 //! Time is cut into ticks; a session silent for its timeout ends at the next tick boundary, together
 //! with all others of that tick. A sign of life costs one store: it only notes the time, and a
@@ -22,6 +23,10 @@ pub struct SessionClock {
 impl SessionClock {
     pub fn hear(&self, now_ms: u64) {
         self.heard_ms.fetch_max(now_ms, Relaxed);
+    }
+
+    pub fn heard_ms(&self) -> u64 {
+        self.heard_ms.load(Relaxed)
     }
 }
 
@@ -55,6 +60,17 @@ impl Expiry {
 
     /// Starts or renews the watch over a session; a re-attached one may come with another timeout.
     pub fn track(&mut self, session: SessionId, timeout_ms: i32, now_ms: u64) -> Arc<SessionClock> {
+        self.track_by(session, timeout_ms, now_ms, None)
+    }
+
+    /// The same, by a clock that is there already.
+    pub fn track_by(
+        &mut self,
+        session: SessionId,
+        timeout_ms: i32,
+        now_ms: u64,
+        clock: Option<Arc<SessionClock>>,
+    ) -> Arc<SessionClock> {
         let timeout_ms = u64::try_from(timeout_ms).unwrap_or(0);
         let due_ms = self.boundary(now_ms, timeout_ms);
         let clock = match self.entries.get(&session) {
@@ -63,13 +79,33 @@ impl Expiry {
                 self.take_from(due_before, session);
                 clock
             }
-            None => Arc::new(SessionClock::default()),
+            None => clock.unwrap_or_default(),
         };
         clock.hear(now_ms);
         let entry = Entry { timeout_ms, clock: Arc::clone(&clock), due_ms };
         self.entries.insert(session, entry);
         self.due.entry(due_ms).or_default().insert(session);
         clock
+    }
+
+    /// A sign of life that another server has heard. Sessions that are not tracked stay so.
+    pub fn touch(&mut self, session: SessionId, timeout_ms: i32, now_ms: u64) {
+        let Some(entry) = self.entries.get(&session) else { return };
+        if i32::try_from(entry.timeout_ms) == Ok(timeout_ms) {
+            entry.clock.hear(now_ms);
+        } else {
+            self.track(session, timeout_ms, now_ms);
+        }
+    }
+
+    pub fn contains(&self, session: SessionId) -> bool {
+        self.entries.contains_key(&session)
+    }
+
+    /// Nobody is tracked any more.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.due.clear();
     }
 
     pub fn forget(&mut self, session: SessionId) {

@@ -30,14 +30,18 @@ pub(crate) struct Waiting {
 pub(crate) enum Answer {
     /// Comes with the transaction.
     Txn,
-    /// Comes when everything proposed before it is applied.
+    /// Comes when everything proposed before it is applied; `None` if that is the leader's to say.
     Sync {
-        after: Zxid,
+        after: Option<Zxid>,
         path: Option<String>,
     },
     Error {
         after: Zxid,
         error: ErrorCode,
+    },
+    /// Of a session that only this server knows.
+    Closed {
+        after: Zxid,
     },
 }
 
@@ -45,10 +49,15 @@ pub(crate) enum Answer {
 #[derive(Debug, Default)]
 pub(crate) struct LocalWrites {
     queue: VecDeque<Waiting>,
+    /// Our leader has answered that many more syncs, each when we had got this far.
+    synced: VecDeque<Zxid>,
+    /// How many syncs our leader has to answer, or has answered.
+    asked: usize,
 }
 
 impl LocalWrites {
     pub fn push(&mut self, waiting: Waiting) {
+        self.asked += usize::from(matches!(waiting.answer, Answer::Sync { after: None, .. }));
         self.queue.push_back(waiting);
     }
 
@@ -67,11 +76,32 @@ impl LocalWrites {
 
     /// The next answer that needs no transaction and is due once `applied` is visible.
     pub fn take_due(&mut self, applied: Zxid) -> Option<Waiting> {
-        match self.queue.front()?.answer {
-            Answer::Sync { after, .. } | Answer::Error { after, .. } if after <= applied => {
-                self.queue.pop_front()
+        let after = match self.queue.front()?.answer {
+            Answer::Txn => return None,
+            Answer::Sync { after: Some(after), .. }
+            | Answer::Error { after, .. }
+            | Answer::Closed { after } => after,
+            Answer::Sync { after: None, .. } => {
+                let reached = self.synced.pop_front_if(|reached| *reached <= applied)?;
+                self.asked -= 1;
+                reached
             }
-            _ => None,
+        };
+        if after <= applied { self.queue.pop_front() } else { None }
+    }
+
+    /// The leader has answered our oldest sync; before that it has sent us everything up to
+    /// `reached`.
+    pub fn sync_done(&mut self, reached: Zxid) {
+        if self.synced.len() < self.asked {
+            self.synced.push_back(reached);
         }
+    }
+
+    /// Nobody will be answered any more.
+    pub fn abandon(&mut self) -> VecDeque<Waiting> {
+        self.synced.clear();
+        self.asked = 0;
+        std::mem::take(&mut self.queue)
     }
 }

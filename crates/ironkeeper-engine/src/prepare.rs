@@ -32,6 +32,8 @@ pub(crate) struct Prepare<'a> {
     pub overlay: &'a mut Overlay,
     pub open_acl: &'a Arc<AclList>,
     pub session: SessionId,
+    /// Whether the session may have ephemeral nodes.
+    pub ephemerals: Result<(), ErrorCode>,
     pub identity: &'a Identity,
     pub zxid: Zxid,
     pub time: i64,
@@ -53,11 +55,6 @@ impl Prepare<'_> {
             Request::SetAcl { path, acl, version } => self.set_acl(path, *acl, *version, out),
             Request::Check { path, version } => self.check(path, *version, out),
             Request::Multi(requests) => Ok(self.multi(requests, out)),
-            Request::Reconfig(_) if !self.config.reconfig_enabled => {
-                Err(ErrorCode::ReconfigDisabled)
-            }
-            // Membership changes need an ensemble.
-            Request::Reconfig(_) => Err(ErrorCode::Unimplemented),
             _ => Err(ErrorCode::Unimplemented),
         }
     }
@@ -70,6 +67,9 @@ impl Prepare<'_> {
     ) -> Result<OpCode, ErrorCode> {
         let mode = CreateMode::from_flags(create.flags).ok_or(ErrorCode::BadArguments)?;
         let (op, kind) = self.create_kind(create, mode, in_multi)?;
+        if kind == CreateKind::Ephemeral {
+            self.ephemerals?;
+        }
         let path = &*create.path;
         let slash = path.rfind('/').ok_or(ErrorCode::BadArguments)?;
         if path.contains('\0') {

@@ -11,6 +11,9 @@ use ironkeeper_tree::{Loader, NoChanges, Tree, TreeConfig};
 use crate::database::{Digests, Hasher};
 use crate::session_table::SessionTable;
 
+/// A snapshot of which is not known when it was written.
+const FOR_EVER: Zxid = Zxid(i64::MAX);
+
 /// What a server starts from.
 #[derive(Debug)]
 pub struct Recovered {
@@ -20,6 +23,9 @@ pub struct Recovered {
     pub digest_mismatches: u64,
     /// Digests of the tree at round transaction ids, as far as transactions were replayed.
     pub digests: Digests,
+    /// The snapshot may hold effects of transactions behind it, nobody knows of which, and none of
+    /// those replayed has led to its own digest yet: so no digest can be held against the tree.
+    pub awaits_digest: bool,
 }
 
 /// A state being rebuilt.
@@ -92,8 +98,8 @@ impl Recovery {
                 self.mismatches += u64::from(digest.digest != tree.digest());
             }
             // Without a usable digest nothing is known about how fuzzy the snapshot is, so the
-            // transactions' own digests cannot be held against it.
-            _ if zxid != Zxid::ZERO => self.fuzzy_until = Zxid(i64::MAX),
+            // transactions' own digests cannot be held against it before one of them is right.
+            _ if zxid != Zxid::ZERO => self.fuzzy_until = FOR_EVER,
             _ => {}
         }
         self.tree = Some(tree);
@@ -110,10 +116,14 @@ impl Recovery {
         }
         tree.apply(header, &full.txn, &mut NoChanges);
         self.digests.keep(tree);
+        let digest = full.digest.filter(|digest| digest.version == TxnDigest::VERSION);
         if header.zxid > self.fuzzy_until {
-            if let Some(digest) = full.digest.filter(|digest| digest.version == TxnDigest::VERSION)
-            {
+            if let Some(digest) = digest {
                 self.mismatches += u64::from(digest.tree_digest != tree.digest());
+            }
+        } else if self.fuzzy_until == FOR_EVER {
+            if digest.is_some_and(|digest| digest.tree_digest == tree.digest()) {
+                self.fuzzy_until = header.zxid;
             }
         } else if let Some(awaited) = self.awaited
             && awaited.zxid == header.zxid
@@ -126,10 +136,21 @@ impl Recovery {
     /// Everything is read. Ephemerals of sessions that no longer exist go; on a server of its own
     /// that needs no transaction.
     pub fn finish(self) -> Result<Recovered, String> {
-        let mut tree = self.tree.ok_or("the snapshot ended too early")?;
-        let sessions = self.sessions;
+        let mut recovered = self.finish_member()?;
+        let Recovered { tree, sessions, .. } = &mut recovered;
         tree.remove_orphans(|session| sessions.contains(session));
-        let (digest_mismatches, digests) = (self.mismatches, self.digests);
-        Ok(Recovered { tree, sessions, digest_mismatches, digests })
+        Ok(recovered)
+    }
+
+    /// Everything is read, by a member of an ensemble: what its tree holds is not its own to change.
+    pub fn finish_member(self) -> Result<Recovered, String> {
+        let tree = self.tree.ok_or("the snapshot ended too early")?;
+        Ok(Recovered {
+            tree,
+            sessions: self.sessions,
+            digest_mismatches: self.mismatches,
+            digests: self.digests,
+            awaits_digest: self.fuzzy_until == FOR_EVER,
+        })
     }
 }

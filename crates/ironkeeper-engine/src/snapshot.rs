@@ -4,13 +4,17 @@ use ironkeeper_proto::jute::Put;
 use ironkeeper_proto::snapshot_record::{self, SnapshotDigest};
 use ironkeeper_proto::txn::TxnDigest;
 use ironkeeper_proto::{SessionId, Zxid};
-use ironkeeper_tree::{Slice, SnapshotWalk};
+use ironkeeper_tree::SnapshotWalk;
+
+pub use ironkeeper_tree::Slice;
 
 use crate::database::Database;
 
 /// Nodes and bytes taken during one shared hold of the gate.
 const SLICE_NODES_MAX: usize = 256;
 const SLICE_BYTES_MAX: usize = 64 << 10;
+/// What a tree sent to a learner ends with.
+pub const LEARNER_SIGNATURE: &str = "BenWasHere";
 
 /// A snapshot to be written by whoever has a thread for it.
 #[derive(Debug)]
@@ -37,9 +41,14 @@ impl SnapshotJob {
         }
     }
 
-    /// Everything before the nodes.
+    /// Everything before the nodes, as a file has it.
     pub fn encode_head(&self, out: &mut Vec<u8>) {
         snapshot_record::encode_file_header(out);
+        self.encode_learner_head(out);
+    }
+
+    /// Everything before the nodes, as a learner gets it.
+    pub fn encode_learner_head(&self, out: &mut Vec<u8>) {
         out.put_len(self.sessions.len());
         for (session, timeout_ms) in &self.sessions {
             snapshot_record::encode_session(*session, *timeout_ms, out);
@@ -47,15 +56,19 @@ impl SnapshotJob {
         self.walk.encode_head(out);
     }
 
-    /// Appends some more nodes; false when that was the last of them.
-    pub fn next_slice(&mut self, db: &Database, out: &mut Vec<u8>) -> bool {
+    /// Appends some more nodes.
+    pub fn next_slice(&mut self, db: &Database, out: &mut Vec<u8>) -> Slice {
         let state = db.read();
-        let slice =
-            state.tree.snapshot_slice(&mut self.walk, out, SLICE_NODES_MAX, SLICE_BYTES_MAX);
-        slice == Slice::More
+        state.tree.snapshot_slice(&mut self.walk, out, SLICE_NODES_MAX, SLICE_BYTES_MAX)
     }
 
-    /// Gives the walk back, for [`crate::engine::Input::SnapshotDone`].
+    /// Everything behind the nodes, as a learner gets it.
+    pub fn encode_learner_tail(&self, out: &mut Vec<u8>) {
+        out.put_str(snapshot_record::END_PATH);
+        out.put_str(LEARNER_SIGNATURE);
+    }
+
+    /// Gives the walk back, for [`crate::Input::SnapshotDone`] or [`crate::Input::SnapshotSent`].
     pub fn into_walk(self) -> SnapshotWalk {
         self.walk
     }

@@ -48,6 +48,8 @@ pub struct ServerStats {
     pub large_requests_rejected: AtomicU64,
     pub throttle: ThrottleStats,
     pub proposals: AtomicU64,
+    /// Sizes of what a leader has proposed to its followers.
+    pub proposal_size: LastMinMax,
     pub commits: AtomicU64,
     pub watches_fired: WatchesFired,
     quota_refusals: Mutex<BTreeMap<String, u64>>,
@@ -77,10 +79,12 @@ impl ServerStats {
             large_requests_rejected,
             throttle,
             proposals,
+            proposal_size,
             commits,
             watches_fired,
             quota_refusals,
         } = self;
+        proposal_size.reset();
         for counter in [
             packets_received,
             packets_sent,

@@ -39,9 +39,11 @@
 //! ```
 
 pub mod defaults;
-mod dynamic;
+pub mod dynamic_files;
+mod ensemble;
 mod four_letter_words;
 mod known_keys;
+mod members;
 mod notice;
 pub mod properties;
 mod setting;
@@ -53,13 +55,13 @@ use std::path::PathBuf;
 
 pub use ironkeeper_engine::auth::DigestAlgorithm;
 
-pub use dynamic::{Member, PeerAddress, PeerRole};
+pub use ensemble::EnsembleConfig;
 pub use four_letter_words::FourLetterWords;
 pub use known_keys::{KnownKey, Place, Standing, TableFormat, known_keys, render_known_keys};
 pub use notice::{ConfigError, Notice, NoticeKind, Origin, Part, Problem};
 pub use zoo_cfg::{Loaded, Sources};
 
-/// What a standalone server is told. Every value is resolved: nothing in here means "look
+/// What a server is told. Every value is resolved: nothing in here means "look
 /// elsewhere".
 ///
 /// The fields are open so that command-line flags can override them one by one; call
@@ -165,9 +167,11 @@ pub struct Config {
 
     /// Which four-letter words are answered.
     pub four_letter_words: FourLetterWords,
-    /// Whether the reconfig operation is refused as disabled or, being standalone, as not
-    /// implemented.
+    /// Whether the members of the ensemble can be changed while it runs. A standalone server refuses
+    /// the operation as disabled or as not implemented.
     pub reconfig_enabled: bool,
+    /// What a member of an ensemble is told besides; a standalone server if not set.
+    pub ensemble: Option<EnsembleConfig>,
 }
 
 impl Config {
@@ -248,6 +252,7 @@ impl Config {
             enforced_auth_schemes: Vec::new(),
             four_letter_words: FourLetterWords::least(),
             reconfig_enabled: false,
+            ensemble: None,
         };
         config.set_tick_time_ms(defaults::TICK_TIME_MS);
         config
@@ -304,7 +309,10 @@ impl Config {
             self.snap_retain_count >= defaults::SNAP_RETAIN_COUNT,
             format!("autopurge.snapRetainCount must be at least {}", defaults::SNAP_RETAIN_COUNT),
         );
-        if problems.is_empty() { Ok(()) } else { Err(ConfigError::Invalid(problems)) }
+        if !problems.is_empty() {
+            return Err(ConfigError::Invalid(problems));
+        }
+        self.ensemble.as_ref().map_or(Ok(()), EnsembleConfig::validate)
     }
 }
 

@@ -6,21 +6,24 @@
 //! spot, without a wake-up in between. On a machine with few cores those wake-ups would cost more
 //! than the work.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use ironkeeper_engine::baton::Baton;
 use ironkeeper_engine::{Database, Engine, Input, Output};
 
+use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::io::IoHandle;
 use crate::log_thread::{LogItem, LogQueue};
+use crate::member::Member;
 use crate::shutdown::Shutdown;
 use crate::snapshot_thread::SnapshotQueue;
 
 /// The engine with its inbox and the ways to the rest of the server.
 #[derive(Debug)]
 pub struct Core {
+    this: Weak<Core>,
     pub db: Arc<Database>,
     pub clock: Clock,
     baton: Baton<Owner, Input>,
@@ -28,6 +31,10 @@ pub struct Core {
     pub snapshots: Arc<SnapshotQueue>,
     pub io: Vec<IoHandle>,
     pub shutdown: Arc<Shutdown>,
+    /// What a member of an ensemble has besides.
+    pub member: Option<Member>,
+    /// When the timer thread comes next.
+    pub alarm: Alarm,
     /// Set after a failure that cannot be survived: nothing is applied or answered any more.
     halted: AtomicBool,
 }
@@ -44,14 +51,11 @@ struct Owner {
 
 impl Core {
     pub fn new(
-        engine: Engine,
-        db: Arc<Database>,
+        (engine, db): (Engine, Arc<Database>),
         clock: Clock,
-        log: Arc<LogQueue>,
-        snapshots: Arc<SnapshotQueue>,
         io: Vec<IoHandle>,
-        shutdown: Arc<Shutdown>,
-    ) -> Core {
+        member: Option<Member>,
+    ) -> Arc<Core> {
         let owner = Owner {
             engine,
             inputs: Vec::new(),
@@ -59,16 +63,24 @@ impl Core {
             appends: Vec::new(),
             woken: vec![false; io.len()],
         };
-        Core {
+        Arc::new_cyclic(|this| Core {
+            this: Weak::clone(this),
             db,
             clock,
             baton: Baton::new(owner),
-            log,
-            snapshots,
+            log: Arc::default(),
+            snapshots: Arc::default(),
             io,
-            shutdown,
+            shutdown: Arc::default(),
+            member,
+            alarm: Alarm::default(),
             halted: AtomicBool::new(false),
-        }
+        })
+    }
+
+    /// For those who come back to the engine and should not keep it alive until then.
+    pub fn this(&self) -> Weak<Core> {
+        Weak::clone(&self.this)
     }
 
     /// Hands work to the engine and, unless somebody else is at it, does it.
@@ -124,6 +136,10 @@ impl Core {
             }
             owner.engine.settle(now, &mut owner.outputs);
             self.perform(owner);
+            if self.member.is_some() {
+                // What was heard, or was not, decides when an ensemble has to act.
+                self.alarm.not_later_than(owner.engine.deadline_ms());
+            }
         }
     }
 
@@ -143,11 +159,23 @@ impl Core {
                     self.halted.store(true, Ordering::Relaxed);
                     self.shutdown.fail(reason);
                 }
+                Output::Peer(_)
+                | Output::SendSnapshot { .. }
+                | Output::Durable(_)
+                | Output::ReadLog { .. }
+                | Output::Role { .. } => {
+                    let member = self.member.as_ref().expect("a server of its own has no peers");
+                    owner.appends.extend(member.perform(self, output));
+                }
             }
         }
         // In the engine's order, before anybody else can hold the engine.
         if !owner.appends.is_empty() {
             self.log.push(&mut owner.appends);
+        }
+        // The log thread is awake: while it syncs, the others get what it writes.
+        if let Some(member) = &self.member {
+            member.links.flush();
         }
         for (thread, woken) in owner.woken.iter_mut().enumerate() {
             if std::mem::take(woken) {

@@ -23,9 +23,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ironkeeper_engine::Conn;
 use ironkeeper_engine::conn::ConnView;
+use ironkeeper_engine::database::Serving;
 use ironkeeper_proto::SessionId;
 use ironkeeper_proto::four_letter::FourLetterWord;
+use ironkeeper_zab::Status;
 
+use crate::role;
 use crate::shared::Shared;
 
 /// Apache sends an answer in pieces of this size and counts each as a packet.
@@ -68,7 +71,8 @@ pub async fn answer(
 }
 
 fn render(shared: &Shared, word: FourLetterWord, argument: i64) -> String {
-    let serving = !shared.core.shutdown.has_begun();
+    let stopping = shared.core.shutdown.has_begun();
+    let serving = if stopping { Serving::No } else { shared.core.db.serving() };
     match word {
         FourLetterWord::Ruok => "imok".to_owned(),
         FourLetterWord::Envi => environment::render(&environment::current()),
@@ -77,9 +81,14 @@ fn render(shared: &Shared, word: FourLetterWord, argument: i64) -> String {
             shared.trace_mask.store(argument, Relaxed);
             argument.to_string()
         }
-        FourLetterWord::Isro => if serving { "rw" } else { "null" }.to_owned(),
-        FourLetterWord::Hash if !serving => NOT_SERVING.to_owned(),
-        _ if !serving => format!("{NOT_SERVING}\n"),
+        FourLetterWord::Isro => match serving {
+            Serving::Yes => "rw",
+            Serving::ReadOnly => "ro",
+            Serving::No => "null",
+        }
+        .to_owned(),
+        FourLetterWord::Hash if serving == Serving::No => NOT_SERVING.to_owned(),
+        _ if serving == Serving::No => format!("{NOT_SERVING}\n"),
         FourLetterWord::Conf => server::conf(&conf(shared)),
         FourLetterWord::Cons => connections::cons(&views(shared)),
         FourLetterWord::Crst => {
@@ -129,8 +138,24 @@ fn overview(shared: &Shared) -> server::Overview {
         connections: shared.connections.len(),
         outstanding: db.outstanding.load(Relaxed),
         zxid,
+        mode: mode(shared),
         node_count,
+        proposal_sizes: is_leading(shared).then(|| {
+            let sizes = &db.stats.proposal_size;
+            [sizes.last(), sizes.min(), sizes.max()]
+        }),
     }
+}
+
+/// What the server is, in Apache's words.
+fn mode(shared: &Shared) -> &'static str {
+    let member = shared.core.member.as_ref();
+    member.map_or("standalone", |member| role::names(member.status()).0)
+}
+
+fn is_leading(shared: &Shared) -> bool {
+    let member = shared.core.member.as_ref();
+    member.is_some_and(|member| matches!(member.status(), Status::Leading { .. }))
 }
 
 fn conf(shared: &Shared) -> server::Conf {
@@ -150,6 +175,14 @@ fn conf(shared: &Shared) -> server::Conf {
         min_session_timeout_ms: config.min_session_timeout_ms,
         max_session_timeout_ms: config.max_session_timeout_ms,
         listen_backlog: config.client_port_listen_backlog.map_or(-1, i64::from),
+        member: shared.core.member.as_ref().zip(config.ensemble.as_ref()).map(
+            |(member, ensemble)| server::MemberConf {
+                my_id: ensemble.my_id,
+                init_limit: ensemble.init_limit,
+                sync_limit: ensemble.sync_limit,
+                membership: member.membership(),
+            },
+        ),
     }
 }
 

@@ -8,19 +8,28 @@
 //! | `io-0` … | take in connections, parse, serve reads, judge writes, send replies |
 //! | `log` | append, one sync for many writes, apply |
 //! | `snapshot` | writes snapshots, removes old files |
-//! | `timer` | ends silent sessions, removes empty containers |
+//! | `timer` | ends silent sessions, removes empty containers, minds an ensemble's deadlines |
+//! | `peers` | in an ensemble: connections to the other servers |
+//! | `log-reader` | in an ensemble: reads the log for servers that are behind |
 
 mod accept;
+mod alarm;
 mod clock;
 pub mod config;
 mod core;
+mod durable_steps;
 mod four_letter;
 mod io;
 mod limits;
+mod log_reader;
 mod log_thread;
+mod member;
 mod metrics;
 mod open_files;
+pub mod peer;
 mod recovery;
+mod rehearsal;
+mod role;
 mod server;
 mod settings;
 mod shared;
@@ -28,5 +37,6 @@ mod shutdown;
 mod snapshot_thread;
 
 pub use recovery::Report;
+pub use rehearsal::{Rehearsal, rehearse};
 pub use server::{Server, StartError};
 pub use shared::Shared;

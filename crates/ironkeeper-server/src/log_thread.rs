@@ -1,6 +1,7 @@
 //! The log thread: append, one sync for many writes, report.
 //!
-//! What arrives while a sync is under way is the next batch: group commit without timers.
+//! What arrives while a sync is under way is the next batch: group commit without timers. What a
+//! member of an ensemble has to make durable besides is done in order with it.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,9 +10,10 @@ use bytes::Bytes;
 use ironkeeper_engine::Input;
 use ironkeeper_proto::Zxid;
 use ironkeeper_store::LogWriter;
-use ironkeeper_store::disk::Disk;
+use ironkeeper_store::disk::RealDisk;
 
 use crate::core::Core;
+use crate::durable_steps::{DurableSteps, Step};
 use crate::metrics::Metrics;
 
 /// How long to wait before a full disk is tried again.
@@ -22,6 +24,7 @@ const DISK_FULL_PAUSE: Duration = Duration::from_secs(1);
 pub enum LogItem {
     Append { zxid: Zxid, txn: Bytes },
     Roll,
+    Step(Box<Step>),
 }
 
 /// What waits to be written. Bounded by the requests that may be in work at once.
@@ -121,54 +124,83 @@ pub struct LogSettings {
     pub file_bytes_max: Option<u64>,
 }
 
-/// The thread's life.
-pub fn run<D: Disk>(
-    mut writer: LogWriter<D>,
-    settings: LogSettings,
-    core: &Arc<Core>,
-    metrics: &Metrics,
-) {
-    let mut batch = Vec::new();
-    let mut synced_at: Option<Instant> = None;
-    while core.log.take(&mut batch, settings.batch_max) {
-        // After a pause the first write is synced at once: nobody else is there to share with.
-        if !settings.flush_delay.is_zero()
-            && let Some(until) = synced_at.and_then(|at| at.checked_add(settings.flush_delay))
-        {
-            core.log.gather(&mut batch, settings.batch_max, until, settings.flush_quiet);
+/// The thread, with what it writes to.
+#[derive(Debug)]
+pub struct LogThread {
+    pub writer: LogWriter<RealDisk>,
+    pub settings: LogSettings,
+    pub steps: DurableSteps,
+    pub core: Arc<Core>,
+    pub metrics: Arc<Metrics>,
+}
+
+/// What was appended since the last sync.
+#[derive(Debug, Default)]
+struct Unsynced {
+    last: Option<Zxid>,
+    txns: u64,
+}
+
+impl LogThread {
+    /// The thread's life. A failure has been told to everybody when it ends.
+    pub fn run(mut self) {
+        let mut batch = Vec::new();
+        let mut synced_at: Option<Instant> = None;
+        let settings = self.settings;
+        while self.core.log.take(&mut batch, settings.batch_max) {
+            // After a pause the first write is synced at once: nobody else is there to share with.
+            if !settings.flush_delay.is_zero()
+                && let Some(until) = synced_at.and_then(|at| at.checked_add(settings.flush_delay))
+            {
+                self.core.log.gather(&mut batch, settings.batch_max, until, settings.flush_quiet);
+            }
+            if let Err(reason) = self.write(&mut batch) {
+                return self.core.shutdown.fail(reason);
+            }
+            if !settings.flush_delay.is_zero() {
+                synced_at = Some(Instant::now());
+            }
+            if self.core.member.is_some() || self.core.log.is_empty() {
+                // Nothing to write: applying here saves a wake-up. And what is durable at a member is
+                // waited for elsewhere: the word of it leaves before the next batch is begun.
+                self.core.run();
+            } else {
+                // The disk should not idle while memory is worked on.
+                self.core.io[0].run_core();
+            }
         }
-        let mut last = None;
-        let mut txns = 0;
+    }
+
+    fn write(&mut self, batch: &mut Vec<LogItem>) -> Result<(), String> {
+        let mut unsynced = Unsynced::default();
         for item in batch.drain(..) {
             match item {
                 LogItem::Append { zxid, txn } => {
-                    if let Err(error) = writer.append(zxid, &txn) {
-                        return core.shutdown.fail(format!("the log cannot be written: {error}"));
-                    }
-                    last = Some(zxid);
-                    txns += 1;
+                    let appended = self.writer.append(zxid, &txn);
+                    appended.map_err(|error| format!("the log cannot be written: {error}"))?;
+                    unsynced.last = Some(zxid);
+                    unsynced.txns += 1;
                 }
-                LogItem::Roll => writer.roll(),
+                LogItem::Roll => self.writer.roll(),
+                LogItem::Step(step) => {
+                    self.sync(&mut unsynced)?;
+                    let answer = self.steps.perform(*step, &mut self.writer, &self.core)?;
+                    self.core.leave(answer);
+                }
             }
         }
-        let Some(last) = last else { continue };
-        if !commit(&mut writer, txns, settings, core, metrics) {
-            return;
+        self.sync(&mut unsynced)
+    }
+
+    fn sync(&mut self, unsynced: &mut Unsynced) -> Result<(), String> {
+        let Unsynced { last: Some(last), txns } = std::mem::take(unsynced) else { return Ok(()) };
+        commit(&mut self.writer, txns, self.settings, &self.core, &self.metrics)?;
+        let file_bytes_max = self.settings.file_bytes_max;
+        if file_bytes_max.is_some_and(|max| self.writer.bytes_in_file() > max) {
+            self.writer.roll();
         }
-        if !settings.flush_delay.is_zero() {
-            synced_at = Some(Instant::now());
-        }
-        if settings.file_bytes_max.is_some_and(|max| writer.bytes_in_file() > max) {
-            writer.roll();
-        }
-        core.leave([Input::Flushed(last)]);
-        if core.log.is_empty() {
-            // Nothing to write: applying here saves a wake-up.
-            core.run();
-        } else {
-            // The disk should not idle while memory is worked on.
-            core.io[0].run_core();
-        }
+        self.core.leave([Input::Flushed(last)]);
+        Ok(())
     }
 }
 
@@ -178,14 +210,14 @@ fn slowness(took: Duration, warn_after: Duration) -> Option<String> {
     slow.then(|| format!("syncing the log took {} ms; writes wait for it", took.as_millis()))
 }
 
-/// Syncs the batch; false when the server has to stop.
-fn commit<D: Disk>(
-    writer: &mut LogWriter<D>,
+/// Syncs the batch. An error is why the server has to stop.
+fn commit(
+    writer: &mut LogWriter<RealDisk>,
     txns: u64,
     settings: LogSettings,
-    core: &Arc<Core>,
+    core: &Core,
     metrics: &Metrics,
-) -> bool {
+) -> Result<(), String> {
     let mut full = false;
     loop {
         let began = Instant::now();
@@ -199,7 +231,7 @@ fn commit<D: Disk>(
                 if full {
                     tracing::warn!("there is room on the disk again: writes go on");
                 }
-                return true;
+                return Ok(());
             }
             Err(error) if error.is_disk_full() => {
                 if !full {
@@ -209,15 +241,11 @@ fn commit<D: Disk>(
                 }
                 full = true;
                 if core.shutdown.has_begun() {
-                    core.shutdown.fail(format!("the disk is full: {error}"));
-                    return false;
+                    return Err(format!("the disk is full: {error}"));
                 }
                 std::thread::sleep(DISK_FULL_PAUSE);
             }
-            Err(error) => {
-                core.shutdown.fail(format!("the log cannot be made durable: {error}"));
-                return false;
-            }
+            Err(error) => return Err(format!("the log cannot be made durable: {error}")),
         }
     }
 }

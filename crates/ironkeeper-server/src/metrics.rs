@@ -1,4 +1,4 @@
-//! What the server measures of its disk and its start; what the engine counts is in its own
+//! What the server measures of its disk, its start and its ensemble; what the engine counts is in its own
 //! statistics.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,6 +21,15 @@ pub struct Metrics {
     pub startup_txns_loaded: Summary,
     /// All of recovery.
     pub db_init: Summary,
+    /// How often this member has begun to look for a leader.
+    pub lookings: AtomicU64,
+    /// From each of those moments until clients were served again ...
+    pub unavailable: Summary,
+    /// ... and the same, if another server leads than before.
+    pub leader_unavailable: Summary,
+    /// Learners that were brought up to date with a part of the log, or with the whole tree.
+    pub diffs_sent: AtomicU64,
+    pub trees_sent: AtomicU64,
 }
 
 impl Metrics {
@@ -55,12 +64,26 @@ impl Metrics {
             startup_txns,
             startup_txns_loaded,
             db_init,
+            lookings,
+            unavailable,
+            leader_unavailable,
+            diffs_sent,
+            trees_sent,
         } = self;
         fsync.reset();
-        snapshot_errors.store(0, Relaxed);
-        for summary in
-            [batch, snapshot, startup_snapshot, startup_txns, startup_txns_loaded, db_init]
-        {
+        for counter in [snapshot_errors, lookings, diffs_sent, trees_sent] {
+            counter.store(0, Relaxed);
+        }
+        for summary in [
+            batch,
+            snapshot,
+            startup_snapshot,
+            startup_txns,
+            startup_txns_loaded,
+            db_init,
+            unavailable,
+            leader_unavailable,
+        ] {
             summary.reset();
         }
     }

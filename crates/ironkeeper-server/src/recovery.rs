@@ -1,9 +1,12 @@
 //! From the files to a state: the store reads records, the engine folds them.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use ironkeeper_engine::recover::{Recovered, Recovery};
+use ironkeeper_engine::{Engine, EngineConfig, Input, Now, Output};
 use ironkeeper_proto::snapshot_record::{SnapshotDigest, SnapshotNode};
 use ironkeeper_proto::txn::FullTxn;
 use ironkeeper_proto::{AclVec, SessionId, Zxid};
@@ -12,9 +15,38 @@ use ironkeeper_store::{Store, Visitor};
 use ironkeeper_tree::TreeConfig;
 
 use crate::server::StartError;
+use crate::snapshot_thread;
+
+/// For whom the data is recovered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// A server on its own.
+    Standalone,
+    /// A member of an ensemble, which keeps the last transactions at hand for learners.
+    Member { history_count_max: usize, history_bytes_max: usize },
+}
+
+/// What a member votes with that has no database and may not begin one: nobody listens to it until a
+/// leader has given it one.
+pub(crate) const NO_DATABASE: Zxid = Zxid(-1);
+
+/// The end of the log, as a member of an ensemble wants to know it.
+#[derive(Debug, Default)]
+pub(crate) struct LogEnd {
+    /// The snapshot that the log was replayed onto.
+    pub base: Zxid,
+    pub last: Zxid,
+    /// The last transactions, up to `last`, without a hole ...
+    pub history: VecDeque<(Zxid, Bytes)>,
+    /// ... and what comes before the first of them.
+    pub history_base: Zxid,
+}
 
 struct Fold {
     recovery: Recovery,
+    whom: For,
+    end: LogEnd,
+    history_bytes: usize,
     /// When the snapshot was complete: from then on transactions were read.
     snapshot_read: Instant,
 }
@@ -38,12 +70,24 @@ impl Visitor for Fold {
 
     fn snapshot_end(&mut self, zxid: Zxid, digest: Option<SnapshotDigest>) -> Result<(), String> {
         let ended = self.recovery.end_snapshot(zxid, digest);
+        (self.end.base, self.end.last, self.end.history_base) = (zxid, zxid, zxid);
         self.snapshot_read = Instant::now();
         ended
     }
 
-    fn txn(&mut self, txn: &FullTxn<'_>, _: &[u8]) -> Result<(), String> {
-        self.recovery.txn(txn)
+    fn txn(&mut self, txn: &FullTxn<'_>, raw: &[u8]) -> Result<(), String> {
+        self.recovery.txn(txn)?;
+        self.end.last = txn.header.zxid;
+        let For::Member { history_count_max, history_bytes_max } = self.whom else { return Ok(()) };
+        let history = &mut self.end.history;
+        history.push_back((txn.header.zxid, Bytes::copy_from_slice(raw)));
+        self.history_bytes += raw.len();
+        while history.len() > history_count_max || self.history_bytes > history_bytes_max {
+            let Some((zxid, txn)) = history.pop_front() else { break };
+            self.history_bytes -= txn.len();
+            self.end.history_base = zxid;
+        }
+        Ok(())
     }
 }
 
@@ -62,9 +106,11 @@ pub struct Report {
 pub(crate) fn recover<D: Disk>(
     store: &Store<D>,
     config: TreeConfig,
-) -> Result<(Recovered, Report), StartError> {
+    whom: For,
+) -> Result<(Recovered, LogEnd, Report), StartError> {
     let began = Instant::now();
-    let mut fold = Fold { recovery: Recovery::new(config), snapshot_read: began };
+    let (recovery, end) = (Recovery::new(config), LogEnd::default());
+    let mut fold = Fold { recovery, whom, end, history_bytes: 0, snapshot_read: began };
     let found = store.recover(&mut fold)?;
     let (snapshot_took, txns_took) = (fold.snapshot_read - began, fold.snapshot_read.elapsed());
     for (file, reason) in &found.refused_snapshots {
@@ -80,14 +126,42 @@ pub(crate) fn recover<D: Disk>(
             tail.reason
         );
     }
-    let recovered = fold.recovery.finish().map_err(StartError::Recovery)?;
+    let recovered = match whom {
+        For::Standalone => fold.recovery.finish(),
+        For::Member { .. } => fold.recovery.finish_member(),
+    };
+    let recovered = recovered.map_err(StartError::Recovery)?;
     if recovered.digest_mismatches > 0 {
         tracing::warn!(
             "{} transactions lead to another digest than they carry",
             recovered.digest_mismatches
         );
     }
+    if found.last_zxid == NO_DATABASE {
+        let end = NO_DATABASE;
+        fold.end = LogEnd { base: end, last: end, history_base: end, ..LogEnd::default() };
+    }
     let snapshot = found.snapshot.map(|(_, path)| path);
     let (txns, fresh) = (found.txns, found.fresh);
-    Ok((recovered, Report { snapshot, txns, fresh, snapshot_took, txns_took }))
+    Ok((recovered, fold.end, Report { snapshot, txns, fresh, snapshot_took, txns_took }))
+}
+
+/// Writes what was recovered down as a snapshot. Apache refuses to start on a log without one, so
+/// there must always be one.
+pub(crate) fn write_first_snapshot<D: Disk>(
+    store: &Store<D>,
+    config: EngineConfig,
+    recovered: Recovered,
+    now: Now,
+) -> Result<(), StartError> {
+    let (mut engine, db) = Engine::new(config, recovered, 0, now);
+    let mut outputs = Vec::new();
+    engine.step(now, &mut vec![Input::TakeSnapshot], &mut outputs);
+    engine.settle(now, &mut outputs);
+    for output in outputs {
+        if let Output::Snapshot(mut job) = output {
+            snapshot_thread::write(store, &db, &mut job, || true)?;
+        }
+    }
+    Ok(())
 }

@@ -3,15 +3,17 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ironkeeper_engine::conn::CloseReason;
 use ironkeeper_engine::{Engine, Input};
-use ironkeeper_proto::SessionId;
+use ironkeeper_proto::{SessionId, Zxid};
 use ironkeeper_store::disk::RealDisk;
 use ironkeeper_store::{Store, StoreError};
+use ironkeeper_zab::Status;
 use thiserror::Error;
 
 use crate::clock::Clock;
@@ -19,19 +21,20 @@ use crate::config::Config;
 use crate::core::Core;
 use crate::io::{Accepted, IoHandle};
 use crate::limits::Limits;
-use crate::log_thread::{self, LogQueue};
+use crate::log_reader::{self, LogReads, Wish};
+use crate::log_thread::LogThread;
+use crate::member::{self, Member};
 use crate::metrics::Metrics;
+use crate::peer::PeerError;
 use crate::recovery::Report;
 use crate::shared::{Connections, Shared};
 use crate::shutdown::Shutdown;
-use crate::snapshot_thread::{self, SnapshotQueue};
-use crate::{io as io_threads, open_files, recovery, settings};
+use crate::{io as io_threads, open_files, recovery, settings, snapshot_thread};
 
 /// Apache's default trace mask, shown by `gtmk`.
 const TRACE_MASK_DEFAULT: i64 = 306;
 /// The longest wait between two looks at the clock for expiry.
 const TIMER_PAUSE_MAX: Duration = Duration::from_millis(500);
-const TIMER_PAUSE_MIN: Duration = Duration::from_millis(1);
 const BACKLOG_DEFAULT: i32 = 1024;
 
 /// Why a server could not start.
@@ -43,6 +46,8 @@ pub enum StartError {
     Recovery(String),
     #[error("cannot listen on {address}: {error}{}", listen_hint(.error))]
     Listen { address: String, error: io::Error },
+    #[error(transparent)]
+    ListenForPeers(#[from] PeerError),
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
@@ -88,15 +93,32 @@ impl Server {
         let store = Store::open(RealDisk, settings::dirs(&config), settings::store(&config))?;
         let seed = random_seed();
         let engine_config = settings::engine(&config, seed);
-        let (recovered, report) = recovery::recover(&store, engine_config.tree)?;
-        let (engine, db) = Engine::new(engine_config, recovered, seed, clock.now());
+        let whom = member::recover_for(config.ensemble.as_ref());
+        let recover = || recovery::recover(&store, engine_config.tree, whom);
+        let (mut recovered, mut end, report) = recover()?;
+        let metrics = Arc::new(Metrics::default());
+        let awaits_database = config.ensemble.is_some() && end.last == recovery::NO_DATABASE;
+        if report.snapshot.is_none() && !awaits_database {
+            let config = engine_config.clone();
+            let began = Instant::now();
+            recovery::write_first_snapshot(&store, config, recovered, clock.now())?;
+            metrics.note_snapshot(began.elapsed());
+            (recovered, end, _) = recover()?;
+        }
+        let (log_reads, wishes) = LogReads::new();
+        let (engine, member) = match &config.ensemble {
+            None => (Engine::new(engine_config, recovered, seed, clock.now()), None),
+            Some(ensemble) => {
+                let member = Member::bind(&config, ensemble, &store, log_reads, &metrics)?;
+                let epochs = store.load_epochs(end.last.max(Zxid::ZERO))?;
+                let start = member::start(&config, ensemble, epochs, end);
+                let engine = Engine::member(engine_config, recovered, start, seed, clock.now());
+                (engine, Some(member))
+            }
+        };
 
         let (io, receivers): (Vec<_>, Vec<_>) = (0..io_thread_count()).map(IoHandle::new).unzip();
-        let shutdown = Arc::new(Shutdown::default());
-        let log = Arc::new(LogQueue::default());
-        let snapshots = Arc::new(SnapshotQueue::default());
-        let core = Arc::new(Core::new(engine, db, clock, log, snapshots, io, shutdown));
-        let metrics = Arc::new(Metrics::default());
+        let core = Core::new(engine, clock, io, member);
         metrics.note_startup(report.snapshot_took, report.txns, report.txns_took);
         let shared = Arc::new(Shared {
             limits: Limits::new(
@@ -121,24 +143,11 @@ impl Server {
             threads: Mutex::default(),
             writers: Mutex::default(),
         };
-        // Apache refuses to start on a log without a snapshot; there must always be one.
-        if server.report.snapshot.is_none() {
-            server.first_snapshot()?;
-        }
         server.start_threads(&listener, receivers)?;
-        Ok(server)
-    }
-
-    fn first_snapshot(&self) -> Result<(), StartError> {
-        let core = &self.shared.core;
-        core.submit([Input::TakeSnapshot]);
-        if let Some(mut job) = core.snapshots.take_now() {
-            let began = Instant::now();
-            snapshot_thread::write(&self.shared.store, core, &mut job)?;
-            self.shared.metrics.note_snapshot(began.elapsed());
-            core.submit([Input::SnapshotDone(job.into_walk())]);
+        if server.shared.core.member.is_some() {
+            server.start_member_threads(wishes)?;
         }
-        Ok(())
+        Ok(server)
     }
 
     fn start_threads(
@@ -146,12 +155,15 @@ impl Server {
         listener: &TcpListener,
         receivers: Vec<tokio::sync::mpsc::UnboundedReceiver<Accepted>>,
     ) -> Result<(), StartError> {
-        let shared = Arc::clone(&self.shared);
-        let writer = shared.store.log_writer();
-        let log_settings = settings::log(&shared.config);
-        self.spawn(&self.writers, "log", move || {
-            log_thread::run(writer, log_settings, &shared.core, &shared.metrics);
-        })?;
+        let shared = &self.shared;
+        let log_thread = LogThread {
+            writer: shared.store.log_writer(),
+            settings: settings::log(&shared.config),
+            steps: settings::durable_steps(&shared.config, &shared.core.db, &shared.store),
+            core: Arc::clone(&shared.core),
+            metrics: Arc::clone(&shared.metrics),
+        };
+        self.spawn(&self.writers, "log", move || log_thread.run())?;
         let shared = Arc::clone(&self.shared);
         let purge = settings::purge(&shared.config);
         self.spawn(&self.writers, "snapshot", move || {
@@ -168,6 +180,20 @@ impl Server {
         let shared = Arc::clone(&self.shared);
         self.spawn(&self.threads, "timer", move || run_timer(&shared))?;
         Ok(())
+    }
+
+    fn start_member_threads(&self, wishes: Receiver<Option<Wish>>) -> Result<(), StartError> {
+        let shared = Arc::clone(&self.shared);
+        let factor = shared.config.ensemble.as_ref().and_then(|to| to.snapshot_size_factor);
+        self.spawn(&self.threads, "log-reader", move || {
+            log_reader::run(&shared.store, &wishes, factor, &shared.core);
+        })?;
+        let core = Arc::clone(&self.shared.core);
+        self.spawn(&self.threads, "peers", move || {
+            if let Some(member) = &core.member {
+                member.run_links(&core);
+            }
+        })
     }
 
     fn spawn(
@@ -193,6 +219,11 @@ impl Server {
     /// Where clients connect.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What the server is doing in its ensemble; `None` if it is on its own.
+    pub fn status(&self) -> Option<Status> {
+        self.shared.core.member.as_ref().map(Member::status)
     }
 
     /// What was found on the disk.
@@ -248,6 +279,9 @@ impl Server {
     fn join(&self) {
         let core = &self.shared.core;
         core.shutdown.begin();
+        if let Some(member) = &core.member {
+            member.stop();
+        }
         let join_all = |group: &Mutex<Vec<JoinHandle<()>>>| {
             let threads =
                 std::mem::take(&mut *group.lock().unwrap_or_else(PoisonError::into_inner));
@@ -336,7 +370,7 @@ fn listen(config: &Config) -> Result<(TcpListener, SocketAddr), StartError> {
     Err(fail(last))
 }
 
-fn bind(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
+pub(crate) fn bind(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     let socket =
         socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
     if address.is_ipv6() && address.ip().is_unspecified() {
@@ -354,12 +388,11 @@ fn run_timer(shared: &Arc<Shared>) {
     let core = &shared.core;
     // A session opened meanwhile may be due before what was known of, but not within a tick.
     let tick = Duration::from_millis(u64::from(shared.config.tick_time_ms));
-    let pause_max = TIMER_PAUSE_MAX.min(tick).max(TIMER_PAUSE_MIN);
+    let pause_max = TIMER_PAUSE_MAX.min(tick);
     while !core.shutdown.has_begun() {
+        core.alarm.begin();
         let due_ms = core.on_timer();
-        let left = due_ms.saturating_sub(core.clock.now().mono_ms);
-        let pause = Duration::from_millis(left).clamp(TIMER_PAUSE_MIN, pause_max);
-        std::thread::park_timeout(pause);
+        core.alarm.sleep(due_ms, core.clock.now().mono_ms, pause_max);
     }
 }
 

@@ -2,22 +2,28 @@
 
 use std::time::Duration;
 
-use ironkeeper_engine::EngineConfig;
 use ironkeeper_engine::auth::AuthConfig;
-use ironkeeper_engine::config::ContainerConfig;
+use ironkeeper_engine::config::{ContainerConfig, LocalSessions};
 use ironkeeper_engine::request_throttle::RequestThrottleConfig;
 use ironkeeper_engine::throttle::ConnectionThrottleConfig;
-use ironkeeper_store::{Compression, Dirs, StoreOptions};
+use ironkeeper_engine::{Database, EngineConfig};
+use ironkeeper_store::disk::RealDisk;
+use ironkeeper_store::{Compression, Dirs, Store, StoreOptions};
 use ironkeeper_tree::TreeConfig;
 
-use crate::config::{Config, SnapshotCompression};
+use crate::config::dynamic_files::DynamicFiles;
+use crate::config::{Config, EnsembleConfig, SnapshotCompression};
+use crate::durable_steps::DurableSteps;
 use crate::log_thread::LogSettings;
+use crate::member;
 use crate::snapshot_thread::PurgeSettings;
 
 pub(crate) fn engine(config: &Config, hash_seed: u64) -> EngineConfig {
     let frame_bytes_max = config.jute_max_buffer_bytes as usize;
+    let ensemble = config.ensemble.as_ref();
     EngineConfig {
-        server_id: 1,
+        // The low byte of a member's number; the others may repeat, as in Apache.
+        server_id: ensemble.map_or(1, |ensemble| ensemble.my_id.0 as u8),
         tick_ms: u64::from(config.tick_time_ms),
         session_timeout_min_ms: i32::try_from(config.min_session_timeout_ms).unwrap_or(i32::MAX),
         session_timeout_max_ms: i32::try_from(config.max_session_timeout_ms).unwrap_or(i32::MAX),
@@ -52,6 +58,18 @@ pub(crate) fn engine(config: &Config, hash_seed: u64) -> EngineConfig {
         },
         snap_count: u64::from(config.snap_count),
         snap_bytes: config.snap_size_limit_kb.map(|kb| kb.saturating_mul(1024)),
+        standalone_enabled: ensemble.is_none_or(|ensemble| ensemble.standalone_enabled),
+        leader_serves: ensemble.is_none_or(|ensemble| ensemble.leader_serves),
+        read_only_enabled: ensemble.is_some_and(|ensemble| ensemble.read_only),
+        local_sessions: ensemble.map_or(LocalSessions::Off, local_sessions),
+    }
+}
+
+fn local_sessions(ensemble: &EnsembleConfig) -> LocalSessions {
+    match (ensemble.local_sessions, ensemble.local_sessions_upgrading) {
+        (false, _) => LocalSessions::Off,
+        (true, false) => LocalSessions::On,
+        (true, true) => LocalSessions::Upgrading,
     }
 }
 
@@ -121,6 +139,20 @@ pub(crate) fn log(config: &Config) -> LogSettings {
         warn_after: Duration::from_millis(config.fsync_warning_threshold_ms),
         file_bytes_max: config.txn_log_size_limit_kb.map(|kb| kb.saturating_mul(1024)),
     }
+}
+
+pub(crate) fn durable_steps(
+    config: &Config,
+    db: &Database,
+    store: &Store<RealDisk>,
+) -> DurableSteps {
+    let ensemble = config.ensemble.as_ref();
+    let files = ensemble.and_then(|ensemble| {
+        let file = ensemble.config_file.clone()?;
+        Some(DynamicFiles::new(file, ensemble.my_id))
+    });
+    let whom = member::recover_for(ensemble);
+    DurableSteps { store: store.clone(), tree: db.config.tree, whom, files }
 }
 
 pub(crate) fn purge(config: &Config) -> PurgeSettings {

@@ -1,27 +1,45 @@
 //! Writes snapshots in the background, and removes files that are no longer needed.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ironkeeper_engine::Input;
-use ironkeeper_engine::snapshot::SnapshotJob;
+use ironkeeper_engine::snapshot::{Slice, SnapshotJob};
+use ironkeeper_engine::{Database, Input};
 use ironkeeper_store::disk::Disk;
 use ironkeeper_store::{Store, StoreError};
 
 use crate::core::Core;
 use crate::metrics::Metrics;
 
-/// At most one job at a time, by the engine's rule, and the wish to end.
+/// At most one job at a time, by the engine's rule, and the wish to end or to hold still.
 #[derive(Debug, Default)]
 pub struct SnapshotQueue {
     queue: Mutex<Queue>,
-    arrived: Condvar,
+    /// Anything in the queue has changed.
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     job: Option<Box<SnapshotJob>>,
     closed: bool,
+    /// The thread is at work.
+    busy: bool,
+    /// How many want the thread to keep away from the files.
+    pauses: usize,
+}
+
+/// While this lives the snapshot thread touches no file.
+#[derive(Debug)]
+pub struct Pause<'q> {
+    queue: &'q SnapshotQueue,
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.queue.lock().pauses -= 1;
+        self.queue.changed.notify_all();
+    }
 }
 
 /// What the thread should do next.
@@ -32,25 +50,55 @@ enum Work {
 }
 
 impl SnapshotQueue {
-    pub fn push(&self, job: Box<SnapshotJob>) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).job = Some(job);
-        self.arrived.notify_one();
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The job, if there is one, for whoever cannot wait for the thread.
-    pub fn take_now(&self) -> Option<Box<SnapshotJob>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).job.take()
+    fn wait<'q>(&self, queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
+        self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn push(&self, job: Box<SnapshotJob>) {
+        self.lock().job = Some(job);
+        self.changed.notify_all();
     }
 
     pub fn close(&self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
-        self.arrived.notify_one();
+        self.lock().closed = true;
+        self.changed.notify_all();
     }
 
+    /// Has the thread give up what it is at, and waits until it has. A snapshot that was not begun
+    /// is handed out: it is of a tree that is about to go.
+    pub fn pause(&self) -> (Pause<'_>, Option<Box<SnapshotJob>>) {
+        let mut queue = self.lock();
+        queue.pauses += 1;
+        while queue.busy {
+            queue = self.wait(queue);
+        }
+        (Pause { queue: self }, queue.job.take())
+    }
+
+    /// Whether the thread may go on with what it is at.
+    fn may_go_on(&self) -> bool {
+        self.lock().pauses == 0
+    }
+
+    fn done(&self) {
+        self.lock().busy = false;
+        self.changed.notify_all();
+    }
+
+    /// Waits for work. What it hands out is to be followed by [`SnapshotQueue::done`].
     fn next(&self, purge_at: Option<Instant>) -> Work {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.lock();
         loop {
+            if queue.pauses > 0 {
+                queue = self.wait(queue);
+                continue;
+            }
             if let Some(job) = queue.job.take() {
+                queue.busy = true;
                 return Work::Snapshot(job);
             }
             if queue.closed {
@@ -58,12 +106,15 @@ impl SnapshotQueue {
             }
             let left = purge_at.map(|at| at.saturating_duration_since(Instant::now()));
             queue = match left {
-                Some(Duration::ZERO) => return Work::Purge,
+                Some(Duration::ZERO) => {
+                    queue.busy = true;
+                    return Work::Purge;
+                }
                 Some(left) => {
-                    let waited = self.arrived.wait_timeout(queue, left);
+                    let waited = self.changed.wait_timeout(queue, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
-                None => self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                None => self.wait(queue),
             };
         }
     }
@@ -92,14 +143,17 @@ pub fn run<D: Disk>(store: &Store<D>, purge: PurgeSettings, core: &Arc<Core>, me
             }
             Work::Snapshot(mut job) => {
                 let began = Instant::now();
-                match write(store, core, &mut job) {
-                    Ok(()) => {
+                match write(store, &core.db, &mut job, || core.snapshots.may_go_on()) {
+                    Ok(true) => {
                         metrics.note_snapshot(began.elapsed());
                         tracing::info!(
                             "snapshot at {} taken in {} ms",
                             job.zxid(),
                             began.elapsed().as_millis()
                         );
+                    }
+                    Ok(false) => {
+                        tracing::info!("the snapshot at {} was given up", job.zxid());
                     }
                     // Everything is in the log; the next snapshot may fare better.
                     Err(error) => {
@@ -110,27 +164,33 @@ pub fn run<D: Disk>(store: &Store<D>, purge: PurgeSettings, core: &Arc<Core>, me
                 core.submit([Input::SnapshotDone(job.into_walk())]);
             }
         }
+        core.snapshots.done();
     }
 }
 
-/// Writes one snapshot: to the side, synced, then renamed.
+/// Writes one snapshot: to the side, synced, then renamed. False if it was given up: because `go_on`
+/// said so, or because the tree has been exchanged.
 pub fn write<D: Disk>(
     store: &Store<D>,
-    core: &Core,
+    db: &Database,
     job: &mut SnapshotJob,
-) -> Result<(), StoreError> {
+    go_on: impl Fn() -> bool,
+) -> Result<bool, StoreError> {
     let mut writer = store.snapshot_writer(job.zxid())?;
     let mut buffer = Vec::new();
     job.encode_head(&mut buffer);
     writer.write(&buffer)?;
     loop {
         buffer.clear();
-        let more = job.next_slice(&core.db, &mut buffer);
+        let slice = job.next_slice(db, &mut buffer);
         writer.write(&buffer)?;
-        if !more {
+        if slice == Slice::Lost || !go_on() {
+            return Ok(false);
+        }
+        if slice == Slice::Done {
             break;
         }
     }
     writer.finish_with(job.digest(), job.zxid())?;
-    Ok(())
+    Ok(true)
 }

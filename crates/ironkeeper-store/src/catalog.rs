@@ -16,6 +16,9 @@ pub(crate) const SNAPSHOT_PREFIX: &str = "snapshot.";
 pub(crate) const UNFINISHED_SUFFIX: &str = ".tmp";
 /// In front of the name of a file that is being removed. Apache does not know such names.
 pub(crate) const DOOMED_PREFIX: &str = "doomed.";
+/// In front of the name of a snapshot that a leader is sending. It may be of the same transaction as
+/// one that is being written here.
+pub(crate) const INCOMING_PREFIX: &str = "incoming.";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogFile {
@@ -84,12 +87,14 @@ pub(crate) fn unfinished_snapshots<D: Disk>(
         .collect())
 }
 
-/// Files whose removal a crash has interrupted.
+/// Files whose removal or arrival a crash has interrupted.
 pub(crate) fn doomed<D: Disk>(disk: &D, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let is_doomed =
+        |name: &str| name.starts_with(DOOMED_PREFIX) || name.starts_with(INCOMING_PREFIX);
     let entries = disk.list(dir).at(dir, "list the directory")?;
     Ok(entries
         .into_iter()
-        .filter(|entry| !entry.is_dir && entry.name.starts_with(DOOMED_PREFIX))
+        .filter(|entry| !entry.is_dir && is_doomed(&entry.name))
         .map(|entry| dir.join(entry.name))
         .collect())
 }

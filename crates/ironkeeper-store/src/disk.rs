@@ -4,6 +4,7 @@
 //! [`DiskFile::sync_data`] and [`Disk::sync_dir`] return from stays; anything else may survive a
 //! crash in part and in any order; a rename replaces its target as a whole.
 
+mod read_only;
 mod real;
 pub mod sim;
 mod syscalls;
@@ -12,6 +13,7 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 
+pub use read_only::{ReadOnlyDisk, ReadOnlyFile};
 pub use real::{RealDisk, RealFile};
 
 /// The unit in which a medium writes: recovery explains torn records by missing sectors.

@@ -27,35 +27,39 @@ pub struct Epochs {
 impl<D: Disk> Store<D> {
     /// Reads both epochs and holds them against the last transaction. A missing file is written with
     /// the epoch of that transaction, as happens when a standalone server joins an ensemble.
+    ///
+    /// The log may be of a later epoch than the current one: a crash can come between taking over a
+    /// leader's history and writing that down. An observer, who promises nothing, can even be ahead
+    /// of the accepted epoch; that is raised, for a promise more is never wrong.
     pub fn load_epochs(&self, last_zxid: Zxid) -> Result<Epochs, StoreError> {
+        let of_log = last_zxid.epoch();
         let mut current = match self.read_epoch(CURRENT)? {
             Some(current) => current,
             None => {
-                self.write_epoch(CURRENT, last_zxid.epoch())?;
-                last_zxid.epoch()
+                self.write_epoch(CURRENT, of_log)?;
+                of_log
             }
         };
-        if last_zxid.epoch() > current {
+        if of_log > current {
             // Apache renames without syncing the directory, so a crash can leave the new value under
             // the temporary name while transactions of the new epoch are already in the log.
-            match self.read_epoch(&format!("{CURRENT}{UNFINISHED_SUFFIX}"))? {
-                Some(unfinished) if unfinished >= last_zxid.epoch() => {
-                    self.finish_epoch(CURRENT)?;
-                    current = unfinished;
-                }
-                _ => return Err(StoreError::CurrentBelowLog { current, last_zxid }),
+            let unfinished = self.read_epoch(&format!("{CURRENT}{UNFINISHED_SUFFIX}"))?;
+            if let Some(unfinished) = unfinished.filter(|unfinished| *unfinished >= of_log) {
+                self.finish_epoch(CURRENT)?;
+                current = unfinished;
             }
         }
         let accepted = match self.read_epoch(ACCEPTED)? {
-            Some(accepted) => accepted,
-            None => {
-                self.write_epoch(ACCEPTED, last_zxid.epoch())?;
-                last_zxid.epoch()
+            Some(accepted) if accepted < current => {
+                return Err(StoreError::AcceptedBelowCurrent { accepted, current });
+            }
+            Some(accepted) if accepted >= of_log => accepted,
+            _ => {
+                let accepted = of_log.max(current);
+                self.write_epoch(ACCEPTED, accepted)?;
+                accepted
             }
         };
-        if accepted < current {
-            return Err(StoreError::AcceptedBelowCurrent { accepted, current });
-        }
         Ok(Epochs { accepted, current })
     }
 

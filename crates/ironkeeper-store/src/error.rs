@@ -64,9 +64,6 @@ pub enum StoreError {
     #[error("the accepted epoch {} is below the current epoch {}", accepted.0, current.0)]
     AcceptedBelowCurrent { accepted: Epoch, current: Epoch },
 
-    #[error("the last transaction {last_zxid} is of a later epoch than the current one, {}", current.0)]
-    CurrentBelowLog { current: Epoch, last_zxid: Zxid },
-
     #[error("{}: no state at zxid {zxid} to go back to: {what}", dir.display())]
     CannotTruncate { dir: PathBuf, zxid: Zxid, what: &'static str },
 

@@ -22,6 +22,7 @@ mod catalog;
 pub mod disk;
 mod epochs;
 mod error;
+mod install;
 pub mod log;
 mod purge;
 mod recover;
@@ -30,6 +31,7 @@ mod store;
 
 pub use epochs::Epochs;
 pub use error::StoreError;
+pub use log::catch_up::LogTail;
 pub use log::reader::{LogEnd, LogReader, LogRecord, Next};
 pub use log::stream::LogStream;
 pub use log::writer::LogWriter;

@@ -6,6 +6,7 @@
 //! ```
 //! A file is written by one process only and never appended to by a later one.
 
+pub mod catch_up;
 pub mod reader;
 pub mod stream;
 mod tail;

@@ -13,7 +13,7 @@ use crate::error::{At, StoreError};
 use crate::log::stream::LogStream;
 use crate::log::writer::LogWriter;
 use crate::snapshot::Compression;
-use crate::snapshot::writer::SnapshotWriter;
+use crate::snapshot::writer::{Origin, SnapshotWriter};
 
 /// All files live in this directory below the configured ones.
 const VERSION_DIR: &str = "version-2";
@@ -162,7 +162,19 @@ impl<D: Disk> Store<D> {
 
     /// Begins the snapshot that contains every transaction up to `zxid`.
     pub fn snapshot_writer(&self, zxid: Zxid) -> Result<SnapshotWriter<D>, StoreError> {
-        SnapshotWriter::create(self.disk.clone(), &self.snap_dir, zxid, &self.options)
+        SnapshotWriter::create(self.disk.clone(), &self.snap_dir, zxid, &self.options, Origin::Own)
+    }
+
+    /// Begins a snapshot that a leader is sending, kept apart from those written here until it is
+    /// finished.
+    pub fn incoming_snapshot_writer(&self, zxid: Zxid) -> Result<SnapshotWriter<D>, StoreError> {
+        SnapshotWriter::create(
+            self.disk.clone(),
+            &self.snap_dir,
+            zxid,
+            &self.options,
+            Origin::Leader,
+        )
     }
 
     /// The log's records from `zxid` on, that one included if it is there. Reads what is in the
@@ -175,6 +187,12 @@ impl<D: Disk> Store<D> {
     /// whether the blocks behind them exist or not.
     pub fn dir_sizes(&self) -> Result<(u64, u64), StoreError> {
         Ok((dir_bytes(&self.disk, &self.snap_dir)?, dir_bytes(&self.disk, &self.log_dir)?))
+    }
+
+    /// The length of the newest snapshot; zero if there is none.
+    pub fn newest_snapshot_bytes(&self) -> Result<u64, StoreError> {
+        let snapshots = catalog::snapshots(&self.disk, &self.snap_dir)?;
+        Ok(snapshots.first().map_or(0, |snapshot| snapshot.len))
     }
 
     /// Room left where snapshots and where logs are written.

@@ -110,6 +110,11 @@ impl Builder {
     /// # Ok::<(), ironkeeper_testing::Error>(())
     /// ```
     pub fn start(self) -> Result<TestServer, Error> {
+        self.start_as(None)
+    }
+
+    /// Starts it as this member of an ensemble, or on its own.
+    pub(crate) fn start_as(self, my_id: Option<i64>) -> Result<TestServer, Error> {
         let dir = match self.data_dir {
             Some(dir) => DataDir::Given(dir),
             None => {
@@ -119,7 +124,7 @@ impl Builder {
             }
         };
         let port = HeldPort::take(self.port).map_err(Error::Port)?;
-        let mut config = config(&self.settings)?;
+        let mut config = config(&self.settings, my_id)?;
         // Paths need not be text, so they do not go through the text of a `zoo.cfg`.
         dir.path().clone_into(&mut config.data_dir);
         if !self.settings.contains_key("dataLogDir") {
@@ -131,7 +136,7 @@ impl Builder {
     }
 }
 
-fn config(settings: &BTreeMap<String, String>) -> Result<Config, Error> {
+fn config(settings: &BTreeMap<String, String>, my_id: Option<i64>) -> Result<Config, Error> {
     for (key, instead) in
         [("clientPort", "port"), ("clientPortAddress", "port"), ("dataDir", "data_dir")]
     {
@@ -144,7 +149,9 @@ fn config(settings: &BTreeMap<String, String>) -> Result<Config, Error> {
     for (key, value) in settings {
         zoo_cfg.push_str(&format!("{}={}\n", escape(key), escape(value)));
     }
-    let loaded = Config::from_sources(&Sources { zoo_cfg: &zoo_cfg, ..Sources::default() })?;
+    let my_id = my_id.map(|id| id.to_string());
+    let sources = Sources { zoo_cfg: &zoo_cfg, my_id: my_id.as_deref(), ..Sources::default() };
+    let loaded = Config::from_sources(&sources)?;
     let notice = loaded.notices.iter().find(|notice| notice.deserves_attention());
     if let Some(notice) = notice {
         return Err(Error::Setting(notice.to_string()));
@@ -183,7 +190,8 @@ mod tests {
 
     #[test]
     fn the_defaults_are_all_in_effect() {
-        let config = config(&Builder::new().settings).expect("a configuration without notices");
+        let config =
+            config(&Builder::new().settings, None).expect("a configuration without notices");
         assert_eq!((config.tick_time_ms, config.min_session_timeout_ms), (50, 100));
         assert!(config.extended_types_enabled && !config.force_sync);
         assert!(config.four_letter_words.allows("wchc"));

@@ -11,23 +11,33 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use socket2::{Domain, Socket, Type};
 
-/// See the head of this file.
+/// A port of 127.0.0.1 that stays taken as long as this lives, for servers that a test starts, stops and
+/// starts again there.
+///
+/// ```
+/// use ironkeeper_testing::HeldPort;
+///
+/// let port = HeldPort::take(0)?;
+/// assert_ne!(port.address().port(), 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
-pub(crate) struct HeldPort {
+pub struct HeldPort {
     address: SocketAddr,
     _holder: Option<Socket>,
 }
 
 impl HeldPort {
     /// Takes `port` on 127.0.0.1, or any free one if it is zero.
-    pub(crate) fn take(port: u16) -> io::Result<HeldPort> {
+    pub fn take(port: u16) -> io::Result<HeldPort> {
         let socket = bind((Ipv4Addr::LOCALHOST, port).into())?;
         let address = socket.local_addr()?;
         let address = address.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
         Ok(HeldPort { address, _holder: cfg!(target_os = "linux").then_some(socket) })
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 

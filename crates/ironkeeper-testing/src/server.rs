@@ -1,11 +1,12 @@
 //! The server in the test's own process.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ironkeeper_proto::SessionId;
+use ironkeeper_proto::{ServerId, SessionId};
 use ironkeeper_server::Server;
 use ironkeeper_server::config::Config;
 use tempfile::TempDir;
@@ -13,6 +14,7 @@ use tempfile::TempDir;
 use crate::builder::Builder;
 use crate::error::Error;
 use crate::port::HeldPort;
+use crate::role::Role;
 
 /// Longer than anything takes here on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -218,16 +220,10 @@ impl TestServer {
     /// # Ok::<(), ironkeeper_testing::Error>(())
     /// ```
     pub fn kill_session(&self, session: SessionId) -> Result<bool, Error> {
-        let running = self.running();
-        let server = running.as_ref().ok_or(Error::Stopped)?;
-        if !server.expire_session(session) {
+        if !self.expire(session)? {
             return Ok(false);
         }
-        let shared = server.shared();
-        until("a session does not end", || {
-            let connected = shared.connections.all().iter().any(|conn| conn.session() == session);
-            !connected && !shared.core.db.read().sessions.contains(session)
-        })?;
+        until("a session does not end", || !self.knows_session(session))?;
         Ok(true)
     }
 
@@ -289,13 +285,59 @@ impl TestServer {
         Ok(running.as_ref().ok_or(Error::Stopped)?.shared().connections.len())
     }
 
+    /// What the server is doing in its ensemble, see [`TestCluster`](crate::TestCluster); on its own it
+    /// is its own leader.
+    ///
+    /// ```
+    /// use ironkeeper_testing::{Role, TestServer};
+    ///
+    /// let server = TestServer::start()?;
+    /// assert_eq!(server.role(), Role::Leader);
+    /// server.stop()?;
+    /// assert_eq!(server.role(), Role::Stopped);
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn role(&self) -> Role {
+        let running = self.running();
+        let Some(server) = running.as_ref() else { return Role::Stopped };
+        match &server.shared().core.member {
+            None => Role::Leader,
+            Some(member) => member.status().into(),
+        }
+    }
+
+    /// Cuts the network between this member of an ensemble and others, or heals it.
+    pub(crate) fn cut_off(&self, others: &BTreeSet<i64>) {
+        if let Some(server) = self.running().as_ref()
+            && let Some(member) = &server.shared().core.member
+        {
+            member.links.cut_off(others.iter().map(|id| ServerId(*id)));
+        }
+    }
+
+    /// Whether the session or a connection of it is still there.
+    pub(crate) fn knows_session(&self, session: SessionId) -> bool {
+        let running = self.running();
+        running.as_ref().is_some_and(|server| {
+            let shared = server.shared();
+            shared.connections.all().iter().any(|conn| conn.session() == session)
+                || shared.core.db.read().sessions.contains(session)
+        })
+    }
+
+    /// Decides the end of a session; false if it is unknown here.
+    pub(crate) fn expire(&self, session: SessionId) -> Result<bool, Error> {
+        let running = self.running();
+        Ok(running.as_ref().ok_or(Error::Stopped)?.expire_session(session))
+    }
+
     fn running(&self) -> MutexGuard<'_, Option<Server>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Waits for something that only a look at the server can tell.
-fn until(complaint: &'static str, mut holds: impl FnMut() -> bool) -> Result<(), Error> {
+pub(crate) fn until(complaint: &'static str, mut holds: impl FnMut() -> bool) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         if Instant::now() > deadline {

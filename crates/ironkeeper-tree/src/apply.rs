@@ -10,7 +10,7 @@ use ironkeeper_proto::jute::StrVec;
 use ironkeeper_proto::path;
 use ironkeeper_proto::stat::{CONTAINER_OWNER, Stat, StatPersisted, ttl_owner};
 use ironkeeper_proto::txn::{CreateKind, CreateTxn, MultiTxn};
-use ironkeeper_proto::{AclVec, ErrorCode, SessionId, Txn, TxnHeader, Zxid};
+use ironkeeper_proto::{AclVec, ErrorCode, OpCode, SessionId, Txn, TxnHeader, Zxid};
 
 use crate::acl_table::AclList;
 use crate::arena::Slot;
@@ -109,6 +109,14 @@ impl Tree {
             Txn::SetAcl { path, acl, version } => self.set_acl(path, *acl, *version),
             Txn::Multi(_) => unreachable!("multis are decoded without nesting"),
         }
+    }
+
+    /// Writes the members of the ensemble into their node, as servers do on their own account: this is
+    /// no transaction, and the node is part of no digest.
+    pub fn set_config(&mut self, text: &[u8], version: Zxid, time: i64, changes: &mut dyn Changes) {
+        let op = OpCode::Reconfig;
+        let header = TxnHeader { session: SessionId::NONE, cxid: 0, zxid: version, time, op };
+        self.set_data(&header, "/zookeeper/config", Some(text), -1, changes);
     }
 
     /// All parts or, if one of them records an error, none.

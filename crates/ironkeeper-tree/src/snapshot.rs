@@ -34,6 +34,8 @@ use crate::tree::Tree;
 pub enum Slice {
     More,
     Done,
+    /// The tree that began the walk has been exchanged for another one: it can never be finished.
+    Lost,
 }
 
 /// A snapshot on its way out. Belongs to one walker, who hands it to [`Tree::snapshot_slice`] until
@@ -266,7 +268,7 @@ impl Tree {
         byte_max: usize,
     ) -> Slice {
         let Some(running) = self.snapshots.of(walk) else {
-            unreachable!("a walk belongs to the tree that began it");
+            return Slice::Lost;
         };
         let byte_end = out.len().saturating_add(byte_max);
         let mut budget = node_max.max(1);

@@ -52,6 +52,19 @@ use ironkeeper_proto::quorum_packet::ForwardedRequest;
 use ledger::Ledger;
 use member::Member;
 
+/// A server that listens to its leader, for the administrator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LearnerView {
+    /// Negative for those who have no number.
+    pub id: ServerId,
+    /// Whether it only listens.
+    pub observes: bool,
+    /// Whether it has the history and serves clients.
+    pub is_up_to_date: bool,
+    /// The last transaction it has said to be durable; observers do not say.
+    pub acknowledged: Option<Zxid>,
+}
+
 /// One member's view of the broadcast.
 #[derive(Debug)]
 pub struct Zab {
@@ -173,6 +186,16 @@ impl Zab {
     /// What was promised and taken over; `None` in an ensemble of one.
     pub fn epochs(&self) -> Option<Epochs> {
         self.member.as_ref().map(|member| member.epochs())
+    }
+
+    /// Those who listen to this server, if it leads.
+    pub fn learners(&self) -> Vec<LearnerView> {
+        self.member.as_ref().map_or_else(Vec::new, |member| member.learners())
+    }
+
+    /// How many `sync`s a leader has not answered yet.
+    pub fn pending_syncs(&self) -> usize {
+        self.member.as_ref().map_or(0, |member| member.pending_syncs())
     }
 
     /// Whether the tree holds nothing but history, so that a snapshot of it can never be wrong.

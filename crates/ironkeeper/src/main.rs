@@ -3,9 +3,11 @@
 mod bench;
 mod deadlocks;
 mod demo;
+mod dev_cluster;
 mod four_letter;
 mod huge_pages;
 mod lock;
+mod migrate;
 mod open_files;
 mod serve;
 mod shell;
@@ -44,8 +46,10 @@ enum Command {
     Status(status::Args),
     Lock(lock::Args),
     Demo(demo::Args),
+    DevCluster(dev_cluster::Args),
     /// Measure a ZooKeeper server, ours or Apache's
     Bench(bench::Args),
+    Migrate(migrate::Args),
     /// Show or check transaction log files
     Log(tools::log::Args),
     /// Show or check snapshot files
@@ -76,7 +80,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Status(args)) => return status::run(&args),
         Some(Command::Lock(args)) => return lock::run(&args),
         Some(Command::Demo(args)) => demo::run(&args)?,
+        Some(Command::DevCluster(args)) => dev_cluster::run(&args)?,
         Some(Command::Bench(args)) => bench::run(args)?,
+        Some(Command::Migrate(args)) => return migrate::run(&args),
         Some(Command::Log(args)) => tools::log::run(&args)?,
         Some(Command::Snapshot(args)) => tools::snapshot::run(&args)?,
     }

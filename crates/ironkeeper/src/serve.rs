@@ -106,10 +106,14 @@ fn announce(server: &Server, data_dir: &Path) {
         true => ("\x1b[1m", "\x1b[0m"),
         false => ("", ""),
     };
-    println!(
-        "{bold}Ironkeeper {}{plain}, a ZooKeeper server, standalone",
-        env!("CARGO_PKG_VERSION")
-    );
+    let kind = match &server.shared().config.ensemble {
+        None => "standalone".to_owned(),
+        Some(ensemble) => {
+            let members = ensemble.membership.members.len();
+            format!("number {} of an ensemble of {members}", ensemble.my_id)
+        }
+    };
+    println!("{bold}Ironkeeper {}{plain}, a ZooKeeper server, {kind}", env!("CARGO_PKG_VERSION"));
     println!("  clients  {bold}{address}{plain}");
     let found = match (&report.snapshot, report.fresh) {
         (_, true) | (None, _) => "new".to_owned(),
@@ -122,8 +126,9 @@ fn announce(server: &Server, data_dir: &Path) {
     println!("  stop     Ctrl-C");
 }
 
+/// Returns when the process is asked to end.
 #[cfg(unix)]
-async fn stop_signal() -> std::io::Result<()> {
+pub(crate) async fn stop_signal() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -135,6 +140,6 @@ async fn stop_signal() -> std::io::Result<()> {
 }
 
 #[cfg(not(unix))]
-async fn stop_signal() -> std::io::Result<()> {
+pub(crate) async fn stop_signal() -> std::io::Result<()> {
     tokio::signal::ctrl_c().await
 }

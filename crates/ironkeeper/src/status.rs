@@ -28,9 +28,9 @@ pub struct Args {
 
 /// One server, and how it is.
 #[derive(Debug)]
-struct Report {
-    server: Host,
-    answer: Result<Overview, Silence>,
+pub(crate) struct Report {
+    pub(crate) server: Host,
+    pub(crate) answer: Result<Overview, Silence>,
 }
 
 /// Asks and prints. The exit code says whether all is well.
@@ -66,7 +66,7 @@ fn print(text: &str) -> Result<()> {
 }
 
 /// The servers of some connect strings.
-fn hosts(words: &[String]) -> Result<Vec<Host>> {
+pub(crate) fn hosts(words: &[String]) -> Result<Vec<Host>> {
     let mut hosts = Vec::new();
     for word in words {
         let parsed: ConnectString =
@@ -77,7 +77,7 @@ fn hosts(words: &[String]) -> Result<Vec<Host>> {
     Ok(hosts)
 }
 
-async fn ask_all(servers: Vec<Host>, within: Duration) -> Vec<Report> {
+pub(crate) async fn ask_all(servers: Vec<Host>, within: Duration) -> Vec<Report> {
     let asked: Vec<_> = servers
         .into_iter()
         .map(|server| {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::load::number;
+use super::load::{Target, number};
 use super::table::{Measures, Side};
 use super::{Plan, SETTLE, resident_bytes};
 use crate::server::{Program, Server};
@@ -76,7 +76,8 @@ impl On<'_> {
         let nodes = self.plan.nodes.to_string();
         eprintln!("{}: filling a tree of {nodes} nodes", self.side);
         let mut server = Server::start(self.program, self.plan.setup(self.program)?, self.dir)?;
-        let report = self.plan.generator.run(&server, &["fill", "--nodes", &nodes])?;
+        let report =
+            self.plan.generator.run(&Target::of([&server])?, &["fill", "--nodes", &nodes])?;
         thread::sleep(SETTLE);
         let each = |bytes: u64| bytes as f64 / f64::from(self.plan.nodes);
         if self.plan.wants(&["memory"]) {
@@ -157,7 +158,7 @@ impl On<'_> {
         let before = snapshots(&server.data_dir())?;
         let nodes = self.plan.nodes.to_string();
         let args = ["stall", "--seconds", STALL_SECONDS, "--warmup", "3", "--nodes", &nodes];
-        let report = self.plan.generator.run(&server, &args)?;
+        let report = self.plan.generator.run(&Target::of([&server])?, &args)?;
         // One that was begun is finished.
         thread::sleep(SETTLE);
         let taken: Vec<PathBuf> = snapshots(&server.data_dir())?

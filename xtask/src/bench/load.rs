@@ -10,6 +10,25 @@ use super::table::{Measures, Side};
 use crate::server::Server;
 use crate::tools;
 
+/// What is measured: one server, or all members of an ensemble.
+#[derive(Debug)]
+pub struct Target {
+    /// Addresses with commas between them.
+    addresses: String,
+    pids: Vec<u32>,
+}
+
+impl Target {
+    pub fn of<'a>(servers: impl IntoIterator<Item = &'a Server>) -> Result<Target> {
+        let (mut addresses, mut pids) = (Vec::new(), Vec::new());
+        for server in servers {
+            addresses.push(server.address());
+            pids.push(server.pid().context("the server is not running")?);
+        }
+        Ok(Target { addresses: addresses.join(","), pids })
+    }
+}
+
 /// Everything happens below this node; short, because Apache keeps whole paths in memory.
 pub const PREFIX: &str = "/bench";
 
@@ -17,10 +36,10 @@ pub const PREFIX: &str = "/bench";
 #[derive(Debug)]
 pub struct Load {
     pub name: &'static str,
-    args: &'static [&'static str],
+    pub args: &'static [&'static str],
     result: What,
     /// The row that shows the server's CPU time for each operation, if one does.
-    cpu_row: Option<&'static str>,
+    pub cpu_row: Option<&'static str>,
 }
 
 /// What of a report is the result.
@@ -49,6 +68,16 @@ pub const LOADS: [Load; 10] = [
     load("create-pipelined", &["create", "-c", "16", "-p", "32"], What::Rate).cpu("create-pipelined-cpu"),
 ];
 
+/// The loads of ensembles: connections are dealt out to all members.
+#[rustfmt::skip]
+pub const ENSEMBLE_LOADS: [Load; 5] = [
+    load("ensemble-read", &["read", "-c", "16", "-p", "32"], What::Rate).cpu("ensemble-read-cpu"),
+    load("ensemble-write", &["write", "-c", "16", "-p", "32"], What::Rate).cpu("ensemble-write-cpu"),
+    load("ensemble-write-64", &["write", "-c", "64", "-p", "1"], What::Rate),
+    load("ensemble-write-one", &["write", "-c", "1", "-p", "1"], What::Rate),
+    load("ensemble-mixed", &["mixed", "-c", "16", "-p", "32"], What::Rate),
+];
+
 const fn load(name: &'static str, args: &'static [&'static str], result: What) -> Load {
     Load { name, args, result, cpu_row: None }
 }
@@ -70,15 +99,15 @@ impl Generator {
         Generator { binary }
     }
 
-    pub fn warm_up(&self, server: &Server, seconds: f64) -> Result<()> {
+    pub fn warm_up(&self, target: &Target, seconds: f64) -> Result<()> {
         let seconds = seconds.to_string();
-        self.run(server, &["mixed", "--read-percent", "50", "--seconds", &seconds])?;
+        self.run(target, &["mixed", "--read-percent", "50", "--seconds", &seconds])?;
         Ok(())
     }
 
     pub fn measure(
         &self,
-        server: &Server,
+        target: &Target,
         load: &Load,
         seconds: f64,
         side: Side,
@@ -89,7 +118,7 @@ impl Generator {
         if load.result == What::Rate {
             args.extend(["--seconds", &seconds]);
         }
-        let report = self.run(server, &args)?;
+        let report = self.run(target, &args)?;
         let result = match load.result {
             What::Rate | What::RateOfCount => number(&report, "/rate_per_s")?,
             What::LastEvent => median_us(&report, "last event")? / 1000.0,
@@ -104,12 +133,15 @@ impl Generator {
     }
 
     /// One run of the load generator. Errors the server answered with make its figures worthless.
-    pub fn run(&self, server: &Server, args: &[&str]) -> Result<Value> {
-        let pid = server.pid().context("the server is not running")?.to_string();
-        let address = server.address();
+    pub fn run(&self, target: &Target, args: &[&str]) -> Result<Value> {
+        let pids: Vec<String> = target.pids.iter().map(u32::to_string).collect();
+        let pids = pids.join(",");
+        let addresses = &target.addresses;
         let text = tools::run(
             Command::new(&self.binary)
-                .args(["bench", "--json", "--server", &address, "--pid", &pid, "--prefix", PREFIX])
+                .args([
+                    "bench", "--json", "--server", addresses, "--pid", &pids, "--prefix", PREFIX,
+                ])
                 .args(args),
         )?;
         let report: Value =
@@ -147,7 +179,7 @@ mod tests {
 
     #[test]
     fn every_load_has_its_rows() {
-        for load in &LOADS {
+        for load in LOADS.iter().chain(&ENSEMBLE_LOADS) {
             assert!(table::row(load.name).is_some(), "{}", load.name);
             assert!(load.cpu_row.is_none_or(|row| table::row(row).is_some()), "{}", load.name);
         }

@@ -28,7 +28,10 @@ pub fn note(plan: &Plan) -> Vec<String> {
         facts.push(java);
     }
     facts.push(format!("load generator on the same machine, medians of {} rounds", plan.rounds));
-    facts.push(format!("big tree of {} nodes of 100 bytes", plan.nodes));
+    match plan.ensemble {
+        Some(members) => facts.push(format!("{members} members on the same machine")),
+        None => facts.push(format!("big tree of {} nodes of 100 bytes", plan.nodes)),
+    }
     if let Some(load) = plan.load_before {
         facts.push(format!("load average before {load}"));
     }

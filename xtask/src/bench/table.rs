@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
     Apache,
+    /// Of ensembles only, for those who choose between them.
+    Etcd,
     Ironkeeper,
 }
 
@@ -16,8 +18,20 @@ impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Side::Apache => "Apache ZooKeeper",
+            Side::Etcd => "etcd",
             Side::Ironkeeper => "Ironkeeper",
         })
+    }
+}
+
+impl Side {
+    /// At the head of a column.
+    fn short(self) -> &'static str {
+        match self {
+            Side::Apache => "Apache",
+            Side::Etcd => "etcd",
+            Side::Ironkeeper => "Ironkeeper",
+        }
     }
 }
 
@@ -55,7 +69,7 @@ use Required::{AtMost, Nothing, RatioAtLeast, RatioAtMost};
 use Unit::{Bytes, Megabytes, Micros, Millis, PerSecond, Seconds};
 
 #[rustfmt::skip]
-const ROWS: [Row; 23] = [
+const ROWS: [Row; 33] = [
     line("read-pipelined", "reads, 16 connections x 32 in flight", PerSecond, RatioAtLeast(12.0)),
     line("read-pipelined-cpu", "- server CPU for each", Micros, RatioAtMost(1.0 / 12.0)).of("read-pipelined"),
     line("read-64", "reads, 64 connections x 1", PerSecond, RatioAtLeast(1.4)),
@@ -79,6 +93,16 @@ const ROWS: [Row; 23] = [
     line("stall-without", "longest write, no snapshot", Millis, Nothing).of("snapshot"),
     line("stall-with", "longest write while snapshots are taken", Millis, Nothing).of("snapshot"),
     line("stall", "- stall a snapshot adds", Millis, AtMost(5.0)).of("snapshot"),
+    line("ensemble-idle", "all members idle, resident", Megabytes, Nothing),
+    line("ensemble-read", "reads, 16 connections x 32 over all members", PerSecond, RatioAtLeast(10.0)),
+    line("ensemble-read-cpu", "- CPU of all members for each", Micros, Nothing).of("ensemble-read"),
+    line("ensemble-write", "writes, 16 x 32", PerSecond, RatioAtLeast(4.0)),
+    line("ensemble-write-cpu", "- CPU of all members for each", Micros, RatioAtMost(1.0 / 5.0)).of("ensemble-write"),
+    line("ensemble-write-64", "writes, 64 x 1", PerSecond, RatioAtLeast(2.0)),
+    line("ensemble-write-one", "one write at a time", PerSecond, RatioAtLeast(1.2)),
+    line("ensemble-mixed", "90 % reads, 16 x 32", PerSecond, Nothing),
+    line("ensemble-locks", "lock hand-overs, 100 contenders", PerSecond, Nothing),
+    line("ensemble-failover", "leader killed, until a write is acknowledged", Millis, RatioAtMost(0.5)),
 ];
 
 const fn line(id: &'static str, work: &'static str, unit: Unit, required: Required) -> Row {
@@ -94,6 +118,11 @@ impl Row {
 /// The row with this id.
 pub fn row(id: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.id == id)
+}
+
+/// Whether a name of `--only` belongs to ensembles.
+pub fn is_of_ensembles(name: &str) -> bool {
+    name.starts_with("ensemble-")
 }
 
 /// What `--only` accepts.
@@ -163,7 +192,12 @@ impl Measures {
     /// The rows that have a figure.
     fn rows(&self) -> impl Iterator<Item = &'static Row> + '_ {
         let has = |row: &Row, side| self.median(row, side).is_some();
-        ROWS.iter().filter(move |row| has(row, Side::Apache) || has(row, Side::Ironkeeper))
+        let sides = [Side::Apache, Side::Etcd, Side::Ironkeeper];
+        ROWS.iter().filter(move |row| sides.iter().any(|side| has(row, *side)))
+    }
+
+    fn has_etcd(&self) -> bool {
+        self.figures.keys().any(|(_, side)| *side == Side::Etcd)
     }
 
     /// Whether everything was measured, and nothing that was required is missed.
@@ -172,33 +206,39 @@ impl Measures {
     }
 
     pub fn to_markdown(&self) -> String {
-        let mut lines =
-            vec![["work", "Apache", "Ironkeeper", "ratio", "required", "met"].map(String::from)];
+        let sides: &[Side] = if self.has_etcd() {
+            &[Side::Apache, Side::Etcd, Side::Ironkeeper]
+        } else {
+            &[Side::Apache, Side::Ironkeeper]
+        };
+        let mut head = vec!["work".to_owned()];
+        head.extend(sides.iter().map(|side| side.short().to_owned()));
+        head.extend(["ratio", "required", "met"].map(String::from));
+        // Figures line up at their right ends: those of the sides, and the ratio.
+        let is_figure = |at: usize| (1..=sides.len() + 1).contains(&at);
+        let mut lines = vec![head];
         for row in self.rows() {
-            let figure = |side| {
-                self.median(row, side).map_or("-".to_owned(), |figure| row.unit.show(figure))
+            let figure = |side: &Side| {
+                self.median(row, *side).map_or("-".to_owned(), |figure| row.unit.show(figure))
             };
-            lines.push([
-                row.work.to_owned(),
-                figure(Side::Apache),
-                figure(Side::Ironkeeper),
-                self.ratio(row).map_or("-".to_owned(), show_ratio),
-                row.required.show(row.unit),
-                match self.met(row) {
-                    Some(true) => "yes".to_owned(),
-                    Some(false) => "**no**".to_owned(),
-                    None => "-".to_owned(),
-                },
-            ]);
+            let mut line = vec![row.work.to_owned()];
+            line.extend(sides.iter().map(figure));
+            line.push(self.ratio(row).map_or("-".to_owned(), show_ratio));
+            line.push(row.required.show(row.unit));
+            line.push(match self.met(row) {
+                Some(true) => "yes".to_owned(),
+                Some(false) => "**no**".to_owned(),
+                None => "-".to_owned(),
+            });
+            lines.push(line);
         }
-        let widths: [usize; 6] =
-            std::array::from_fn(|at| lines.iter().map(|line| line[at].len()).max().unwrap_or(0));
+        let widths: Vec<usize> = (0..lines[0].len())
+            .map(|at| lines.iter().map(|line| line[at].len()).max().unwrap_or(0))
+            .collect();
         let mut text = String::new();
         for (number, line) in lines.iter().enumerate() {
-            for (at, (cell, width)) in line.iter().zip(widths).enumerate() {
-                // Figures line up at their right ends.
-                let is_figure = (1..=3).contains(&at);
-                text += &if is_figure {
+            for (at, (cell, width)) in line.iter().zip(&widths).enumerate() {
+                text += &if is_figure(at) {
                     format!("| {cell:>width$} ")
                 } else {
                     format!("| {cell:<width$} ")
@@ -206,8 +246,8 @@ impl Measures {
             }
             text += "|\n";
             if number == 0 {
-                for (at, width) in widths.into_iter().enumerate() {
-                    let end = if (1..=3).contains(&at) { ":" } else { "-" };
+                for (at, width) in widths.iter().enumerate() {
+                    let end = if is_figure(at) { ":" } else { "-" };
                     text += &format!("| {}{end} ", "-".repeat(width - 1));
                 }
                 text += "|\n";
@@ -227,11 +267,16 @@ impl Measures {
                     "work": row.work,
                     "unit": row.unit.name(),
                     "apache": self.median(row, Side::Apache),
+                    "etcd": self.median(row, Side::Etcd),
                     "ironkeeper": self.median(row, Side::Ironkeeper),
                     "ratio": self.ratio(row),
                     "required": row.required.show(row.unit),
                     "met": self.met(row),
-                    "rounds": { "apache": rounds(Side::Apache), "ironkeeper": rounds(Side::Ironkeeper) },
+                    "rounds": {
+                        "apache": rounds(Side::Apache),
+                        "etcd": rounds(Side::Etcd),
+                        "ironkeeper": rounds(Side::Ironkeeper),
+                    },
                 })
             })
             .collect();
@@ -244,7 +289,7 @@ impl Required {
         match self {
             Nothing => "-".to_owned(),
             RatioAtLeast(least) => format!("at least {least}x"),
-            RatioAtMost(most) if most < 0.2 => format!("at most 1/{:.0}", 1.0 / most),
+            RatioAtMost(most) if most <= 0.2 => format!("at most 1/{:.0}", 1.0 / most),
             RatioAtMost(most) => format!("at most {most}x"),
             AtMost(most) => format!("at most {}", unit.show(most)),
         }
@@ -326,6 +371,18 @@ mod tests {
 | filling the big tree, creates        |  1,234/s |           - |     - | -               | -      |";
         assert_eq!(sample().to_markdown(), expected);
         assert!(!sample().all_met());
+    }
+
+    #[test]
+    fn etcd_has_a_column_where_it_was_measured() {
+        let mut measures = Measures::default();
+        measures.add("ensemble-write-one", Side::Etcd, 500.0);
+        measures.add("ensemble-write-one", Side::Ironkeeper, 1000.0);
+        let expected = "\
+| work                | Apache |  etcd | Ironkeeper | ratio | required      | met |
+| ------------------- | -----: | ----: | ---------: | ----: | ------------- | --- |
+| one write at a time |      - | 500/s |    1,000/s |     - | at least 1.2x | -   |";
+        assert_eq!(measures.to_markdown(), expected);
     }
 
     #[test]

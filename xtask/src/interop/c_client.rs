@@ -71,6 +71,13 @@ pub fn run(lab: &Lab<'_>) -> Result<Tally> {
         transcript::compare(&repo::interop("c/cli_mt.expected.txt"), &steps, lab.bless)?;
     tally.add(converse(&client, &address)?);
 
+    tally.add(driver::run(driver(lab)?.arg(&address), &mut server)?);
+    Ok(tally)
+}
+
+/// The program of `interop/c`, compiled; the address is still to come.
+pub fn driver(lab: &Lab<'_>) -> Result<Command> {
+    let client = lab.cache.c_client()?;
     let binary = lab.cache.build_dir("c")?.join("client");
     tools::run(
         Command::new("cc")
@@ -84,8 +91,7 @@ pub fn run(lab: &Lab<'_>) -> Result<Tally> {
             .args(["-lzookeeper_mt", "-lpthread"]),
     )
     .context("interop/c/client.c does not compile")?;
-    tally.add(driver::run(with_library(&binary, &client).arg(&address), &mut server)?);
-    Ok(tally)
+    Ok(with_library(&binary, &client))
 }
 
 fn with_library(program: impl AsRef<OsStr>, client: &CClient) -> Command {

@@ -5,6 +5,7 @@
 //! data; it is told by an empty line on its standard input when that is done.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,11 +21,23 @@ use crate::server::Server;
 /// A driver that takes longer hangs, and is ended.
 const TIME_MAX: Duration = Duration::from_secs(240);
 
-/// Runs a driver to its end. Its standard error goes to a file next to the server's log.
+/// Runs a driver of one server to its end. Its standard error goes to a file next to the server's log.
 pub fn run(command: &mut Command, server: &mut Server) -> Result<Tally> {
-    let program = command.get_program().to_string_lossy().into_owned();
     let log_path = server.log_path().with_file_name("driver.log");
-    let log = std::fs::File::create(&log_path)?;
+    run_with(command, &log_path, || {
+        server.stop()?;
+        server.start_again()
+    })
+}
+
+/// Runs a driver to its end; `restart` is what it gets when it asks for that.
+pub fn run_with(
+    command: &mut Command,
+    log_path: &Path,
+    mut restart: impl FnMut() -> Result<()>,
+) -> Result<Tally> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let log = std::fs::File::options().create(true).append(true).open(log_path)?;
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -53,8 +66,7 @@ pub fn run(command: &mut Command, server: &mut Server) -> Result<Tally> {
     for line in stdout.lines() {
         let line = line?;
         if line == "@restart" {
-            server.stop()?;
-            server.start_again()?;
+            restart()?;
             // A driver that died meanwhile is reported below.
             let _ = stdin.write_all(b"\n");
         } else if line.starts_with("ok ") {

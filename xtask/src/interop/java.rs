@@ -11,16 +11,21 @@ pub fn client(lab: &Lab<'_>) -> Result<Tally> {
 }
 
 pub fn curator(lab: &Lab<'_>) -> Result<Tally> {
-    run(lab, "CuratorFrameworkClient")
+    run(lab, CURATOR)
 }
 
+/// The driver of Curator.
+pub const CURATOR: &str = "CuratorFrameworkClient";
+
+/// What the drivers want of servers: containers go soon, and the superuser is `super:test`.
+pub const SERVER_FLAGS: [&str; 2] = [
+    "-Dznode.container.checkIntervalMs=200",
+    "-Dzookeeper.DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=",
+];
+
 fn run(lab: &Lab<'_>, main: &str) -> Result<Tally> {
-    let mut server = lab.server(|setup| {
-        setup
-            .jvm_flag("-Dznode.container.checkIntervalMs=200")
-            // super:test
-            .jvm_flag("-Dzookeeper.DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=")
-    })?;
+    let mut server =
+        lab.server(|setup| SERVER_FLAGS.iter().fold(setup, |setup, flag| setup.jvm_flag(flag)))?;
     let mut command = java::program(lab.cache, main, &QUICK_START)?;
     driver::run(command.arg(server.address()), &mut server)
 }

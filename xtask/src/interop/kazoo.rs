@@ -1,13 +1,13 @@
 //! kazoo's own test suite, its servers started by its own harness.
 //!
 //! The harness runs `java` from PATH; for Ironkeeper a stand-in of that name comes first (see
-//! `interop/kazoo/bin/java`). `interop/kazoo/expected.txt` lists the tests that pass on one Apache server:
-//! each of them has to pass.
+//! `interop/kazoo/bin/java`). `interop/kazoo/expected.txt` lists the tests that pass on one Apache server: each of
+//! them has to pass, on one server and on three.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -16,85 +16,163 @@ use super::{Lab, Tally};
 use crate::server::Program;
 use crate::{ports, repo, tools};
 
-/// Worker processes, each with a server of its own. Nearly all of the suite's time is waiting.
-const WORKERS: u16 = 4;
+/// On what the suite is run. Each worker process has servers of its own.
+#[derive(Debug)]
+pub struct Arrangement {
+    servers: u16,
+    workers: u16,
+}
+
+/// Nearly all of the suite's time is waiting.
+pub const ALONE: Arrangement = Arrangement { servers: 1, workers: 4 };
+pub const ENSEMBLE: Arrangement = Arrangement { servers: 3, workers: 2 };
+
+/// In `interop/kazoo`: the tests that pass on one Apache server.
+const EXPECTED: &str = "expected.txt";
+
+/// Ports the harness leaves to each server.
+const PORTS: u16 = 10;
+
+/// Failures that may be accidents of a busy machine.
+const SECOND_TRIES_MAX: usize = 10;
 
 /// Tests set aside: TLS and SASL belong to no standalone server without them.
 const SET_ASIDE: [&str; 2] = ["test_sasl.py", "test_client.py::TestSSLClient"];
 
-pub fn run(lab: &Lab<'_>) -> Result<Tally> {
-    let kazoo = lab.cache.kazoo()?;
-    let report = lab.dir.join("report.tsv");
-    let output = lab.dir.join("pytest.log");
-    let tests = tests_dir(&kazoo.python)?;
-
-    let mut command = Command::new(&kazoo.python);
-    command
-        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "report"])
-        .args(["--timeout=300", "--dist=loadscope", "--rootdir"])
-        .arg(&tests)
-        .arg(format!("--numprocesses={WORKERS}"));
-    for name in SET_ASIDE {
-        command.arg(format!("--deselect={name}"));
+pub fn run(lab: &Lab<'_>, arrangement: &Arrangement) -> Result<Tally> {
+    let suite = Suite::of(lab, arrangement)?;
+    let workers = arrangement.workers;
+    println!("   kazoo {} with {workers} workers (some minutes)", suite.version);
+    let mut outcomes = suite.play("all", &[], workers)?;
+    let path = repo::interop("kazoo").join(EXPECTED);
+    // What passes on one server has to pass on three as well: it is recorded on one.
+    if lab.bless && arrangement.servers == 1 {
+        record(&path, &outcomes)?;
     }
-    command
-        .arg(&tests)
-        .env("PYTHONPATH", repo::interop("kazoo"))
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("INTEROP_REPORT", &report)
-        .env("INTEROP_PORTS", ports::block(WORKERS * 10)?.to_string())
-        .env("ZOOKEEPER_CLUSTER_SIZE", "1")
-        // The harness wants a version to choose settings by, and a class path to be content with.
-        .env("ZOOKEEPER_VERSION", "3.9")
-        .env("ZOOKEEPER_CLASSPATH", "unused")
-        // In what kazoo takes for its own CI it believes the variable above instead of asking the server.
-        .env_remove("CI")
-        .current_dir(&lab.dir);
-    match lab.program {
-        Program::Apache(apache) => {
-            command.env("ZOOKEEPER_CLASSPATH", apache.class_path());
-        }
-        Program::Ironkeeper(binary) => {
-            command.env("IRONKEEPER", binary).env("PATH", path_with(&repo::interop("kazoo/bin")));
-        }
-    }
-    println!("   kazoo {} with {WORKERS} workers (a minute or two)", kazoo.version);
-    let log = File::create(&output)?;
-    let status = command
-        .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log)
-        .status()
-        .context("cannot run pytest")?;
-
-    let outcomes = read_report(&report)?;
-    // 0: all passed, 1: some failed. Anything else is pytest's own trouble.
-    if outcomes.is_empty() || !matches!(status.code(), Some(0 | 1)) {
-        let log = fs::read(&output).unwrap_or_default();
-        bail!("pytest ended with {status}:\n{}", tools::tail(&String::from_utf8_lossy(&log), 20));
-    }
-    judge(lab, &outcomes)
+    let text = fs::read_to_string(&path)
+        .with_context(|| format!("cannot read interop/kazoo/{EXPECTED}"))?;
+    let expected: BTreeSet<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    suite.try_again(&mut outcomes, &expected)?;
+    Ok(judge(lab, &expected, &outcomes))
 }
 
-fn judge(lab: &Lab<'_>, outcomes: &BTreeMap<String, Outcome>) -> Result<Tally> {
-    let path = repo::interop("kazoo/expected.txt");
-    let passed = |test: &str| outcomes.get(test).is_some_and(|outcome| outcome.word == "passed");
-    if lab.bless {
-        let mut text = String::from(
-            "# Tests of kazoo that pass on one Apache ZooKeeper server; TLS and SASL aside.\n",
-        );
-        for test in outcomes.keys().filter(|test| passed(test)) {
-            text.push_str(test);
-            text.push('\n');
-        }
-        fs::write(&path, text)?;
-        println!("   recorded {}", path.display());
-    }
-    let text = fs::read_to_string(&path).context("cannot read interop/kazoo/expected.txt")?;
-    let expected: BTreeSet<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+/// kazoo's tests, ready to be run against the servers of an arrangement.
+struct Suite<'a> {
+    lab: &'a Lab<'a>,
+    python: PathBuf,
+    version: String,
+    tests: PathBuf,
+    servers: u16,
+}
 
+impl<'a> Suite<'a> {
+    fn of(lab: &'a Lab<'a>, arrangement: &Arrangement) -> Result<Suite<'a>> {
+        let kazoo = lab.cache.kazoo()?;
+        let tests = tests_dir(&kazoo.python)?;
+        let servers = arrangement.servers;
+        Ok(Suite { lab, python: kazoo.python, version: kazoo.version, tests, servers })
+    }
+
+    /// Runs the tests named, or all of them; `what` names the files of this run.
+    fn play(&self, what: &str, names: &[&str], workers: u16) -> Result<BTreeMap<String, Outcome>> {
+        let (lab, servers) = (self.lab, self.servers);
+        let report = lab.dir.join(format!("{what}.tsv"));
+        let output = lab.dir.join(format!("pytest-{what}.log"));
+        let mut command = Command::new(&self.python);
+        command
+            .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "report"])
+            .args(["--timeout=300", "--dist=loadscope", "--rootdir"])
+            .arg(&self.tests)
+            .arg(format!("--numprocesses={workers}"));
+        for name in SET_ASIDE {
+            command.arg(format!("--deselect={name}"));
+        }
+        if names.is_empty() {
+            command.arg(&self.tests);
+        }
+        command
+            .args(names.iter().map(|name| self.tests.join(name)))
+            .env("PYTHONPATH", repo::interop("kazoo"))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("INTEROP_REPORT", &report)
+            .env("INTEROP_PORTS", ports::block(workers * servers * PORTS)?.to_string())
+            .env("INTEROP_PORTS_EACH", (servers * PORTS).to_string())
+            .env("ZOOKEEPER_CLUSTER_SIZE", servers.to_string())
+            // The harness wants a version to choose settings by, and a class path to be content with.
+            .env("ZOOKEEPER_VERSION", "3.9")
+            .env("ZOOKEEPER_CLASSPATH", "unused")
+            // In what kazoo takes for its own CI it believes the variable above instead of asking the server.
+            .env_remove("CI")
+            .current_dir(&lab.dir);
+        match lab.program {
+            Program::Apache(apache) => {
+                command.env("ZOOKEEPER_CLASSPATH", apache.class_path());
+            }
+            Program::Ironkeeper(binary) => {
+                command
+                    .env("IRONKEEPER", binary)
+                    .env("PATH", path_with(&repo::interop("kazoo/bin")));
+            }
+        }
+        let log = File::create(&output)?;
+        let status = command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .status()
+            .context("cannot run pytest")?;
+        let outcomes = read_report(&report)?;
+        // 0: all passed, 1: some failed. Anything else is pytest's own trouble.
+        if outcomes.is_empty() || !matches!(status.code(), Some(0 | 1)) {
+            let log = fs::read(&output).unwrap_or_default();
+            let tail = tools::tail(&String::from_utf8_lossy(&log), 20);
+            bail!("pytest ended with {status}:\n{tail}");
+        }
+        Ok(outcomes)
+    }
+
+    /// Some tests of kazoo race with its own threads when the machine is busy. What failed has a second try, on its
+    /// own; more than a few failures are no accident.
+    fn try_again(
+        &self,
+        outcomes: &mut BTreeMap<String, Outcome>,
+        expected: &BTreeSet<&str>,
+    ) -> Result<()> {
+        let failed: Vec<&str> = expected
+            .iter()
+            .copied()
+            .filter(|test| outcomes.get(*test).is_some_and(|outcome| outcome.word == "failed"))
+            .collect();
+        if failed.is_empty() || failed.len() > SECOND_TRIES_MAX {
+            return Ok(());
+        }
+        for (test, outcome) in self.play("again", &failed, 1)? {
+            if outcome.word == "passed" {
+                println!("   {test} passed at the second try, on its own");
+            }
+            outcomes.insert(test, outcome);
+        }
+        Ok(())
+    }
+}
+
+/// Writes down what passed as what has to.
+fn record(path: &Path, outcomes: &BTreeMap<String, Outcome>) -> Result<()> {
+    let mut text = String::from(
+        "# Tests of kazoo that pass on one Apache ZooKeeper server; TLS and SASL aside.\n",
+    );
+    for (test, _) in outcomes.iter().filter(|(_, outcome)| outcome.word == "passed") {
+        text.push_str(test);
+        text.push('\n');
+    }
+    fs::write(path, text)?;
+    println!("   recorded {}", path.display());
+    Ok(())
+}
+
+fn judge(lab: &Lab<'_>, expected: &BTreeSet<&str>, outcomes: &BTreeMap<String, Outcome>) -> Tally {
     let mut tally = Tally::default();
-    for test in &expected {
+    for test in expected {
         match outcomes.get(*test) {
             Some(outcome) if outcome.word == "passed" => tally.passed += 1,
             Some(outcome) => {
@@ -106,7 +184,7 @@ fn judge(lab: &Lab<'_>, outcomes: &BTreeMap<String, Outcome>) -> Result<Tally> {
     for (test, outcome) in outcomes.iter().filter(|(test, _)| !expected.contains(test.as_str())) {
         match outcome.word.as_str() {
             "passed" => {
-                println!("   {test} passes, though it is not in expected.txt");
+                println!("   {test} passes, though it is not in {EXPECTED}");
                 tally.passed += 1;
             }
             "skipped" => tally.skipped += 1,
@@ -114,15 +192,15 @@ fn judge(lab: &Lab<'_>, outcomes: &BTreeMap<String, Outcome>) -> Result<Tally> {
         }
     }
     if !tally.failures.is_empty() {
-        println!("   the failures in full: {}", lab.dir.join("pytest.log").display());
+        println!("   the failures in full: {}", lab.dir.join("pytest-all.log").display());
     }
-    Ok(tally)
+    tally
 }
 
 /// The folder kazoo's tests were installed to; they ship inside the package.
-fn tests_dir(python: &Path) -> Result<String> {
+fn tests_dir(python: &Path) -> Result<PathBuf> {
     let code = "import kazoo.tests, os; print(os.path.dirname(kazoo.tests.__file__))";
-    Ok(tools::run(Command::new(python).args(["-c", code]))?.trim().to_owned())
+    Ok(PathBuf::from(tools::run(Command::new(python).args(["-c", code]))?.trim()))
 }
 
 fn path_with(first: &Path) -> OsString {

@@ -1,4 +1,4 @@
-//! `cargo xtask interop`: foreign software against one standalone server.
+//! `cargo xtask interop`: foreign software against a standalone server, and some of it against three members.
 //!
 //! Each [`Suite`] runs one foreign program, unchanged, against Ironkeeper or against Apache ZooKeeper. What a
 //! suite demands is written down in `interop/` and was recorded from Apache (`--peer apache --bless`), so a
@@ -7,6 +7,7 @@
 mod c_client;
 mod client;
 mod driver;
+mod ensemble;
 mod files;
 mod java;
 mod kazoo;
@@ -43,6 +44,9 @@ pub struct Options {
     /// The server to run against.
     #[arg(long, value_enum, default_value_t = Peer::Ours)]
     peer: Peer,
+    /// Suites that take many minutes as well.
+    #[arg(long)]
+    long: bool,
     /// Record what Apache does as what is expected, instead of comparing; needs `--peer apache`.
     #[arg(long)]
     bless: bool,
@@ -79,6 +83,12 @@ enum Suite {
     Client,
     /// Our recipes and Curator's on the same paths.
     Recipes,
+    /// kazoo's own test suite on three members.
+    KazooEnsemble,
+    /// Curator on three members, whose leader fails.
+    CuratorEnsemble,
+    /// The C client on three members, whose leader fails.
+    CEnsemble,
     /// Data directories that move between Apache ZooKeeper and the server.
     Files,
 }
@@ -92,11 +102,19 @@ impl Suite {
             Self::Curator => java::curator(lab),
             Self::C => c_client::run(lab),
             Self::Rust => rust_client::run(lab),
-            Self::Kazoo => kazoo::run(lab),
+            Self::Kazoo => kazoo::run(lab, &kazoo::ALONE),
+            Self::KazooEnsemble => kazoo::run(lab, &kazoo::ENSEMBLE),
+            Self::CuratorEnsemble => ensemble::curator(lab),
+            Self::CEnsemble => ensemble::c(lab),
             Self::Client => client::run(lab),
             Self::Recipes => recipes::run(lab),
             Self::Files => files::run(lab),
         }
+    }
+
+    /// Whether it is run only when asked for.
+    fn is_long(self) -> bool {
+        self == Self::KazooEnsemble
     }
 
     fn name(self) -> String {
@@ -162,8 +180,12 @@ pub fn run(options: &Options) -> Result<bool> {
     }
     let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
     let cache = Cache::open()?;
-    let suites: &[Suite] =
-        if options.only.is_empty() { Suite::value_variants() } else { &options.only };
+    let usual: Vec<Suite> = Suite::value_variants()
+        .iter()
+        .copied()
+        .filter(|suite| options.long || !suite.is_long())
+        .collect();
+    let suites = if options.only.is_empty() { &usual } else { &options.only };
     let work = tempfile::Builder::new().prefix("ironkeeper-interop-").tempdir()?;
 
     let mut rows = Vec::new();
@@ -228,13 +250,13 @@ fn run_one(lab: &Lab<'_>, suite: Suite) -> Row {
 fn summarise(rows: &[Row], in_ci: bool) -> bool {
     println!();
     println!(
-        "{:<11} {:<8} {:>7} {:>7} {:>8} {:>9}",
+        "{:<11} {:<16} {:>7} {:>7} {:>8} {:>9}",
         "server", "suite", "passed", "failed", "skipped", "seconds"
     );
     let mut good = true;
     let mut missing = 0;
     for row in rows {
-        let head = format!("{:<11} {:<8}", row.peer, row.suite.name());
+        let head = format!("{:<11} {:<16}", row.peer, row.suite.name());
         let seconds = row.took.as_secs_f64();
         match &row.verdict {
             Verdict::Ran(tally) => {

@@ -3,11 +3,13 @@
 mod digest;
 mod ip;
 
+use std::borrow::Cow;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ironkeeper_proto::acl::AclRef;
 use ironkeeper_proto::jute;
+use ironkeeper_proto::quorum_packet::AuthIds;
 use ironkeeper_proto::{Acl, AclVec, ErrorCode, Perms};
 use ironkeeper_tree::AclList;
 
@@ -44,7 +46,7 @@ impl Default for AuthConfig {
 /// One proven identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthId {
-    pub scheme: &'static str,
+    pub scheme: Cow<'static, str>,
     pub id: String,
 }
 
@@ -53,18 +55,39 @@ pub struct AuthId {
 pub struct Identity {
     ids: Vec<AuthId>,
     is_super: bool,
+    /// As a learner tells its leader, made when it is first wanted.
+    told: OnceLock<AuthIds>,
 }
 
 impl Identity {
     /// Every connection starts with its address.
     pub fn of_address(address: IpAddr) -> Arc<Identity> {
-        let ids = vec![AuthId { scheme: "ip", id: ip::text(address) }];
-        Arc::new(Identity { ids, is_super: false })
+        Arc::new(Identity::new(vec![AuthId { scheme: "ip".into(), id: ip::text(address) }]))
     }
 
     /// The server itself, which no ACL holds back.
     pub fn server() -> Arc<Identity> {
-        Arc::new(Identity { ids: Vec::new(), is_super: true })
+        Arc::new(Identity { is_super: true, ..Identity::new(Vec::new()) })
+    }
+
+    /// Somebody else's client, as its server vouches for it.
+    pub fn of_learner(told: Option<&AuthIds>) -> Identity {
+        let id = |(scheme, id): (Cow<'_, str>, Cow<'_, str>)| AuthId {
+            scheme: known_scheme(&scheme).unwrap_or_else(|| Cow::Owned(scheme.into_owned())),
+            id: id.into_owned(),
+        };
+        Identity::new(told.into_iter().flat_map(AuthIds::iter).map(id).collect())
+    }
+
+    fn new(ids: Vec<AuthId>) -> Identity {
+        let is_super = ids.iter().any(|auth| auth.scheme == "super");
+        Identity { ids, is_super, told: OnceLock::new() }
+    }
+
+    /// What a leader is told of this client.
+    pub fn for_leader(&self) -> AuthIds {
+        let told = || AuthIds::new(self.ids.iter().map(|auth| (&*auth.scheme, &*auth.id)));
+        self.told.get_or_init(told).clone()
     }
 
     pub fn ids(&self) -> &[AuthId] {
@@ -72,23 +95,30 @@ impl Identity {
     }
 
     fn add(&mut self, scheme: &'static str, id: String) {
-        let new = AuthId { scheme, id };
+        let new = AuthId { scheme: scheme.into(), id };
         self.is_super |= scheme == "super";
+        self.told = OnceLock::new();
         if !self.ids.contains(&new) {
             self.ids.push(new);
         }
     }
 
     /// What `whoAmI` shows of each id: the scheme and the user part.
-    pub fn users(&self) -> impl Iterator<Item = (&'static str, &str)> {
+    pub fn users(&self) -> impl Iterator<Item = (&str, &str)> {
         self.ids.iter().map(|auth| {
-            let user = match auth.scheme {
+            let user = match &*auth.scheme {
                 "digest" => auth.id.split(':').next().unwrap_or_default(),
                 _ => &auth.id,
             };
-            (auth.scheme, user)
+            (&*auth.scheme, user)
         })
     }
+}
+
+/// Saves the copy of a name that everybody uses.
+fn known_scheme(scheme: &str) -> Option<Cow<'static, str>> {
+    const KNOWN: [&str; 6] = ["ip", "digest", "super", "sasl", "x509", "world"];
+    KNOWN.into_iter().find(|known| *known == scheme).map(Cow::Borrowed)
 }
 
 /// Whether `identity` holds any of the wanted permissions by this list.
@@ -99,7 +129,7 @@ pub fn allowed(config: &AuthConfig, acl: &AclList, wanted: Perms, identity: &Ide
     acl.entries().iter().filter(|entry| entry.perms.allows(wanted)).any(|entry| {
         identity.ids.iter().any(|auth| {
             auth.scheme == entry.scheme
-                && match auth.scheme {
+                && match &*auth.scheme {
                     "ip" => ip::matches(&auth.id, &entry.id),
                     _ => auth.id == entry.id,
                 }
@@ -141,7 +171,7 @@ pub fn authenticate(
 pub fn is_admitted(config: &AuthConfig, identity: &Identity) -> bool {
     match &config.enforced_schemes {
         None => true,
-        Some(schemes) => identity.ids.iter().any(|auth| schemes.iter().any(|s| s == auth.scheme)),
+        Some(schemes) => identity.ids.iter().any(|auth| schemes.iter().any(|s| *s == auth.scheme)),
     }
 }
 
@@ -173,7 +203,7 @@ pub fn normalize(
                 if own.peek().is_none() {
                     return Err(ErrorCode::InvalidAcl);
                 }
-                own.for_each(|auth| add(Acl::new(entry.perms, auth.scheme, &auth.id)));
+                own.for_each(|auth| add(Acl::new(entry.perms, &auth.scheme, &auth.id)));
             }
             _ if is_valid_id(config, &entry) => add(entry.to_owned()),
             _ => return Err(ErrorCode::InvalidAcl),

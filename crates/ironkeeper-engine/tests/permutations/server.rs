@@ -148,6 +148,7 @@ impl Server {
                     Output::Wake(conn) => self.bells[conn.tag as usize].ring(),
                     Output::Halt(reason) => panic!("halted: {reason}"),
                     Output::Warn(_) | Output::Roll | Output::Snapshot(_) => {}
+                    other => unreachable!("a server of its own does not ask for {other:?}"),
                 }
             }
         }

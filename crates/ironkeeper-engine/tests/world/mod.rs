@@ -19,6 +19,82 @@ use ironkeeper_proto::{Acl, OpCode, SessionId, Stat, Zxid, acl};
 
 pub use ironkeeper_proto::CreateMode::{self, *};
 
+/// A server as its clients see it.
+pub trait Host {
+    fn now(&self) -> Now;
+    fn db(&self) -> &Database;
+    fn submit(&mut self, submits: Vec<Submit>);
+    /// Lets everything happen that is under way.
+    fn sync(&mut self);
+    /// The number of the next connection.
+    fn next_conn(&mut self) -> u64;
+
+    /// A socket, before any handshake.
+    fn dial(&mut self) -> Client {
+        let id = self.next_conn();
+        let peer = "10.0.0.1:4000".parse().unwrap();
+        let conn = Conn::new(id, id, peer, self.now(), Hasher::with_seed(7));
+        Client {
+            conn,
+            session: SessionId::NONE,
+            password: [0; 16],
+            timeout_ms: 0,
+            read_only: false,
+            last_zxid_seen: Zxid(0),
+            xid: 0,
+            unread: Vec::new(),
+        }
+    }
+
+    /// A client with a session.
+    fn connect(&mut self) -> Client
+    where
+        Self: Sized,
+    {
+        self.connect_with(10_000)
+    }
+
+    fn connect_with(&mut self, timeout_ms: i32) -> Client
+    where
+        Self: Sized,
+    {
+        let mut client = self.dial();
+        assert_eq!(client.handshake(self, SessionId::NONE, [0; 16], timeout_ms), "open");
+        client
+    }
+}
+
+impl Host for World {
+    fn now(&self) -> Now {
+        self.now
+    }
+
+    fn db(&self) -> &Database {
+        &self.db
+    }
+
+    fn submit(&mut self, submits: Vec<Submit>) {
+        let mut inputs: Vec<Input> = submits.into_iter().map(Input::Submit).collect();
+        self.engine.step(self.now, &mut inputs, &mut self.outputs);
+        self.settle();
+    }
+
+    /// The disk has everything that was appended.
+    fn sync(&mut self) {
+        while let Some(last) = self.unsynced.last().copied() {
+            self.unsynced.clear();
+            let mut inputs = vec![Input::Flushed(last)];
+            self.engine.step(self.now, &mut inputs, &mut self.outputs);
+            self.settle();
+        }
+    }
+
+    fn next_conn(&mut self) -> u64 {
+        self.next_conn += 1;
+        self.next_conn
+    }
+}
+
 pub struct World {
     pub engine: Engine,
     pub db: Arc<Database>,
@@ -50,7 +126,7 @@ impl World {
             log: Vec::new(),
             warnings: Vec::new(),
             outputs: Vec::new(),
-            next_conn: 1,
+            next_conn: 0,
         }
     }
 
@@ -58,12 +134,6 @@ impl World {
         self.now.mono_ms += ms;
         self.now.wall_ms += ms as i64;
         self.engine.on_timer(self.now, &mut self.outputs);
-        self.settle();
-    }
-
-    pub fn submit(&mut self, submits: Vec<Submit>) {
-        let mut inputs: Vec<Input> = submits.into_iter().map(Input::Submit).collect();
-        self.engine.step(self.now, &mut inputs, &mut self.outputs);
         self.settle();
     }
 
@@ -85,17 +155,8 @@ impl World {
                 Output::Halt(reason) => panic!("halted: {reason}"),
                 Output::Warn(warning) => self.warnings.push(warning),
                 Output::Roll | Output::Snapshot(_) | Output::Wake(_) => {}
+                other => unreachable!("a server of its own does not ask for {other:?}"),
             }
-        }
-    }
-
-    /// The disk has everything that was appended.
-    pub fn sync(&mut self) {
-        while let Some(last) = self.unsynced.last().copied() {
-            self.unsynced.clear();
-            let mut inputs = vec![Input::Flushed(last)];
-            self.engine.step(self.now, &mut inputs, &mut self.outputs);
-            self.settle();
         }
     }
 
@@ -106,33 +167,6 @@ impl World {
         self.engine.step(self.now, &mut inputs, &mut self.outputs);
         self.settle();
     }
-
-    /// A socket, before any handshake.
-    pub fn dial(&mut self) -> Client {
-        let id = self.next_conn;
-        self.next_conn += 1;
-        let peer = "10.0.0.1:4000".parse().unwrap();
-        let conn = Conn::new(id, id, peer, self.now, Hasher::with_seed(7));
-        Client {
-            conn,
-            session: SessionId::NONE,
-            password: [0; 16],
-            timeout_ms: 0,
-            xid: 0,
-            unread: Vec::new(),
-        }
-    }
-
-    /// A client with a session.
-    pub fn connect(&mut self) -> Client {
-        self.connect_with(10_000)
-    }
-
-    pub fn connect_with(&mut self, timeout_ms: i32) -> Client {
-        let mut client = self.dial();
-        assert_eq!(client.handshake(self, SessionId::NONE, [0; 16], timeout_ms), "open");
-        client
-    }
 }
 
 pub struct Client {
@@ -140,6 +174,10 @@ pub struct Client {
     pub session: SessionId,
     pub password: [u8; 16],
     pub timeout_ms: i32,
+    /// Whether it asks for a server that only serves reads, if need be.
+    pub read_only: bool,
+    /// What it tells a server that it has seen.
+    pub last_zxid_seen: Zxid,
     xid: i32,
     unread: Vec<u8>,
 }
@@ -147,22 +185,12 @@ pub struct Client {
 impl Client {
     pub fn handshake(
         &mut self,
-        world: &mut World,
+        world: &mut impl Host,
         session: SessionId,
         password: [u8; 16],
         timeout_ms: i32,
     ) -> String {
-        let mut body = Vec::new();
-        ConnectRequest {
-            protocol_version: 0,
-            last_zxid_seen: Zxid(0),
-            timeout_ms,
-            session,
-            password: &password,
-            read_only: Some(false),
-        }
-        .encode(&mut body);
-        self.raw(world, &framed(&body));
+        self.send_connect(world, session, &password, timeout_ms);
         world.sync();
         let bytes = self.output();
         if bytes.is_empty() {
@@ -175,14 +203,55 @@ impl Client {
         self.session = response.session;
         self.password = response.password;
         self.timeout_ms = response.timeout_ms;
-        "open".to_owned()
+        match response.read_only {
+            Some(true) => "open for reads".to_owned(),
+            _ => "open".to_owned(),
+        }
+    }
+
+    /// Asks for a session and says what comes of the bytes.
+    pub fn try_connect(&mut self, world: &mut impl Host) -> String {
+        self.send_connect(world, SessionId::NONE, &[0; 16], 10_000)
+    }
+
+    /// Asks for a session, old or new, and says what comes of the bytes.
+    pub fn send_connect(
+        &mut self,
+        world: &mut impl Host,
+        session: SessionId,
+        password: &[u8],
+        timeout_ms: i32,
+    ) -> String {
+        let request = self.connect_request(session, password, timeout_ms);
+        self.raw(world, &request)
+    }
+
+    fn connect_request(&self, session: SessionId, password: &[u8], timeout_ms: i32) -> Vec<u8> {
+        let mut body = Vec::new();
+        ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: self.last_zxid_seen,
+            timeout_ms,
+            session,
+            password,
+            read_only: Some(self.read_only),
+        }
+        .encode(&mut body);
+        framed(&body)
     }
 
     /// Bytes on the wire, whatever they are. Err is the reason why the connection was closed.
-    pub fn raw(&mut self, world: &mut World, bytes: &[u8]) -> String {
+    pub fn raw(&mut self, world: &mut impl Host, bytes: &[u8]) -> String {
+        let (shown, submits) = self.receive(world, bytes);
+        world.submit(submits);
+        shown
+    }
+
+    /// What the connection makes of the bytes, before the engine hears of it.
+    fn receive(&mut self, world: &impl Host, bytes: &[u8]) -> (String, Vec<Submit>) {
         self.unread.extend_from_slice(bytes);
         let mut submits = Vec::new();
-        let received = self.conn.receive(world.now, &world.db, &self.unread, &mut submits);
+        let received = self.conn.receive(world.now(), world.db(), &self.unread, &mut submits);
         let shown = match received {
             Ok(received) => {
                 self.unread.drain(..received.consumed);
@@ -194,17 +263,23 @@ impl Client {
             }
             Err(reason) => format!("closed: {reason}"),
         };
-        world.submit(submits);
-        shown
+        (shown, submits)
     }
 
-    pub fn disconnect(&mut self, world: &mut World) {
+    /// A request that the connection has read and not yet handed to the engine.
+    pub fn receive_only(&mut self, world: &impl Host, op: OpCode, body: &[u8]) -> Vec<Submit> {
+        let (_, frame) = self.request(op, body);
+        self.receive(world, &frame).1
+    }
+
+    pub fn disconnect(&mut self, world: &mut impl Host) {
         let mut submits = Vec::new();
-        self.conn.disconnect(world.now, &world.db, &mut submits);
+        self.conn.disconnect(world.now(), world.db(), &mut submits);
         world.submit(submits);
     }
 
-    fn output(&mut self) -> Vec<u8> {
+    /// What was said since the last call, as bytes.
+    pub fn output(&mut self) -> Vec<u8> {
         let mut tail = Vec::new();
         let outgoing = self.conn.take_output(&mut tail);
         let mut bytes: Vec<u8> = outgoing.pieces.iter().flatten().copied().collect();
@@ -213,58 +288,62 @@ impl Client {
     }
 
     /// Sends one request and returns its xid.
-    pub fn send(&mut self, world: &mut World, op: OpCode, body: &[u8]) -> i32 {
+    pub fn send(&mut self, world: &mut impl Host, op: OpCode, body: &[u8]) -> i32 {
+        let (xid, frame) = self.request(op, body);
+        self.raw(world, &frame);
+        xid
+    }
+
+    fn request(&mut self, op: OpCode, body: &[u8]) -> (i32, Vec<u8>) {
         self.xid += 1;
-        let xid = self.xid;
         let mut frame = Vec::new();
-        frame.put_i32(xid);
+        frame.put_i32(self.xid);
         frame.put_i32(op.code());
         frame.extend_from_slice(body);
-        self.raw(world, &framed(&frame));
-        xid
+        (self.xid, framed(&frame))
     }
 
     /// Serves what waits in the lane and shows everything that was said since the last call: `xid
     /// zxid error` of replies, `kind path @zxid` of events.
-    pub fn heard(&mut self, world: &World) -> Vec<String> {
-        while self.conn.serve_lane(world.now, &world.db) {}
-        let bytes = self.output();
-        let mut heard = Vec::new();
-        let mut reader = Reader::new(&bytes);
-        while !reader.is_empty() {
-            let len = reader.i32().unwrap();
-            let frame = reader.bytes(len as usize).unwrap();
-            let mut reader = Reader::new(frame);
-            let header = ReplyHeader::decode(&mut reader).unwrap();
+    pub fn heard(&mut self, world: &impl Host) -> Vec<String> {
+        let shown = |(header, body): (ReplyHeader, Vec<u8>)| {
             if header.xid.0 == -1 {
-                let event = WatcherEvent::decode(&mut reader).unwrap();
+                let event = WatcherEvent::decode(&mut Reader::new(&body)).unwrap();
                 let kind = ["?", "created", "deleted", "changed", "children"][event.kind as usize];
-                heard.push(format!("{kind} {} @{}", event.path, header.zxid.0));
-            } else {
-                let body = String::from_utf8_lossy(reader.rest()).replace('\0', "");
-                let body: String = body.chars().filter(|c| c.is_ascii_graphic()).collect();
-                heard.push(match header.err {
-                    0 => format!("#{} @{} {body}", header.xid.0, header.zxid.0),
-                    err => format!("#{} @{} error {err}", header.xid.0, header.zxid.0),
-                });
+                return format!("{kind} {} @{}", event.path, header.zxid.0);
             }
-        }
-        heard
+            let body = String::from_utf8_lossy(&body).replace('\0', "");
+            let body: String = body.chars().filter(|c| c.is_ascii_graphic()).collect();
+            match header.err {
+                0 => format!("#{} @{} {body}", header.xid.0, header.zxid.0),
+                err => format!("#{} @{} error {err}", header.xid.0, header.zxid.0),
+            }
+        };
+        self.frames(world).into_iter().map(shown).collect()
     }
 
-    /// Sends a request, syncs, and returns the error (0 if none) and the body of its reply.
-    pub fn call(&mut self, world: &mut World, op: OpCode, body: &[u8]) -> (i32, Vec<u8>) {
-        let xid = self.send(world, op, body);
-        world.sync();
-        while self.conn.serve_lane(world.now, &world.db) {}
+    /// The same as headers and bodies.
+    pub fn frames(&mut self, world: &impl Host) -> Vec<(ReplyHeader, Vec<u8>)> {
+        while self.conn.serve_lane(world.now(), world.db()) {}
         let bytes = self.output();
+        let mut frames = Vec::new();
         let mut reader = Reader::new(&bytes);
         while !reader.is_empty() {
             let len = reader.i32().unwrap();
             let mut frame = Reader::new(reader.bytes(len as usize).unwrap());
             let header = ReplyHeader::decode(&mut frame).unwrap();
+            frames.push((header, frame.rest().to_vec()));
+        }
+        frames
+    }
+
+    /// Sends a request, syncs, and returns the error (0 if none) and the body of its reply.
+    pub fn call(&mut self, world: &mut impl Host, op: OpCode, body: &[u8]) -> (i32, Vec<u8>) {
+        let xid = self.send(world, op, body);
+        world.sync();
+        for (header, body) in self.frames(world) {
             if header.xid.0 == xid || (op == OpCode::Ping && header.xid.0 == -2) {
-                return (header.err, frame.rest().to_vec());
+                return (header.err, body);
             }
         }
         panic!("no reply to {op:?}");
@@ -272,7 +351,7 @@ impl Client {
 
     pub fn create(
         &mut self,
-        world: &mut World,
+        world: &mut impl Host,
         path: &str,
         mode: CreateMode,
     ) -> Result<String, i32> {
@@ -280,22 +359,22 @@ impl Client {
         reply(err, || Reader::new(&body).str().unwrap().into_owned())
     }
 
-    pub fn set(&mut self, world: &mut World, path: &str, data: &[u8]) -> Result<Stat, i32> {
+    pub fn set(&mut self, world: &mut impl Host, path: &str, data: &[u8]) -> Result<Stat, i32> {
         let (err, body) = self.call(world, OpCode::SetData, &set_data(path, data, -1));
         reply(err, || Stat::decode(&mut Reader::new(&body)).unwrap())
     }
 
-    pub fn delete(&mut self, world: &mut World, path: &str) -> Result<(), i32> {
+    pub fn delete(&mut self, world: &mut impl Host, path: &str) -> Result<(), i32> {
         let (err, _) = self.call(world, OpCode::Delete, &delete(path, -1));
         reply(err, || ())
     }
 
-    pub fn stat(&mut self, world: &mut World, path: &str) -> Result<Stat, i32> {
+    pub fn stat(&mut self, world: &mut impl Host, path: &str) -> Result<Stat, i32> {
         let (err, body) = self.call(world, OpCode::Exists, &read(path, false));
         reply(err, || Stat::decode(&mut Reader::new(&body)).unwrap())
     }
 
-    pub fn children(&mut self, world: &mut World, path: &str) -> Result<Vec<String>, i32> {
+    pub fn children(&mut self, world: &mut impl Host, path: &str) -> Result<Vec<String>, i32> {
         let (err, body) = self.call(world, OpCode::GetChildren, &read(path, false));
         reply(err, || {
             let mut names: Vec<String> = Reader::new(&body)
@@ -310,7 +389,7 @@ impl Client {
         })
     }
 
-    pub fn auth(&mut self, world: &mut World, user_and_password: &str) -> i32 {
+    pub fn auth(&mut self, world: &mut impl Host, user_and_password: &str) -> i32 {
         let mut body = Vec::new();
         body.put_i32(0);
         body.put_str("digest");

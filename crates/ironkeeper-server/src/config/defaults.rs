@@ -72,6 +72,27 @@ pub const CONNECTION_THROTTLE_RENEW_WEIGHT: u32 = 2;
 /// Time between two looks at the requests that wait for the request throttle.
 pub const REQUEST_THROTTLE_STALL_TIME_MS: u32 = 100;
 
+/// Ticks to find and follow a leader, in Apache's sample file; there is no default.
+pub const SAMPLE_INIT_LIMIT: u32 = 10;
+/// Ticks of silence between leader and learner, in Apache's sample file; there is no default.
+pub const SAMPLE_SYNC_LIMIT: u32 = 5;
+/// Milliseconds between two attempts to reach the leader.
+pub const LEADER_CONNECT_DELAY_MS: u32 = 100;
+/// Milliseconds after which a vote is repeated, at first.
+pub const NOTIFICATION_MIN_MS: u32 = 200;
+/// Milliseconds after which a vote is repeated, at most.
+pub const NOTIFICATION_MAX_MS: u32 = 60_000;
+/// Milliseconds an observer waits at most before it looks for a leader again.
+pub const OBSERVER_ELECTION_DELAY_MS: u32 = 200;
+/// Milliseconds to connect to another member's election port.
+pub const ELECTION_CONNECT_TIMEOUT_MS: u32 = 5000;
+/// Attempts to listen at an address of ours that is not there yet.
+pub const BIND_TRIES: u32 = 3;
+/// Transactions kept in memory to bring learners up to date.
+pub const COMMIT_LOG_COUNT: u32 = 500;
+/// The part of the tree's size up to which a learner gets the log instead.
+pub const SNAPSHOT_SIZE_FACTOR: f64 = 0.33;
+
 /// Client port when nothing is configured.
 pub const UNCONFIGURED_CLIENT_PORT: u16 = 2181;
 /// Listening address when nothing is configured: a server nobody has secured stays on its own

@@ -34,7 +34,7 @@ impl KnownKey {
     /// What Ironkeeper does with the key.
     pub fn standing(&self) -> Standing {
         match self.handler {
-            Handler::Apply(_) => Standing::Applied,
+            Handler::Apply(_) | Handler::Member(_) => Standing::Applied,
             Handler::NotYet { part, .. } | Handler::Judge { part, .. } => Standing::NotYet { part },
             Handler::NotNeeded { why, .. } => Standing::NotNeeded { why },
         }
@@ -97,6 +97,8 @@ pub enum Standing {
 pub(super) enum Handler {
     /// Writes the value to the draft.
     Apply(fn(&mut Draft, &Setting) -> Result<(), String>),
+    /// The same, for members of an ensemble. On a standalone server the setting is reported.
+    Member(fn(&mut Draft, &Setting) -> Result<(), String>),
     /// Reports the setting. A switch in its default position is not reported: it asks for what
     /// happens anyway.
     NotYet { part: Part, is_switch: bool, check: fn(&Setting) -> Result<(), String> },

@@ -43,7 +43,8 @@ impl fmt::Display for Origin {
 /// A part of ZooKeeper that this version of Ironkeeper does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
-    Ensemble,
+    ObserverMasters,
+    Oracles,
     Tls,
     Sasl,
     AuthProviders,
@@ -56,7 +57,8 @@ pub enum Part {
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Part::Ensemble => "ensembles",
+            Part::ObserverMasters => "followers that serve observers",
+            Part::Oracles => "oracles for ensembles of two",
             Part::Tls => "TLS",
             Part::Sasl => "SASL",
             Part::AuthProviders => "authentication providers other than digest and ip",
@@ -89,6 +91,8 @@ pub struct Notice {
 pub enum NoticeKind {
     /// A valid setting of a part that is not there yet. It has no effect.
     NotYet { part: Part },
+    /// A setting for members of an ensemble, and this is a standalone server. It has no effect.
+    EnsembleOnly,
     /// A setting that tunes something Ironkeeper does not have and does not miss. It has no effect.
     NotNeeded { why: &'static str },
     /// Not a key of ZooKeeper's, perhaps a slip of the pen. It has no effect.
@@ -110,9 +114,9 @@ impl Notice {
     /// single server, would not behave differently because of the setting either.
     pub fn deserves_attention(&self) -> bool {
         match &self.kind {
-            NoticeKind::NotYet { part } => *part != Part::Ensemble,
-            NoticeKind::NotNeeded { .. } => false,
-            NoticeKind::Unknown { .. }
+            NoticeKind::EnsembleOnly | NoticeKind::NotNeeded { .. } => false,
+            NoticeKind::NotYet { .. }
+            | NoticeKind::Unknown { .. }
             | NoticeKind::Adjusted { .. }
             | NoticeKind::Overridden { .. } => true,
         }
@@ -127,7 +131,7 @@ impl fmt::Display for Notice {
         }
         f.write_str(": ")?;
         match &self.kind {
-            NoticeKind::NotYet { part: Part::Ensemble } => {
+            NoticeKind::EnsembleOnly => {
                 f.write_str("no effect: it belongs to ensembles, and this is a standalone server.")
             }
             NoticeKind::NotYet { part } => {

@@ -10,19 +10,20 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::dynamic::{self, Member, PeerRole};
+use super::dynamic_files;
 use super::known_keys::{self, Handler, KnownKey, Place};
+use super::members::{MembersDraft, is_membership};
 use super::notice::{ConfigError, Notice, NoticeKind, Origin, Part, Problem};
 use super::properties;
 use super::setting::Setting;
 use super::system_properties::{self, Flag, FlagVariable};
-use super::{AuthScheme, Config, ListenAddress, SessionWeights, defaults, ticks};
+use super::{AuthScheme, Config, SessionWeights, defaults, ticks};
 
 /// A configuration file larger than this is not one.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The top byte of a session id is the server's number, and 255 there marks TTL nodes.
-const SERVER_ID_MAX_WITH_TTL: u64 = 254;
+const SERVER_ID_MAX_WITH_TTL: i64 = 254;
 
 /// The prefix Apache puts before keys it does not read itself.
 const PREFIX: &str = "zookeeper.";
@@ -34,6 +35,12 @@ pub struct Sources<'a> {
     pub zoo_cfg: &'a str,
     /// Text of the file named by `dynamicConfigFile`, if there is one.
     pub dynamic: Option<&'a str>,
+    /// The version of the members in that file; zero if not set.
+    pub dynamic_version: Option<i64>,
+    /// Text of the file with the members that were proposed last, if there is one.
+    pub next: Option<&'a str>,
+    /// Text of the file `myid` in `dataDir`, if there is one. Only members of ensembles need it.
+    pub my_id: Option<&'a str>,
     /// Text of the environment variable `JVMFLAGS`.
     pub jvmflags: &'a str,
     /// Text of the environment variable `SERVER_JVMFLAGS`.
@@ -49,20 +56,34 @@ pub struct Loaded {
 }
 
 impl Config {
-    /// Reads a `zoo.cfg`, and the membership file it may name.
+    /// Reads a `zoo.cfg` and the files that belong to it: those with members and `myid`.
     pub fn from_file(
         path: &Path,
         jvmflags: &str,
         server_jvmflags: &str,
     ) -> Result<Loaded, ConfigError> {
         let zoo_cfg = read(path)?;
-        let dynamic = dynamic_file(&zoo_cfg).map(|named| read(&named)).transpose()?;
-        Config::from_sources(&Sources {
+        let named = last_value(&zoo_cfg, "dynamicConfigFile").map(PathBuf::from);
+        let dynamic = named.as_deref().map(read).transpose()?;
+        let next = read_if_there(&dynamic_files::next_of(path))?;
+        let data_dir = last_value(&zoo_cfg, "dataDir").map(PathBuf::from);
+        let my_id = match &data_dir {
+            Some(data_dir) => read_if_there(&data_dir.join("myid"))?,
+            None => None,
+        };
+        let mut loaded = Config::from_sources(&Sources {
             zoo_cfg: &zoo_cfg,
             dynamic: dynamic.as_deref(),
+            dynamic_version: named.as_deref().and_then(dynamic_files::version_in_name),
+            next: next.as_deref(),
+            my_id: my_id.as_deref(),
             jvmflags,
             server_jvmflags,
-        })
+        })?;
+        if let Some(ensemble) = &mut loaded.config.ensemble {
+            ensemble.config_file = Some(path.to_owned());
+        }
+        Ok(loaded)
     }
 
     /// Makes a configuration from texts alone.
@@ -78,7 +99,9 @@ impl Config {
         }
         draft.apply(&gathered);
         draft.read_dynamic(sources.dynamic);
-        draft.require_data_dir_and_port();
+        draft.require_data_dir();
+        draft.decide_members(sources.my_id, sources.next, sources.dynamic_version);
+        draft.decide_client_address();
         draft.finish()
     }
 
@@ -114,13 +137,18 @@ fn read(path: &Path) -> Result<String, ConfigError> {
         .unwrap_or_else(|error| error.into_bytes().into_iter().map(char::from).collect()))
 }
 
-/// The last `dynamicConfigFile` of a file. Syntax errors are reported by the real reading.
-fn dynamic_file(zoo_cfg: &str) -> Option<PathBuf> {
+/// The same, unless there is no such file.
+fn read_if_there(path: &Path) -> Result<Option<String>, ConfigError> {
+    match path.exists() {
+        true => read(path).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// What a key has last in a file. Syntax errors are reported by the real reading.
+fn last_value(zoo_cfg: &str, key: &str) -> Option<String> {
     let entries = properties::parse(zoo_cfg).ok()?;
-    entries
-        .into_iter()
-        .rfind(|entry| entry.key == "dynamicConfigFile")
-        .map(|entry| entry.value.into())
+    entries.into_iter().rfind(|entry| entry.key == key).map(|entry| entry.value)
 }
 
 /// A setting that matched the table and may win over others for the same key.
@@ -150,8 +178,7 @@ pub(super) struct Draft {
     pub(super) max_session_timeout: i32,
     pub(super) data_dir: Option<PathBuf>,
     pub(super) data_log_dir: Option<PathBuf>,
-    pub(super) standalone_enabled: bool,
-    pub(super) members: Vec<Member>,
+    pub(super) members: MembersDraft,
     pub(super) extra_size: Option<u32>,
     pub(super) enforce_auth: bool,
     pub(super) session_weights: SessionWeights,
@@ -174,8 +201,7 @@ impl Draft {
             max_session_timeout: -1,
             data_dir: None,
             data_log_dir: None,
-            standalone_enabled: true,
-            members: Vec::new(),
+            members: MembersDraft::default(),
             extra_size: None,
             enforce_auth: false,
             session_weights: SessionWeights::default(),
@@ -201,11 +227,20 @@ impl Draft {
         self.notice(setting, NoticeKind::NotYet { part });
     }
 
+    pub(super) fn ensemble_only(&mut self, setting: &Setting) {
+        self.notice(setting, NoticeKind::EnsembleOnly);
+    }
+
     pub(super) fn adjusted(&mut self, setting: &Setting, how: impl Into<String>) {
         self.notice(setting, NoticeKind::Adjusted { how: how.into() });
     }
 
-    fn problem(&mut self, setting: Option<&Setting>, message: impl Into<String>) {
+    /// The setting that counts for a key, if there is one.
+    pub(super) fn in_force(&self, key: &str) -> Option<Setting> {
+        self.in_force.get(key).cloned()
+    }
+
+    pub(super) fn problem(&mut self, setting: Option<&Setting>, message: impl Into<String>) {
         let setting = setting.map(|setting| (setting.key.clone(), setting.origin));
         self.problems.push(Problem { setting, message: message.into() });
     }
@@ -301,6 +336,12 @@ impl Draft {
                 apply(self, setting)
             }
             Handler::Judge { judge, .. } => judge(self, setting),
+            Handler::Member(apply) => {
+                if setting.value != row.default {
+                    self.members.ensemble_only.push(setting.clone());
+                }
+                apply(self, setting)
+            }
             Handler::NotYet { part, is_switch, check } => check(setting).map(|()| {
                 if !(is_switch && setting.value.eq_ignore_ascii_case(row.default)) {
                     self.not_yet(setting, part);
@@ -357,126 +398,19 @@ impl Draft {
         self.apply(&gathered);
     }
 
-    fn require_data_dir_and_port(&mut self) {
+    fn require_data_dir(&mut self) {
         if self.data_dir.is_none() && !self.has_problem_with("dataDir") {
             self.problem(
                 None,
                 "dataDir is not set: add a line dataDir=<directory>, where the server keeps its data",
             );
         }
-        self.decide_members();
-        self.decide_client_address();
     }
 
-    fn has_problem_with(&self, key: &str) -> bool {
+    pub(super) fn has_problem_with(&self, key: &str) -> bool {
         self.problems
             .iter()
             .any(|problem| problem.setting.as_ref().is_some_and(|(at, _)| at == key))
-    }
-
-    /// One server and no more: what `server.N` lines may say for a standalone server.
-    fn decide_members(&mut self) {
-        let participants =
-            self.members.iter().filter(|member| member.role == PeerRole::Participant).count();
-        let observers = self.members.len() - participants;
-        let first = self.members.first().and_then(|member| self.member_setting(member.id));
-        let ensembles = "this version of Ironkeeper runs standalone servers only";
-        if participants > 1 {
-            self.problem(
-                first.as_ref(),
-                format!(
-                    "{participants} servers make an ensemble, and {ensembles}. \
-                     Remove the server lines to run this server on its own"
-                ),
-            );
-        } else if observers > 0 {
-            self.problem(
-                first.as_ref(),
-                format!("observers need an ensemble to observe, and {ensembles}. Remove the server lines"),
-            );
-        } else if !self.standalone_enabled {
-            let setting = self.in_force.get("standaloneEnabled").cloned();
-            self.problem(
-                setting.as_ref(),
-                format!(
-                    "false asks for an ensemble even of one server, and {ensembles}. Set it to true"
-                ),
-            );
-        } else if let Some(member) = self.members.first() {
-            let secure = member.secure_client.is_some();
-            if let Some(setting) = first {
-                self.not_yet(&setting, Part::Ensemble);
-                if secure {
-                    self.not_yet(&setting, Part::Tls);
-                }
-            }
-        }
-    }
-
-    fn member_setting(&self, id: u64) -> Option<Setting> {
-        self.in_force.get(&format!("server.{id}")).cloned()
-    }
-
-    fn decide_client_address(&mut self) {
-        let written =
-            self.client_port.map(|port| ListenAddress { host: self.client_host.clone(), port });
-        if written.is_none()
-            && self.client_host.is_some()
-            && let Some(setting) = self.in_force.get("clientPortAddress").cloned()
-        {
-            return self.problem(
-                Some(&setting),
-                "clientPort is missing: an address needs a port to go with it",
-            );
-        }
-        let of_member = match self.members.as_slice() {
-            [only] => only.client.clone(),
-            _ => None,
-        };
-        if let (Some(written), Some(of_member)) = (&written, &of_member) {
-            let same = if written.is_wildcard() {
-                written.port == of_member.port
-            } else {
-                written == of_member
-            };
-            if !same {
-                let setting = self.in_force.get("clientPort").cloned();
-                let message = format!(
-                    "clients are to connect to {written} here but to {of_member} in the server line; \
-                     make them agree or remove one"
-                );
-                return self.problem(setting.as_ref(), message);
-            }
-        }
-        match of_member.or(written) {
-            Some(address) => self.config.client_address = address,
-            None if self.has_problem_with("clientPort") => {}
-            None if self.in_force.contains_key("secureClientPort") => {}
-            None => self.problem(None, "clientPort is not set: add a line such as clientPort=2181"),
-        }
-        if let Some(secure) = self.in_force.get("secureClientPort").cloned() {
-            if self.client_port.is_none()
-                && self.members.iter().all(|member| member.client.is_none())
-            {
-                self.problem(
-                    Some(&secure),
-                    "it is the only port, and this version of Ironkeeper does not have TLS yet. \
-                     Set clientPort to serve clients without encryption, if the network allows for it",
-                );
-            } else {
-                self.not_yet(&secure, Part::Tls);
-            }
-        }
-        if let Some(address) = self.in_force.get("secureClientPortAddress").cloned() {
-            if self.in_force.contains_key("secureClientPort") {
-                self.not_yet(&address, Part::Tls);
-            } else {
-                self.problem(
-                    Some(&address),
-                    "secureClientPort is missing: an address needs a port to go with it",
-                );
-            }
-        }
     }
 
     fn finish(mut self) -> Result<Loaded, ConfigError> {
@@ -595,8 +529,7 @@ impl Draft {
             }
         }
         if self.config.extended_types_enabled
-            && let [Member { id, .. }] = self.members[..]
-            && id > SERVER_ID_MAX_WITH_TTL
+            && let Some(id) = self.own_number().filter(|id| id.0 > SERVER_ID_MAX_WITH_TTL)
         {
             let setting = self.member_setting(id);
             self.problem(
@@ -686,10 +619,6 @@ fn place_in_order(origin: Origin) -> (u8, usize) {
     }
 }
 
-fn is_membership(key: &str) -> bool {
-    ["server.", "group.", "weight."].iter().any(|prefix| key.starts_with(prefix))
-}
-
 fn candidate_from_zoo_cfg(setting: &Setting) -> Option<Candidate> {
     let candidate = |row: &'static KnownKey, name: &str, rank, apache_spelling| Candidate {
         row,
@@ -754,20 +683,11 @@ pub(super) fn allow_words(draft: &mut Draft, setting: &Setting) -> Result<(), St
     Ok(())
 }
 
-/// Takes in a `server.N` line; handler of that pattern.
-pub(super) fn add_member(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
-    let id = setting.key.strip_prefix("server.").unwrap_or(&setting.key);
-    let member = Member::parse(id, &setting.value)?;
-    if draft.members.iter().any(|other| other.id == member.id) {
-        return Err(format!("server {} is listed twice", member.id));
-    }
-    draft.members.push(member);
-    Ok(())
-}
-
 /// Handler of ports.
 pub(super) fn port(setting: &Setting) -> Result<u16, String> {
-    dynamic::port(&setting.value)
+    let text = &setting.value;
+    text.parse::<u16>()
+        .map_err(|_| format!("{text:?} is not a port: ports are numbers from 0 to 65535"))
 }
 
 #[cfg(test)]

@@ -1,21 +1,23 @@
 //! `mntr`: everything that is measured, one line each, as `zk_<key>`, a tab and the value.
 //!
-//! Every key that a standalone Apache ZooKeeper 3.9.5 prints is printed, so that no dashboard
-//! misses one. A value is either what its name says or, for things that do not exist here, the zero
+//! Every key that Apache ZooKeeper 3.9.5 prints is printed, so that no dashboard misses one. A value is either what its name says or, for things that do not exist here, the zero
 //! that [`CONSTANT`] explains. Left out are Apache's sizes of reads and writes for each node below
 //! the root (`..._read_per_namespace`, `..._write_per_namespace`): they appear only with traffic, and
-//! counting them would cost every read a search in a table that all threads share.
+//! counting them would cost every read a search in a table that all threads share. So are a leader's
+//! queues to each learner (`<id>_learner_handler_qp_...`): there are none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ironkeeper_engine::stats::{Distribution, ServerStats, Totals};
 use ironkeeper_proto::path;
 use ironkeeper_tree::Quota;
+use ironkeeper_zab::{LearnerView, Status};
 
 use super::{java_text, process, version};
 use crate::metrics::Metrics;
+use crate::role;
 use crate::shared::Shared;
 
 /// The shapes in which Apache prints a metric.
@@ -127,13 +129,10 @@ const CONSTANT: &[(&str, Shape, &[&str])] = {
             &["ensemble_auth_fail", "ensemble_auth_skip", "ensemble_auth_success"],
         ),
         (
-            "A server on its own elects nobody, has no learners and no sessions that only it knows.",
+            "Messages between servers do not pass through queues either, and steps on the way to a \
+             leader are not timed one by one.",
             Number,
             &[
-                "local_sessions",
-                "looking_count",
-                "diff_count",
-                "snap_count",
                 "revalidate_count",
                 "learner_commit_received_count",
                 "learner_proposal_received_count",
@@ -146,8 +145,6 @@ const CONSTANT: &[(&str, Shape, &[&str])] = {
             Summary,
             &[
                 "election_time",
-                "leader_unavailable_time",
-                "unavailable_time",
                 "follower_sync_time",
                 "observer_sync_time",
                 "inflight_diff_count",
@@ -177,7 +174,8 @@ pub(super) fn render(shared: &Shared) -> String {
     let db = &core.db;
     let mut lines = Lines::default();
     lines.put("version", version::full());
-    lines.put("server_state", "standalone");
+    lines.put("server_state", super::mode(shared));
+    lines.member(shared);
 
     let state = db.read();
     let tree = &state.tree;
@@ -191,6 +189,10 @@ pub(super) fn render(shared: &Shared) -> String {
     lines.put("approximate_data_size", data_bytes);
     lines.put("watch_count", watches);
     lines.put("global_sessions", sessions);
+    let local_sessions = core.with_engine(|engine| {
+        engine.local_expiry().schedule().values().map(BTreeSet::len).sum::<usize>()
+    });
+    lines.put("local_sessions", local_sessions);
     lines.put("num_alive_connections", shared.connections.len());
     lines.put("outstanding_requests", db.outstanding.load(Relaxed));
     let drop_probability = java_text::double(db.connection_drop_probability());
@@ -237,6 +239,41 @@ impl Lines {
         self.put(&format!("p95_{name}"), p95);
         self.put(&format!("p99_{name}"), p99);
         self.put(&format!("p999_{name}"), p999);
+    }
+
+    /// What only members of an ensemble have, in Apache's order.
+    fn member(&mut self, shared: &Shared) {
+        let Some(member) = &shared.core.member else { return };
+        let status = member.status();
+        self.put("peer_state", role::names(status).1);
+        self.put("quorum_size", member.membership().voters().count());
+        if let Status::Observing { leader, .. } = status {
+            self.put("observer_master_id", leader);
+        }
+        if !matches!(status, Status::Leading { .. }) {
+            return;
+        }
+        let sizes = &shared.core.db.stats.proposal_size;
+        self.put("last_proposal_size", sizes.last());
+        self.put("min_proposal_size", sizes.min());
+        self.put("max_proposal_size", sizes.max());
+        let (learners, pending_syncs) = shared
+            .core
+            .with_engine(|engine| (engine.zab().learners(), engine.zab().pending_syncs()));
+        let voters = member.membership();
+        let synced = |counts: &dyn Fn(&LearnerView) -> bool| {
+            learners.iter().filter(|learner| learner.is_up_to_date && counts(learner)).count()
+        };
+        let votes = |learner: &LearnerView| voters.is_voter(learner.id);
+        self.put("learners", learners.len());
+        self.put("synced_followers", synced(&|learner| !learner.observes && votes(learner)));
+        self.put(
+            "synced_non_voting_followers",
+            synced(&|learner| !learner.observes && !votes(learner)),
+        );
+        self.put("synced_observers", synced(&|learner| learner.observes));
+        self.put("pending_syncs", pending_syncs);
+        self.put("leader_uptime", member.role.age_ms(shared.core.clock.now()));
     }
 
     fn engine(&mut self, stats: &ServerStats) {
@@ -297,6 +334,11 @@ impl Lines {
         self.summary("startup_snap_load_time", metrics.startup_snapshot.totals());
         self.summary("startup_txns_load_time", metrics.startup_txns.totals());
         self.summary("startup_txns_loaded", metrics.startup_txns_loaded.totals());
+        self.counter("looking_count", &metrics.lookings);
+        self.counter("diff_count", &metrics.diffs_sent);
+        self.counter("snap_count", &metrics.trees_sent);
+        self.summary("unavailable_time", metrics.unavailable.totals());
+        self.summary("leader_unavailable_time", metrics.leader_unavailable.totals());
     }
 
     /// Limits and usage of quotas, added up for each node below the root. A hard limit counts

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use ironkeeper_engine::stats::Totals;
-use ironkeeper_proto::Zxid;
+use ironkeeper_proto::membership::PeerRole;
+use ironkeeper_proto::{Membership, ServerId, Zxid};
 
 use super::{java_text, version};
 
@@ -15,7 +16,10 @@ pub(super) struct Overview {
     pub connections: usize,
     pub outstanding: usize,
     pub zxid: Zxid,
+    pub mode: &'static str,
     pub node_count: usize,
+    /// Last, least and greatest, if the server leads.
+    pub proposal_sizes: Option<[i64; 3]>,
 }
 
 pub(super) fn srvr(overview: &Overview) -> String {
@@ -29,7 +33,8 @@ pub(super) fn stat(overview: &Overview, clients: &str) -> String {
         text.push_str("Clients:\n");
         text.push_str(clients);
     }
-    let Overview { latency, received, sent, connections, outstanding, zxid, node_count } = overview;
+    let Overview { latency, received, sent, connections, outstanding, zxid, mode, .. } = overview;
+    let node_count = overview.node_count;
     let (least, most) = (latency.least(), latency.most);
     let average = java_text::average(latency.average());
     let _ = write!(
@@ -40,10 +45,13 @@ pub(super) fn stat(overview: &Overview, clients: &str) -> String {
          Connections: {connections}\n\
          Outstanding: {outstanding}\n\
          Zxid: 0x{:x}\n\
-         Mode: standalone\n\
+         Mode: {mode}\n\
          Node count: {node_count}\n",
         zxid.0
     );
+    if let Some([last, least, most]) = overview.proposal_sizes {
+        let _ = writeln!(text, "Proposal sizes last/min/max: {last}/{least}/{most}");
+    }
     text
 }
 
@@ -60,6 +68,16 @@ pub(super) struct Conf {
     pub max_session_timeout_ms: u32,
     /// -1 is the system's default.
     pub listen_backlog: i64,
+    /// Of a member of an ensemble.
+    pub member: Option<MemberConf>,
+}
+
+#[derive(Debug)]
+pub(super) struct MemberConf {
+    pub my_id: ServerId,
+    pub init_limit: u32,
+    pub sync_limit: u32,
+    pub membership: Membership,
 }
 
 /// There is no TLS port, and a server on its own has no number.
@@ -75,8 +93,10 @@ pub(super) fn conf(conf: &Conf) -> String {
         min_session_timeout_ms,
         max_session_timeout_ms,
         listen_backlog,
+        member,
     } = conf;
-    format!(
+    let server_id = member.as_ref().map_or(0, |member| member.my_id.0);
+    let mut text = format!(
         "clientPort={client_port}\n\
          secureClientPort=-1\n\
          dataDir={data_dir}\n\
@@ -88,7 +108,32 @@ pub(super) fn conf(conf: &Conf) -> String {
          minSessionTimeout={min_session_timeout_ms}\n\
          maxSessionTimeout={max_session_timeout_ms}\n\
          clientPortListenBacklog={listen_backlog}\n\
-         serverId=0\n"
+         serverId={server_id}\n"
+    );
+    if let Some(member) = member {
+        text.push_str(&member_conf(member));
+    }
+    text
+}
+
+/// The lines of a member. Apache ends them without a line feed.
+fn member_conf(conf: &MemberConf) -> String {
+    let MemberConf { my_id, init_limit, sync_limit, membership } = conf;
+    let me = membership.members.get(my_id);
+    let address = me.and_then(|me| me.addresses.first());
+    let (quorum_port, election_port) =
+        address.map_or((-1, -1), |at| (i32::from(at.quorum_port), i32::from(at.election_port)));
+    let observes = me.is_some_and(|me| me.role == PeerRole::Observer);
+    format!(
+        "initLimit={init_limit}\n\
+         syncLimit={sync_limit}\n\
+         electionAlg=3\n\
+         electionPort={election_port}\n\
+         quorumPort={quorum_port}\n\
+         peerType={}\n\
+         membership: \n\
+         {membership}",
+        u8::from(observes)
     )
 }
 
@@ -116,7 +161,9 @@ mod tests {
             connections: 3,
             outstanding: 1,
             zxid: Zxid(0x1_0000_008a),
+            mode: "standalone",
             node_count: 7,
+            proposal_sizes: None,
         }
     }
 
@@ -146,6 +193,7 @@ mod tests {
             min_session_timeout_ms: 4000,
             max_session_timeout_ms: 40_000,
             listen_backlog: -1,
+            member: None,
         });
         assert_eq!(
             text,
@@ -161,6 +209,34 @@ mod tests {
              maxSessionTimeout=40000\n\
              clientPortListenBacklog=-1\n\
              serverId=0\n"
+        );
+    }
+
+    #[test]
+    fn a_leader_shows_the_sizes_of_its_proposals() {
+        let overview =
+            Overview { mode: "leader", proposal_sizes: Some([48, 32, 109]), ..overview() };
+        let text = srvr(&overview);
+        let expected = "Mode: leader\nNode count: 7\nProposal sizes last/min/max: 48/32/109\n";
+        assert!(text.ends_with(expected), "{text}");
+    }
+
+    #[test]
+    fn conf_of_a_member_ends_with_the_members() {
+        let members = "server.1=127.0.0.1:21141:21151:participant\n\
+                       server.4=127.0.0.1:21144:21154:observer\nversion=0";
+        let text = member_conf(&MemberConf {
+            my_id: ServerId(4),
+            init_limit: 10,
+            sync_limit: 5,
+            membership: Membership::parse(members).expect("these are members"),
+        });
+        assert_eq!(
+            text,
+            format!(
+                "initLimit=10\nsyncLimit=5\nelectionAlg=3\nelectionPort=21154\n\
+                 quorumPort=21144\npeerType=1\nmembership: \n{members}"
+            )
         );
     }
 

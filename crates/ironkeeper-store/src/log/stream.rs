@@ -173,7 +173,7 @@ impl<D: Disk> LogStream<D> {
 }
 
 /// Whether no transaction can have been between these two.
-fn follows(before: Zxid, next: Zxid) -> bool {
+pub(crate) fn follows(before: Zxid, next: Zxid) -> bool {
     // A new leader counts from one. (A standalone server that uses up its counter walks into the
     // next epoch at zero; that is plain counting.)
     before.0.checked_add(1) == Some(next.0)

@@ -6,6 +6,7 @@
 
 use ironkeeper_proto::Zxid;
 
+use super::reader::{LogEnd, LogReader, Next};
 use super::stream::LogStream;
 use crate::catalog;
 use crate::disk::{Disk, DiskFile};
@@ -35,25 +36,15 @@ impl<D: Disk> Store<D> {
         };
 
         let mut reached = base;
-        let mut cut = None;
         let mut records = LogStream::after(&self.disk, &self.log_dir, base)?;
         loop {
             match records.next() {
                 Ok(Some(located)) if located.record.zxid <= zxid => {
                     reached = located.record.zxid;
                 }
-                Ok(Some(located)) => {
-                    cut = Some((located.file.to_owned(), located.record.offset));
-                    break;
-                }
-                Ok(None) => break,
+                Ok(_) => break,
                 // Whatever follows the place to go back to goes, gap or not.
-                Err(StoreError::Gap { file, offset, found, .. })
-                    if reached == zxid && found > zxid =>
-                {
-                    cut = Some((file, offset));
-                    break;
-                }
+                Err(StoreError::Gap { found, .. }) if reached == zxid && found > zxid => break,
                 Err(StoreError::Gap { .. }) if reached < zxid => {
                     return Err(cannot("the log does not lead there from the snapshot before"));
                 }
@@ -69,19 +60,32 @@ impl<D: Disk> Store<D> {
             self.disk.remove(path).at(path, "remove the snapshot")?;
         }
         self.disk.sync_dir(&self.snap_dir).at(&self.snap_dir, "sync the directory")?;
+        self.cut_log_above(zxid)
+    }
+
+    /// Removes every record above `zxid`, the newest first.
+    pub(crate) fn cut_log_above(&self, zxid: Zxid) -> Result<(), StoreError> {
         let logs = catalog::logs(&self.disk, &self.log_dir)?;
-        for log in logs.iter().rev().filter(|log| log.zxid > zxid) {
+        let kept = logs.partition_point(|log| log.zxid <= zxid);
+        for log in logs[kept..].iter().rev() {
             self.disk.remove(&log.path).at(&log.path, "remove the log file")?;
             self.disk.sync_dir(&self.log_dir).at(&self.log_dir, "sync the directory")?;
         }
-        // The file whose first record was too new is gone already.
-        if let Some((path, offset)) = cut
-            && self.disk.exists(&path).at(&path, "look for the log file")?
-        {
-            let mut file = self.disk.open_to_write(&path).at(&path, "open the log file")?;
-            file.set_len(offset).at(&path, "cut the log file")?;
-            file.sync_data().at(&path, "sync the log file")?;
-        }
-        Ok(())
+        let Some(last) = logs[..kept].last() else { return Ok(()) };
+        let mut reader = LogReader::open(&self.disk, &last.path)?;
+        let cut = loop {
+            match reader.next()? {
+                Next::Record(record) if record.zxid <= zxid => {}
+                Next::Record(record) => break record.offset,
+                Next::End { end: LogEnd::Damaged { what }, offset } => {
+                    return Err(StoreError::Damaged { file: last.path.clone(), offset, what });
+                }
+                Next::End { .. } => return Ok(()),
+            }
+        };
+        let path = &last.path;
+        let mut file = self.disk.open_to_write(path).at(path, "open the log file")?;
+        file.set_len(cut).at(path, "cut the log file")?;
+        file.sync_data().at(path, "sync the log file")
     }
 }

@@ -16,7 +16,7 @@ use ironkeeper_proto::jute::Put;
 use ironkeeper_proto::snapshot_record::{self, SnapshotDigest};
 
 use super::{Compression, snappy};
-use crate::catalog::{self, UNFINISHED_SUFFIX};
+use crate::catalog::{self, INCOMING_PREFIX, UNFINISHED_SUFFIX};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{At, StoreError};
 use crate::store::StoreOptions;
@@ -58,6 +58,13 @@ impl<D: Disk> fmt::Debug for SnapshotWriter<D> {
     }
 }
 
+/// Where a snapshot comes from. One of each kind can be in the making at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Own,
+    Leader,
+}
+
 enum Packer {
     None,
     Gzip(GzEncoder<Vec<u8>>),
@@ -70,11 +77,14 @@ impl<D: Disk> SnapshotWriter<D> {
         dir: &Path,
         zxid: Zxid,
         options: &StoreOptions,
+        origin: Origin,
     ) -> Result<SnapshotWriter<D>, StoreError> {
-        let path = dir.join(catalog::snapshot_file_name(zxid, options.compression));
-        let mut unfinished = path.clone().into_os_string();
-        unfinished.push(UNFINISHED_SUFFIX);
-        let unfinished = PathBuf::from(unfinished);
+        let name = catalog::snapshot_file_name(zxid, options.compression);
+        let unfinished = dir.join(match origin {
+            Origin::Own => format!("{name}{UNFINISHED_SUFFIX}"),
+            Origin::Leader => format!("{INCOMING_PREFIX}{name}"),
+        });
+        let path = dir.join(name);
         let file = disk.create(&unfinished).at(&unfinished, "create the snapshot")?;
         let packer = match options.compression {
             Compression::None => Packer::None,

@@ -53,9 +53,19 @@ fn an_interrupted_rename_is_finished() {
     let files = [("acceptedEpoch", "5"), ("currentEpoch", "4"), ("currentEpoch.tmp", "5")];
     let disk = check(&files, Ok((5, 5)));
     assert_eq!(disk.content(&snap_path("currentEpoch")).unwrap(), b"5");
-    check(&[("acceptedEpoch", "5"), ("currentEpoch", "4")], Err("later epoch"));
     let files = [("acceptedEpoch", "5"), ("currentEpoch", "3"), ("currentEpoch.tmp", "4")];
-    check(&files, Err("later epoch"));
+    check(&files, Ok((5, 3)));
+}
+
+#[test]
+fn a_history_may_be_there_before_its_epoch_is_written_down() {
+    check(&[("acceptedEpoch", "6"), ("currentEpoch", "4")], Ok((6, 4)));
+}
+
+#[test]
+fn an_observer_that_took_over_a_history_has_promised_its_epoch() {
+    let disk = check(&[("acceptedEpoch", "4"), ("currentEpoch", "4")], Ok((5, 4)));
+    assert_eq!(disk.content(&snap_path("acceptedEpoch")).unwrap(), b"5");
 }
 
 #[test]

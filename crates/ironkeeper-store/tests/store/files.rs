@@ -57,6 +57,24 @@ fn unfinished_snapshots_are_cleared_away_and_never_loaded() {
 }
 
 #[test]
+fn a_leaders_snapshot_is_kept_apart_until_it_is_finished() {
+    let disk = SimDisk::new(1);
+    let store = open(&disk);
+    write_snapshot(&store, 5).unwrap();
+    // One of its own at the same transaction does not get in the way.
+    let incoming = store.incoming_snapshot_writer(Zxid(9)).unwrap();
+    write_snapshot(&store, 9).unwrap();
+    assert!(disk.exists(&snap_path("incoming.snapshot.9")).unwrap());
+    drop(incoming);
+    assert_eq!(disk.files(), [snap_path("snapshot.5"), snap_path("snapshot.9")]);
+    // What a crash has left of one is cleared away.
+    disk.put(&snap_path("incoming.snapshot.a"), b"ZKSN");
+    let (_, recovered) = recover(&disk).unwrap();
+    assert_eq!(recovered.last_zxid, Zxid(9));
+    assert_eq!(disk.files(), [snap_path("snapshot.5"), snap_path("snapshot.9")]);
+}
+
+#[test]
 fn sizes_are_lengths_of_files() {
     let disk = SimDisk::new(1);
     let store = open(&disk);

@@ -7,6 +7,8 @@ mod empty;
 mod epochs;
 mod files;
 mod format;
+mod install;
+mod log_tail;
 mod log_writer;
 mod purge;
 mod recorder;

@@ -1,5 +1,6 @@
-//! The server and the proxy as users' tests meet them.
+//! The server, the cluster and the proxy as users' tests meet them.
 
 mod faulty_proxy;
 mod session;
+mod test_cluster;
 mod test_server;

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use ironkeeper_proto::connect::{ConnectRequest, ConnectResponse};
@@ -51,22 +52,35 @@ impl Session {
     }
 
     fn call(&mut self, op: OpCode, body: &[u8]) -> i32 {
-        let mut request = Vec::new();
-        request.put_i32(1);
-        request.put_i32(op.code());
-        request.extend_from_slice(body);
-        send(&mut self.stream, &request).expect("a live connection");
+        self.ask(op, body);
         let answer = receive(&mut self.stream).expect("an answer");
         ReplyHeader::decode(&mut Reader::new(&answer)).expect("a reply").err
     }
 
+    fn ask(&mut self, op: OpCode, body: &[u8]) {
+        let mut request = Vec::new();
+        // Never the same twice, as a client that takes its session elsewhere goes on counting.
+        static XIDS: AtomicI32 = AtomicI32::new(1);
+        request.put_i32(XIDS.fetch_add(1, Ordering::Relaxed));
+        request.put_i32(op.code());
+        request.extend_from_slice(body);
+        send(&mut self.stream, &request).expect("a live connection");
+    }
+
     pub fn create(&mut self, path: &str, mode: CreateMode) {
+        assert_eq!(self.call(OpCode::Create, &create(path, mode)), 0);
+    }
+
+    /// Asks for a node and does not wait for the answer.
+    pub fn begin_create(&mut self, path: &str, mode: CreateMode) {
+        self.ask(OpCode::Create, &create(path, mode));
+    }
+
+    /// Has the server catch up with everything that is decided.
+    pub fn sync(&mut self) {
         let mut body = Vec::new();
-        body.put_str(path);
-        body.put_buf(Some(b"data"));
-        acl::encode_list(&acl::open(), &mut body);
-        body.put_i32(mode.flags());
-        assert_eq!(self.call(OpCode::Create, &body), 0);
+        body.put_str("/");
+        assert_eq!(self.call(OpCode::Sync, &body), 0);
     }
 
     pub fn has(&mut self, path: &str) -> bool {
@@ -85,6 +99,15 @@ impl Session {
         let end = receive(&mut self.stream).expect_err("the end of the connection");
         assert_ne!(end.kind(), io::ErrorKind::WouldBlock, "the connection is still there");
     }
+}
+
+fn create(path: &str, mode: CreateMode) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.put_str(path);
+    body.put_buf(Some(b"data"));
+    acl::encode_list(&acl::open(), &mut body);
+    body.put_i32(mode.flags());
+    body
 }
 
 fn send(stream: &mut TcpStream, body: &[u8]) -> io::Result<()> {

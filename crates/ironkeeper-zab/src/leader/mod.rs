@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ironkeeper_proto::{Epoch, Membership, Packet, ServerId, Zxid};
 
+use crate::LearnerView;
 use crate::io::{Hangup, LinkId, Output, Reason, Status};
 use crate::learner::Kind;
 use crate::ledger::Ledger;
@@ -154,6 +155,22 @@ impl Leader {
                     })
         };
         if Quorum::of(next).holds(here) { Ok(()) } else { Err(ReconfigRefused::NoQuorum) }
+    }
+
+    pub(crate) fn learners(&self) -> Vec<LearnerView> {
+        let greeted = self.peers.values().filter(|peer| peer.stage > Stage::Accepted);
+        greeted
+            .map(|peer| LearnerView {
+                id: peer.id,
+                observes: peer.kind == Kind::Observer,
+                is_up_to_date: peer.stage == Stage::Live,
+                acknowledged: Some(peer.acked).filter(|acked| acked.0 > 0),
+            })
+            .collect()
+    }
+
+    pub(crate) fn pending_syncs(&self) -> usize {
+        self.syncs.len()
     }
 
     pub(crate) fn status(&self) -> Status {

@@ -35,11 +35,11 @@ pub fn run(common: &Common, server: SocketAddr, fill: &Fill) -> Result<Report> {
     let mut report = Report::new("fill", &common.server, setting);
     if fill.batch == 1 {
         let source = FillOneByOne::new(&layout, fill.nodes, fill.size);
-        let outcome = load::run(server, common, &rate, vec![source])?;
+        let outcome = load::run(&[server], common, &rate, vec![source])?;
         report.take_load(&outcome, &["creates"]);
     } else {
         let source = FillInBatches::new(&layout, fill.nodes, fill.size, fill.batch);
-        let outcome = load::run(server, common, &rate, vec![source])?;
+        let outcome = load::run(&[server], common, &rate, vec![source])?;
         report.take_load(&outcome, &["multis"]);
         report.rate(nodes_made(fill, &outcome), outcome.elapsed);
         report.used(outcome.client, outcome.server);

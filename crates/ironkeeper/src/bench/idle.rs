@@ -32,11 +32,11 @@ pub fn run(common: &Common, server: SocketAddr, idle: &Idle) -> Result<Report> {
         None => Duration::from_millis(u64::from(granted_ms.unsigned_abs()) / 3),
     };
     let mut holding = Holding::new(sessions, interval)?;
-    let before = common.pid.and_then(process::usage);
+    let before = process::total_usage(&common.pid);
     let began = Instant::now();
     holding.hold(began, idle.seconds)?;
     let elapsed = began.elapsed();
-    let after = common.pid.and_then(process::usage);
+    let after = process::total_usage(&common.pid);
 
     let setting = format!(
         "{} sessions, opened in {:.2} s, held for {:.0} s, pinging every {:.1} s",

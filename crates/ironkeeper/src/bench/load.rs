@@ -66,9 +66,9 @@ pub struct Slow {
     pub at_ns: u64,
 }
 
-/// Runs one source on each thread. The connections are dealt out to the threads evenly.
+/// Runs one source on each thread. The connections are dealt out to the servers and to the threads evenly.
 pub fn run<S: Source>(
-    server: SocketAddr,
+    servers: &[SocketAddr],
     common: &Common,
     rate: &Rate,
     sources: Vec<S>,
@@ -77,7 +77,7 @@ pub fn run<S: Source>(
     if rate.connections < rate.threads {
         bail!("{} threads have nothing to do with {} connections", rate.threads, rate.connections);
     }
-    let sessions = Session::open_many(server, common.session_timeout, rate.connections)?;
+    let sessions = Session::open_spread(servers, common.session_timeout, rate.connections)?;
     let mut shares: Vec<Vec<Lane>> = sources.iter().map(|_| Vec::new()).collect();
     for (at, session) in sessions.into_iter().enumerate() {
         let share = at % shares.len();
@@ -100,7 +100,7 @@ pub fn run<S: Source>(
             })
             .collect();
         drop(stopped);
-        let usage = watch(&stops, rate.warmup, common.pid, &done);
+        let usage = watch(&stops, rate.warmup, &common.pid, &done);
         let mut outcome: Option<Outcome> = None;
         for handle in handles {
             let part =
@@ -120,10 +120,10 @@ pub fn run<S: Source>(
 fn watch(
     stops: &mpsc::Receiver<()>,
     warmup: Duration,
-    pid: Option<u32>,
+    pids: &[u32],
     done: &[AtomicU64],
 ) -> (Option<Duration>, Option<Usage>) {
-    let sample = || (process::own_usage(), pid.and_then(process::usage));
+    let sample = || (process::own_usage(), process::total_usage(pids));
     let began = Instant::now();
     let mut before = warmup.is_zero().then(sample);
     let mut progress = Progress::new();
@@ -636,19 +636,23 @@ mod tests {
     }
 
     fn run_against(server: SocketAddr, rate: &Rate) -> Result<Outcome> {
+        run_against_all(&[server], rate)
+    }
+
+    fn run_against_all(servers: &[SocketAddr], rate: &Rate) -> Result<Outcome> {
         let common = Common {
             server: String::new(),
             prefix: "/b".to_owned(),
             keep: false,
             json: false,
-            pid: None,
+            pid: Vec::new(),
             session_timeout: 30_000,
         };
         let rate = Rate { warmup: Duration::ZERO, ..rate.clone() };
         let layout = Layout::over("/b", 10);
         let sources =
             (0..rate.threads).map(|thread| Mix::new(&layout, 10, 100, 50, thread)).collect();
-        run(server, &common, &rate, sources)
+        run(servers, &common, &rate, sources)
     }
 
     fn reply(_: usize, xid: i32) -> Answer {
@@ -664,6 +668,15 @@ mod tests {
         assert_eq!((outcome.lost_connections, outcome.unanswered), (0, 0));
         assert!(outcome.errors.is_empty() && outcome.received_bytes >= 5000 * 200);
         assert_eq!(outcome.longest.len(), LONGEST);
+    }
+
+    #[test]
+    fn connections_are_dealt_out_to_all_servers() {
+        // Each server takes as many connections as it is said to, and the run wants all five.
+        let servers = [serve(3, reply), serve(2, reply)];
+        let outcome = run_against_all(&servers, &rate(Some(1000), 5, 1)).unwrap();
+        assert!(outcome.operations() >= 1000);
+        assert_eq!((outcome.lost_connections, outcome.unanswered), (0, 0));
     }
 
     #[test]
@@ -710,12 +723,12 @@ mod tests {
             prefix: "/b".to_owned(),
             keep: false,
             json: false,
-            pid: None,
+            pid: Vec::new(),
             session_timeout: 30_000,
         };
         let source = Three(Creates::new(&Layout::flat("/b"), 1, 0, 1), 3);
         let rate = Rate { warmup: Duration::ZERO, ..rate(Some(u64::MAX), 2, 1) };
-        let outcome = run(serve(2, reply), &common, &rate, vec![source]).unwrap();
+        let outcome = run(&[serve(2, reply)], &common, &rate, vec![source]).unwrap();
         assert_eq!(outcome.operations(), 3);
     }
 }

@@ -42,15 +42,16 @@ use tree::Prefix;
 /// Runs one workload and prints what it saw.
 pub fn run(args: Args) -> Result<()> {
     let Args { common, workload } = args;
-    let server = resolve(&common.server)?;
+    let servers = resolve(&common.server)?;
+    let server = servers[0];
     let report = match workload {
-        Workload::Read(options) => mixed(&common, server, "read", &options, 100)?,
-        Workload::Write(options) => mixed(&common, server, "write", &options, 0)?,
+        Workload::Read(options) => mixed(&common, &servers, "read", &options, 100)?,
+        Workload::Write(options) => mixed(&common, &servers, "write", &options, 0)?,
         Workload::Mixed(options) => {
-            mixed(&common, server, "mixed", &options.load, options.read_percent)?
+            mixed(&common, &servers, "mixed", &options.load, options.read_percent)?
         }
-        Workload::Stall(options) => mixed(&common, server, "stall", &options.into(), 0)?,
-        Workload::Create(options) => create(&common, server, &options)?,
+        Workload::Stall(options) => mixed(&common, &servers, "stall", &options.into(), 0)?,
+        Workload::Create(options) => create(&common, &servers, &options)?,
         Workload::Fill(options) => fill::run(&common, server, &options)?,
         Workload::Watch(options) => watch::run(&common, server, &options)?,
         Workload::Idle(options) => idle::run(&common, server, &options)?,
@@ -67,18 +68,18 @@ pub fn run(args: Args) -> Result<()> {
 /// Reads and writes over a fixed set of nodes, `read_percent` of them reads.
 fn mixed(
     common: &options::Common,
-    server: SocketAddr,
+    servers: &[SocketAddr],
     name: &'static str,
     load: &Load,
     read_percent: u8,
 ) -> Result<Report> {
-    let prefix = Prefix::make(server, common)?;
+    let prefix = Prefix::make(servers[0], common)?;
     let layout = Layout::over(prefix.path(), load.nodes);
-    tree::make_nodes(server, common, &layout, load.nodes, load.size)?;
+    tree::make_nodes(servers[0], common, &layout, load.nodes, load.size)?;
     let sources = (0..load.rate.threads)
         .map(|thread| Mix::new(&layout, load.nodes, load.size, read_percent, thread))
         .collect();
-    let outcome = load::run(server, common, &load.rate, sources)?;
+    let outcome = load::run(servers, common, &load.rate, sources)?;
     let mut report = Report::new(name, &common.server, load.describe());
     report.take_load(&outcome, &["reads", "writes"]);
     if name == "stall" {
@@ -89,24 +90,30 @@ fn mixed(
 }
 
 /// Creates nodes, all below one parent that is new in each run.
-fn create(common: &options::Common, server: SocketAddr, load: &Load) -> Result<Report> {
-    let prefix = Prefix::make(server, common)?;
+fn create(common: &options::Common, servers: &[SocketAddr], load: &Load) -> Result<Report> {
+    let prefix = Prefix::make(servers[0], common)?;
     let parent = prefix.make_child(&format!("c{:x}", tree::unix_millis()))?;
     let layout = Layout::flat(&parent);
     let sources = (0..load.rate.threads)
         .map(|thread| Creates::new(&layout, load.size, thread, load.rate.threads))
         .collect();
-    let outcome = load::run(server, common, &load.rate, sources)?;
+    let outcome = load::run(servers, common, &load.rate, sources)?;
     let mut report = Report::new("create", &common.server, load.describe());
     report.take_load(&outcome, &["creates"]);
     prefix.remove()?;
     Ok(report)
 }
 
-fn resolve(server: &str) -> Result<SocketAddr> {
-    server
-        .to_socket_addrs()
-        .with_context(|| format!("{server} is not an address; say host:port"))?
-        .next()
-        .with_context(|| format!("{server} has no address"))
+/// The addresses of one server or more; never none.
+fn resolve(servers: &str) -> Result<Vec<SocketAddr>> {
+    servers
+        .split(',')
+        .map(|server| {
+            server
+                .to_socket_addrs()
+                .with_context(|| format!("{server} is not an address; say host:port"))?
+                .next()
+                .with_context(|| format!("{server} has no address"))
+        })
+        .collect()
 }

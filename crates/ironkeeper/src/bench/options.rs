@@ -17,7 +17,8 @@ pub struct Args {
 /// What every workload understands.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Common {
-    /// The server to measure
+    /// The server to measure, or members of an ensemble with commas between them: connections of read, write,
+    /// mixed, create and stall are dealt out to them, other workloads use the first
     #[arg(long, global = true, default_value = "127.0.0.1:2181", value_name = "HOST:PORT")]
     pub server: String,
     /// The node everything happens below; it is made, and removed again if this run made it
@@ -29,9 +30,10 @@ pub struct Common {
     /// Print the result as JSON
     #[arg(long, global = true)]
     pub json: bool,
-    /// Process id of a server on this machine, to report its CPU time and memory as well
-    #[arg(long, global = true, value_name = "PID")]
-    pub pid: Option<u32>,
+    /// Process id of a server on this machine, to report its CPU time and memory as well; of several, with
+    /// commas between them, the sums
+    #[arg(long, global = true, value_name = "PID", value_delimiter = ',')]
+    pub pid: Vec<u32>,
     /// Session timeout to ask for, in milliseconds
     #[arg(long, global = true, default_value_t = 30_000, value_name = "MS",
           value_parser = value_parser!(i32).range(1..))]

@@ -20,6 +20,19 @@ pub fn usage(pid: u32) -> Option<Usage> {
     Some(Usage { cpu: cpu(&stat)?, resident_bytes: resident(&status)? })
 }
 
+/// The usage of several processes together; `None` when there are none, or one is gone.
+pub fn total_usage(pids: &[u32]) -> Option<Usage> {
+    let mut usages = pids.iter().map(|pid| usage(*pid));
+    let first = usages.next()??;
+    usages.try_fold(first, |sum, next| {
+        let next = next?;
+        Some(Usage {
+            cpu: sum.cpu + next.cpu,
+            resident_bytes: sum.resident_bytes + next.resident_bytes,
+        })
+    })
+}
+
 /// The usage of this process.
 pub fn own_usage() -> Option<Usage> {
     usage(std::process::id())
@@ -49,6 +62,15 @@ mod tests {
         let stat = "42 (a) b (c)) S 1 42 42 0 -1 4194560 5 0 0 0 150 50 0 0 20 0 1 0 99 1 2 3";
         assert_eq!(cpu(stat), Some(Duration::from_secs(2)));
         assert_eq!(cpu("42 (cut"), None);
+    }
+
+    #[test]
+    fn usages_add_up_unless_one_is_missing() {
+        let me = std::process::id();
+        let (one, two) = (total_usage(&[me]).unwrap(), total_usage(&[me, me]).unwrap());
+        assert!(two.resident_bytes > one.resident_bytes);
+        assert_eq!(total_usage(&[me, u32::MAX]), None);
+        assert_eq!(total_usage(&[]), None);
     }
 
     #[test]

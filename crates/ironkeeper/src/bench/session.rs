@@ -53,6 +53,31 @@ impl Session {
         Ok(sessions)
     }
 
+    /// Opens `count` sessions, dealt out to the servers in turn. Each has seen all that was written before: what one
+    /// member of an ensemble has answered, another may not have heard of yet.
+    pub fn open_spread(
+        servers: &[SocketAddr],
+        timeout_ms: i32,
+        count: u32,
+    ) -> Result<Vec<Session>> {
+        let mut shares = Vec::new();
+        for (at, server) in (0_u32..).zip(servers) {
+            let others = servers.len() as u32;
+            let share = count / others + u32::from(at < count % others);
+            shares.push(Session::open_many(*server, timeout_ms, share)?.into_iter());
+        }
+        let mut sessions = Vec::with_capacity(count as usize);
+        while sessions.len() < count as usize {
+            sessions.extend(shares.iter_mut().filter_map(Iterator::next));
+        }
+        if servers.len() > 1 {
+            for session in &mut sessions {
+                session.call(OpCode::Sync, |out| out.put_str("/"))?.map_err(unexpected)?;
+            }
+        }
+        Ok(sessions)
+    }
+
     fn ask(server: SocketAddr, timeout_ms: i32) -> Result<Session> {
         let mut stream = TcpStream::connect_timeout(&server, CONNECT_MAX)
             .with_context(|| format!("cannot connect to {server}"))?;

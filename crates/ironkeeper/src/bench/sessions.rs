@@ -47,9 +47,9 @@ pub fn run(common: &Common, server: SocketAddr, sessions: &Sessions) -> Result<R
         Some(_) => Duration::MAX,
         None => sessions.seconds.unwrap_or(Duration::from_secs(10)),
     };
-    let before = common.pid.and_then(process::usage);
+    let before = process::total_usage(&common.pid);
     let (opener, elapsed) = opener.run(sessions.connections as usize, seconds)?;
-    let after = common.pid.and_then(process::usage);
+    let after = process::total_usage(&common.pid);
 
     let setting = format!(
         "{} at once, {}",

@@ -36,14 +36,14 @@ pub fn run(common: &Common, server: SocketAddr, watch: &Watch) -> Result<Report>
         fan_out.round()?;
     }
     fan_out.forget();
-    let before = common.pid.and_then(process::usage);
+    let before = process::total_usage(&common.pid);
     let began = Instant::now();
     for round in 0..watch.operations {
         fan_out.round()?;
         progress.show(u64::from(round), "rounds");
     }
     let elapsed = began.elapsed();
-    let after = common.pid.and_then(process::usage);
+    let after = process::total_usage(&common.pid);
     drop(progress);
 
     let setting = format!("{} watchers of a node of {} bytes", watch.watchers, watch.size);

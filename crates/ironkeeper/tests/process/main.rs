@@ -7,8 +7,11 @@
 mod client;
 mod crash;
 mod crowd;
+mod dev_cluster;
+mod ensemble;
 mod full_disk;
 mod large;
+mod migrate;
 mod refusal;
 mod server_process;
 mod stop;

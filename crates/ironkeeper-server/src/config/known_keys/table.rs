@@ -3,12 +3,13 @@
 //! To add a key, add a row. The tests try every row: its default must be the one in force, its
 //! example must have an effect or be talked about.
 
-use super::Handler::{self, Apply};
+use super::Handler::{self, Apply, Member};
 use super::KnownKey;
 use super::Place::{self, JvmProperty, Property, PropertyEitherName, ZooCfg};
-use crate::config::dynamic::PeerRole;
+use crate::config::members;
 use crate::config::notice::Part::{
-    self, AdminServer, Audit, AuthProviders, Ensemble, Metrics, RequestTracing, Sasl, Tls,
+    self, AdminServer, Audit, AuthProviders, Metrics, ObserverMasters, Oracles, RequestTracing,
+    Sasl, Tls,
 };
 use crate::config::setting::Setting;
 use crate::config::zoo_cfg::{self, Draft};
@@ -25,6 +26,8 @@ const ONE_WATCH_TABLE: &str =
     "there is one table of watches, small enough without a special variant";
 const OWN_LOGGING: &str = "logs are written by Ironkeeper itself, not by a Java logging library";
 const CLIENT_SIDE: &str = "it is read by Java clients, not by servers";
+const NO_BLOCKING: &str = "no thread waits for a connection between members";
+const ONE_PATH: &str = "a learner's request takes one path, without queues to leave out";
 const JAVA_DEBUGGING: &str = "it is an aid for debugging the Java server";
 
 const fn row(
@@ -50,12 +53,13 @@ const fn boolean(part: Part) -> Handler {
     Handler::NotYet { part, is_switch: true, check: |setting| setting.boolean().map(|_| ()) }
 }
 
-const fn int(part: Part) -> Handler {
-    Handler::NotYet { part, is_switch: false, check: |setting| setting.int().map(|_| ()) }
-}
-
 const fn not_needed(why: &'static str) -> Handler {
     Handler::NotNeeded { why, check: |_| Ok(()) }
+}
+
+/// Like [`not_needed`], for keys that take nothing but a switch.
+const fn not_needed_boolean(why: &'static str) -> Handler {
+    Handler::NotNeeded { why, check: |setting| setting.boolean().map(|_| ()) }
 }
 
 const fn not_needed_long(why: &'static str) -> Handler {
@@ -91,6 +95,14 @@ fn directory(setting: &Setting) -> Result<std::path::PathBuf, String> {
         return Err("must name a directory".to_owned());
     }
     Ok(setting.value.as_str().into())
+}
+
+/// A number of ticks.
+fn ticks(setting: &Setting) -> Result<u32, String> {
+    u32::try_from(setting.int()?)
+        .ok()
+        .filter(|ticks| *ticks > 0)
+        .ok_or_else(|| "must be at least one tick".to_owned())
 }
 
 /// A value below the least one is raised, with a notice.
@@ -188,8 +200,10 @@ pub(super) static TABLE: &[KnownKey] = &[
         Apply(|d, s| { d.min_session_timeout = session_timeout(s)?; Ok(()) })),
     row("maxSessionTimeout", ZooCfg, "-1", "120000", "Largest session timeout in milliseconds; -1 is 20 ticks",
         Apply(|d, s| { d.max_session_timeout = session_timeout(s)?; Ok(()) })),
-    row("localSessionsEnabled", ZooCfg, "false", "true", "Sessions known to one member of an ensemble only", boolean(Ensemble)),
-    row("localSessionsUpgradingEnabled", ZooCfg, "false", "true", "Turn a local session into a global one when it creates an ephemeral node", boolean(Ensemble)),
+    row("localSessionsEnabled", ZooCfg, "false", "true", "Sessions known to one member of an ensemble only",
+        Member(|d, s| { d.members.settings.local_sessions = s.boolean()?; Ok(()) })),
+    row("localSessionsUpgradingEnabled", ZooCfg, "false", "true", "Turn a local session into a global one when it creates an ephemeral node",
+        Member(|d, s| { d.members.settings.local_sessions_upgrading = s.boolean()?; Ok(()) })),
 
     // Sizes and load.
     row("jute.maxbuffer", JvmProperty, "0xfffff", "4194304", "Bytes of the largest request",
@@ -319,7 +333,8 @@ pub(super) static TABLE: &[KnownKey] = &[
     // Access.
     row("skipACL", Property, "no", "yes", "Do not check access control lists at all",
         Apply(|d, s| { d.config.skip_acl = s.yes_or_no()?; Ok(()) })),
-    row("enableEagerACLCheck", Property, "false", "true", "Members of an ensemble check access before they hand a write to the leader", switch(Ensemble)),
+    row("enableEagerACLCheck", Property, "false", "true", "Members of an ensemble check access before they hand a write to the leader",
+        not_needed("the leader refuses such a write, at the price of a transaction")),
     row("DigestAuthenticationProvider.enabled", Property, "true", "false", "Offer the digest scheme",
         Apply(|d, s| { d.config.digest_auth.enabled = s.boolean()?; Ok(()) })),
     row("DigestAuthenticationProvider.superDigest", Property, "(none)", "super:xQJmxLMiHGwaqBvst5y6rkB6HQs=", "Digest id, user:base64(hash), of the user who bypasses every access control list",
@@ -451,28 +466,34 @@ pub(super) static TABLE: &[KnownKey] = &[
     row("jmx.log4j.mbean", Property, "(none)", "log4j:hierarchy=default", "Name of logging in JMX", not_needed(NO_JVM)),
 
     // Ensembles.
-    row("server.N", ZooCfg, "(none)", "localhost:2888:3888;2381", "A member of the ensemble; a single one starts standalone and may name its client port", Apply(zoo_cfg::add_member)),
-    row("group.N", ZooCfg, "(none)", "1:2:3", "Members of a group of a hierarchical quorum", any(Ensemble)),
-    row("weight.N", ZooCfg, "(none)", "2", "Weight of a member in a hierarchical quorum", any(Ensemble)),
+    row("server.N", ZooCfg, "(none)", "localhost:2888:3888;2381", "A member of the ensemble; a single one starts standalone and may name its client port", Apply(members::add_member)),
+    row("group.N", ZooCfg, "(none)", "1:2:3", "Members of a group of a hierarchical quorum", Member(members::add_quorum_line)),
+    row("weight.N", ZooCfg, "(none)", "2", "Weight of a member in a hierarchical quorum", Member(members::add_quorum_line)),
     row("dynamicConfigFile", ZooCfg, "(none)", "/etc/zookeeper/zoo.cfg.dynamic", "File with the members of the ensemble", Apply(|_, _| Ok(()))),
     row("standaloneEnabled", ZooCfg, "true", "false", "Let a single server run on its own rather than as an ensemble of one",
-        Apply(|d, s| { d.standalone_enabled = s.boolean()?; Ok(()) })),
+        Apply(|d, s| { d.members.standalone_enabled = s.boolean()?; Ok(()) })),
     row("reconfigEnabled", ZooCfg, "false", "true", "Allow the reconfig operation; a standalone server answers it as not implemented",
         Apply(|d, s| { d.config.reconfig_enabled = s.boolean()?; Ok(()) })),
-    row("peerType", ZooCfg, "participant", "observer", "Whether this member votes",
-        Handler::NotYet { part: Ensemble, is_switch: true, check: |s| PeerRole::parse(&s.value).map(|_| ()) }),
-    row("initLimit", ZooCfg, "(required in an ensemble)", "10", "Ticks to connect to the leader and sync", int(Ensemble)),
-    row("syncLimit", ZooCfg, "(required in an ensemble)", "5", "Ticks to stay in sync with the leader", int(Ensemble)),
-    row("connectToLearnerMasterLimit", ZooCfg, "0", "5", "Ticks to reach the leader; 0 is initLimit", int(Ensemble)),
+    row("peerType", ZooCfg, "participant", "observer", "Whether this member votes; the server line decides", Member(members::set_peer_role)),
+    row("initLimit", ZooCfg, "(required in an ensemble)", "10", "Ticks to connect to the leader and sync",
+        Member(|d, s| { d.members.init_limit = Some(ticks(s)?); Ok(()) })),
+    row("syncLimit", ZooCfg, "(required in an ensemble)", "5", "Ticks to stay in sync with the leader",
+        Member(|d, s| { d.members.sync_limit = Some(ticks(s)?); Ok(()) })),
+    row("connectToLearnerMasterLimit", ZooCfg, "0", "5", "Ticks to reach the leader; 0 is initLimit",
+        Member(|d, s| { d.members.settings.connect_limit = u32::try_from(s.int()?).ok().filter(|&n| n > 0); Ok(()) })),
     row("electionAlg", ZooCfg, "3", "2", "Kind of election; there is only 3",
-        Handler::Judge { part: Ensemble, judge: |_, s| match s.int()? {
+        Member(|_, s| match s.int()? {
             3 => Ok(()),
             other => Err(format!("there is no election algorithm but 3, and it is set to {other}; remove the line")),
-        } }),
-    row("syncEnabled", ZooCfg, "true", "false", "Observers write logs and snapshots", boolean(Ensemble)),
-    row("observer.syncEnabled", Property, "true", "false", "Observers write logs and snapshots", any(Ensemble)),
-    row("observerMasterPort", ZooCfg, "0", "2191", "Port on which followers serve observers", int(Ensemble)),
-    row("quorumListenOnAllIPs", ZooCfg, "false", "true", "Listen for members on all interfaces", boolean(Ensemble)),
+        })),
+    row("syncEnabled", ZooCfg, "true", "false", "Observers write logs and snapshots",
+        not_needed_boolean("observers always keep their data")),
+    row("observer.syncEnabled", Property, "true", "false", "Observers write logs and snapshots",
+        not_needed("observers always keep their data")),
+    row("observerMasterPort", ZooCfg, "0", "2191", "Port on which followers serve observers",
+        Handler::NotYet { part: ObserverMasters, is_switch: true, check: |s| s.int().map(|_| ()) }),
+    row("quorumListenOnAllIPs", ZooCfg, "false", "true", "Listen for members on all interfaces",
+        Member(|d, s| { d.members.settings.listen_on_all_ips = s.boolean()?; Ok(()) })),
     row("sslQuorum", ZooCfg, "false", "true", "TLS between members",
         protection(Tls, |_, s| refuse_true(s, Tls))),
     row("portUnification", ZooCfg, "false", "true", "TLS between members while they are being switched to it",
@@ -487,36 +508,58 @@ pub(super) static TABLE: &[KnownKey] = &[
     row("quorum.auth.learner.saslLoginContext", ZooCfg, "QuorumLearner", "Learner", "JAAS section of a connecting member", any(Sasl)),
     row("quorum.auth.server.saslLoginContext", ZooCfg, "QuorumServer", "Server", "JAAS section of an accepting member", any(Sasl)),
     row("quorum.auth.kerberos.servicePrincipal", ZooCfg, "zkquorum/localhost", "zkquorum/_HOST", "Kerberos name of members", any(Sasl)),
-    row("quorum.cnxn.threads.size", ZooCfg, "20", "30", "Threads for connections between members", int(Ensemble)),
-    row("multiAddress.enabled", ZooCfg, "false", "true", "Several addresses for each member", boolean(Ensemble)),
-    row("multiAddress.reachabilityCheckEnabled", ZooCfg, "true", "false", "Find out which address of a member works", boolean(Ensemble)),
-    row("multiAddress.reachabilityCheckTimeoutMs", ZooCfg, "1000", "500", "Milliseconds to find out", int(Ensemble)),
-    row("oraclePath", ZooCfg, "(none)", "/run/oracle", "File that decides between two servers", any(Ensemble)),
-    row("leaderServes", Property, "yes", "no", "The leader serves clients", switch(Ensemble)),
-    row("leader.maxTimeToWaitForEpoch", Property, "-1", "5000", "Milliseconds a leader waits for a new epoch", any(Ensemble)),
-    row("leader.maxConcurrentSnapSyncs", Property, "10", "5", "Learners that get a snapshot at a time", any(Ensemble)),
-    row("leader.maxConcurrentDiffSyncs", Property, "100", "50", "Learners that get a difference at a time", any(Ensemble)),
-    row("leader.ackLoggingFrequency", Property, "1000", "100", "Acknowledgements between lines in the log", any(Ensemble)),
-    row("leader.closeSocketAsync", PropertyEitherName, "false", "true", "Close learners' connections in the background", switch(Ensemble)),
-    row("learner.closeSocketAsync", PropertyEitherName, "false", "true", "Close the leader's connection in the background", switch(Ensemble)),
-    row("learner.asyncSending", PropertyEitherName, "false", "true", "Send to the leader in the background", switch(Ensemble)),
-    row("leader.nodelay", JvmProperty, "true", "false", "TCP no-delay towards learners", any(Ensemble)),
-    row("follower.nodelay", JvmProperty, "true", "false", "TCP no-delay towards the leader", any(Ensemble)),
-    row("leaderConnectDelayDuringRetryMs", Property, "100", "500", "Milliseconds between attempts to reach the leader", any(Ensemble)),
-    row("follower.skipLearnerRequestToNextProcessor", Property, "false", "true", "Do not queue learners' requests twice", switch(Ensemble)),
-    row("forward_learner_requests_to_commit_processor_disabled", Property, "false", "true", "Do not forward learners' requests to the commit queue", switch(Ensemble)),
-    row("forceSnapshotSync", Property, "false", "true", "Bring learners up to date with a snapshot always", switch(Ensemble)),
-    row("commitLogCount", Property, "500", "1000", "Recent transactions kept to bring learners up to date", any(Ensemble)),
-    row("snapshotSizeFactor", Property, "0.33", "0.5", "Size of a log, compared to a snapshot, that is still sent to a learner", any(Ensemble)),
-    row("cnxTimeout", Property, "5000", "1000", "Milliseconds to connect for an election", any(Ensemble)),
-    row("quorumCnxnTimeoutMs", Property, "-1", "5000", "Milliseconds to read during an election", any(Ensemble)),
-    row("electionPortBindRetry", Property, "3", "0", "Attempts to open the election port", any(Ensemble)),
-    row("tcpKeepAlive", Property, "false", "true", "TCP keep-alive between members", switch(Ensemble)),
-    row("fastleader.minNotificationInterval", Property, "200", "100", "Milliseconds between votes at least", any(Ensemble)),
-    row("fastleader.maxNotificationInterval", Property, "60000", "10000", "Milliseconds between votes at most", any(Ensemble)),
-    row("observer.reconnectDelayMs", Property, "0", "1000", "Milliseconds an observer waits before it connects again", any(Ensemble)),
-    row("observer.election.DelayMs", Property, "200", "500", "Milliseconds an observer waits before an election", any(Ensemble)),
-    row("observerMaster.sizeLimit", Property, "33554432", "1048576", "Bytes a follower keeps for its observers", any(Ensemble)),
+    row("quorum.cnxn.threads.size", ZooCfg, "20", "30", "Threads for connections between members",
+        Handler::NotNeeded { why: NO_POOL, check: |s| s.int().map(|_| ()) }),
+    row("multiAddress.enabled", ZooCfg, "false", "true", "Several addresses for each member",
+        Member(|d, s| { d.members.multi_address = s.boolean()?; Ok(()) })),
+    row("multiAddress.reachabilityCheckEnabled", ZooCfg, "true", "false", "Find out which address of a member works",
+        not_needed_boolean("the addresses of a member are tried in turn")),
+    row("multiAddress.reachabilityCheckTimeoutMs", ZooCfg, "1000", "500", "Milliseconds to find out",
+        not_needed("the addresses of a member are tried in turn")),
+    row("oraclePath", ZooCfg, "(none)", "/run/oracle", "File that decides between two servers", any(Oracles)),
+    row("leaderServes", Property, "yes", "no", "The leader serves clients",
+        Member(|d, s| { d.members.settings.leader_serves = s.yes_or_no()?; Ok(()) })),
+    row("leader.maxTimeToWaitForEpoch", Property, "-1", "5000", "Milliseconds a leader waits for a new epoch", not_needed("initLimit bounds it")),
+    row("leader.maxConcurrentSnapSyncs", Property, "10", "5", "Learners that get a snapshot at a time",
+        not_needed("trees are sent in small slices beside everything else")),
+    row("leader.maxConcurrentDiffSyncs", Property, "100", "50", "Learners that get a difference at a time",
+        not_needed("differences are sent beside everything else")),
+    row("leader.ackLoggingFrequency", Property, "1000", "100", "Acknowledgements between lines in the log", not_needed(JAVA_DEBUGGING)),
+    row("leader.closeSocketAsync", PropertyEitherName, "false", "true", "Close learners' connections in the background", not_needed(NO_BLOCKING)),
+    row("learner.closeSocketAsync", PropertyEitherName, "false", "true", "Close the leader's connection in the background", not_needed(NO_BLOCKING)),
+    row("learner.asyncSending", PropertyEitherName, "false", "true", "Send to the leader in the background", not_needed(NO_BLOCKING)),
+    row("leader.nodelay", JvmProperty, "true", "false", "TCP no-delay towards learners", not_needed("what is sent together leaves together, and at once")),
+    row("follower.nodelay", JvmProperty, "true", "false", "TCP no-delay towards the leader", not_needed("what is sent together leaves together, and at once")),
+    row("leaderConnectDelayDuringRetryMs", Property, "100", "500", "Milliseconds between attempts to reach the leader",
+        Member(|d, s| { d.members.settings.leader_connect_delay_ms = s.positive_property_int()?; Ok(()) })),
+    row("follower.skipLearnerRequestToNextProcessor", Property, "false", "true", "Do not queue learners' requests twice", not_needed(ONE_PATH)),
+    row("forward_learner_requests_to_commit_processor_disabled", Property, "false", "true", "Do not forward learners' requests to the commit queue", not_needed(ONE_PATH)),
+    row("forceSnapshotSync", Property, "false", "true", "Bring learners up to date with a snapshot always", not_needed(JAVA_DEBUGGING)),
+    row("commitLogCount", Property, "500", "1000", "Recent transactions kept to bring learners up to date",
+        Member(|d, s| { d.members.settings.commit_log_count = s.positive_property_int()?; Ok(()) })),
+    row("snapshotSizeFactor", Property, "0.33", "0.5", "Size of a log, compared to a snapshot, that is still sent to a learner; below 0 is none",
+        Member(|d, s| {
+            let never = s.value.starts_with('-');
+            d.members.settings.snapshot_size_factor = if never { None } else { Some(s.fraction()?) };
+            Ok(())
+        })),
+    row("cnxTimeout", Property, "5000", "1000", "Milliseconds to connect for an election",
+        Member(|d, s| { d.members.settings.election_connect_timeout_ms = s.positive_property_int()?; Ok(()) })),
+    row("quorumCnxnTimeoutMs", Property, "-1", "5000", "Milliseconds to read during an election; -1 is syncLimit",
+        Member(|d, s| { d.members.settings.election_read_timeout_ms = s.property_int_or_off()?; Ok(()) })),
+    row("electionPortBindRetry", Property, "3", "0", "Attempts to find an own address that is not there yet; 0 is for ever",
+        Member(|d, s| { d.members.settings.bind_tries = s.property_int_or_off()?; Ok(()) })),
+    row("tcpKeepAlive", Property, "false", "true", "TCP keep-alive between members",
+        Member(|d, s| { d.members.settings.tcp_keep_alive = s.boolean()?; Ok(()) })),
+    row("fastleader.minNotificationInterval", Property, "200", "100", "Milliseconds between votes at least",
+        Member(|d, s| { d.members.settings.notification_min_ms = s.positive_property_int()?; Ok(()) })),
+    row("fastleader.maxNotificationInterval", Property, "60000", "10000", "Milliseconds between votes at most",
+        Member(|d, s| { d.members.settings.notification_max_ms = s.positive_property_int()?; Ok(()) })),
+    row("observer.reconnectDelayMs", Property, "0", "1000", "Milliseconds an observer waits before it connects again",
+        not_needed("observer.election.DelayMs spreads observers over time")),
+    row("observer.election.DelayMs", Property, "200", "500", "Milliseconds an observer waits before an election",
+        Member(|d, s| { d.members.settings.observer_election_delay_ms = u32::try_from(s.property_int()?).unwrap_or(0); Ok(()) })),
+    row("observerMaster.sizeLimit", Property, "33554432", "1048576", "Bytes a follower keeps for its observers", any(ObserverMasters)),
 
     // What comes along in the flags of existing set-ups.
     row("log.dir", Property, "(none)", "/var/log/zookeeper", "Directory of Java log files", not_needed(OWN_LOGGING)),

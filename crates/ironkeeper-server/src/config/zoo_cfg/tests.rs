@@ -1,5 +1,9 @@
 use super::*;
-use crate::config::{DigestAlgorithm, FourLetterWords, SnapshotCompression, known_keys};
+use crate::config::{
+    DigestAlgorithm, EnsembleConfig, FourLetterWords, ListenAddress, SnapshotCompression,
+    known_keys,
+};
+use ironkeeper_proto::ServerId;
 
 /// The least a file must say.
 const LEAST: &str = "dataDir=/data\nclientPort=2181\n";
@@ -36,6 +40,7 @@ fn problem_in(zoo_cfg: &str) -> String {
 fn kinds(loaded: &Loaded) -> Vec<String> {
     let word = |notice: &Notice| match &notice.kind {
         NoticeKind::NotYet { part } => format!("not yet: {part:?}"),
+        NoticeKind::EnsembleOnly => "ensembles".to_owned(),
         NoticeKind::NotNeeded { .. } => "not needed".to_owned(),
         NoticeKind::Unknown { nearest } => format!("unknown: {}", nearest.unwrap_or("-")),
         NoticeKind::Adjusted { .. } => "adjusted".to_owned(),
@@ -47,8 +52,8 @@ fn kinds(loaded: &Loaded) -> Vec<String> {
 #[track_caller]
 fn flags(zoo_cfg_lines: &str, server_jvmflags: &str, jvmflags: &str) -> Loaded {
     let zoo_cfg = format!("{LEAST}{zoo_cfg_lines}");
-    Config::from_sources(&Sources { zoo_cfg: &zoo_cfg, server_jvmflags, jvmflags, dynamic: None })
-        .unwrap_or_else(|error| panic!("{error}"))
+    let texts = Sources { zoo_cfg: &zoo_cfg, server_jvmflags, jvmflags, ..Sources::default() };
+    Config::from_sources(&texts).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -329,9 +334,9 @@ fn gathering_writes_ends_after_a_third_of_its_time_without_a_write() {
 }
 
 #[test]
-fn access_checks_ahead_of_the_leader_belong_to_ensembles() {
-    let loaded = with("enableEagerACLCheck=true");
-    assert_eq!(kinds(&loaded), ["enableEagerACLCheck: not yet: Ensemble"]);
+fn what_only_members_of_ensembles_have_a_use_for_is_reported_quietly() {
+    let loaded = with("localSessionsEnabled=true\nleaderServes=yes\ntcpKeepAlive=true");
+    assert_eq!(kinds(&loaded), ["localSessionsEnabled: ensembles", "tcpKeepAlive: ensembles"]);
     assert!(!loaded.notices[0].deserves_attention(), "one Apache server ignores it as well");
 }
 
@@ -602,7 +607,7 @@ fn a_server_without_a_file_takes_flags_too() {
 fn a_single_server_line_starts_standalone_and_names_the_client_port() {
     let loaded = load("dataDir=/d\nserver.5=localhost:2888:3888;2381");
     assert_eq!(loaded.config.client_address.to_string(), "0.0.0.0:2381");
-    assert_eq!(kinds(&loaded), ["server.5: not yet: Ensemble"]);
+    assert_eq!(kinds(&loaded), ["server.5: ensembles"]);
     let loaded = load("dataDir=/d\nclientPort=2181\nserver.5=localhost:2888:3888;10.0.0.1:2181");
     assert_eq!(loaded.config.client_address.to_string(), "10.0.0.1:2181");
     assert_eq!(with("server.5=localhost:2888:3888").config.client_address.to_string(), "*:2181");
@@ -619,19 +624,129 @@ fn client_ports_that_disagree_are_refused() {
     assert_eq!(agreed.config.client_address.to_string(), "10.0.0.1:2181");
 }
 
+/// Three servers with their limits.
+const THREE: &str = "initLimit=5\nsyncLimit=2\nserver.1=a:2888:3888\nserver.2=b:2888:3888\n\
+                     server.3=c:2888:3888\n";
+
+/// The member 2 of the ensemble that `lines` make of the least file.
+fn member(lines: &str) -> Result<Loaded, ConfigError> {
+    let zoo_cfg = format!("{LEAST}{lines}");
+    Config::from_sources(&Sources { zoo_cfg: &zoo_cfg, my_id: Some("2\n"), ..Sources::default() })
+}
+
+#[track_caller]
+fn ensemble(lines: &str) -> EnsembleConfig {
+    let loaded = member(lines).unwrap_or_else(|error| panic!("{error}"));
+    loaded.config.ensemble.expect("it is an ensemble")
+}
+
+#[track_caller]
+fn no_ensemble(lines: &str, words: &str) {
+    let error = member(lines).expect_err("it is wrong");
+    assert!(error.to_string().contains(words), "{error}");
+}
+
 #[test]
-fn an_ensemble_is_refused_in_words_that_say_so() {
-    let three = "server.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888";
-    assert_eq!(
-        problem(three),
-        "zoo.cfg line 3: server.1: 3 servers make an ensemble, and this version of Ironkeeper runs standalone \
-         servers only. Remove the server lines to run this server on its own"
-    );
-    assert!(problem("server.1=a:1:2\nserver.2=b:1:2:observer").contains("observers"));
-    assert!(problem("server.1=a:1:2:observer").contains("observers"));
-    assert!(problem("server.1=a:1:2\nstandaloneEnabled=false").contains("Set it to true"));
-    assert!(problem("standaloneEnabled=false").contains("ensemble even of one"));
+fn servers_make_an_ensemble() {
+    let loaded = member(THREE).expect("it is complete");
+    assert_eq!(kinds(&loaded), Vec::<String>::new());
+    let config = loaded.config.ensemble.expect("it is an ensemble");
+    assert_eq!((config.my_id, config.init_limit, config.sync_limit), (ServerId(2), 5, 2));
+    assert_eq!(config.membership.voters().collect::<Vec<_>>(), [1, 2, 3].map(ServerId));
+    assert_eq!(config.membership.version, 0);
+    assert_eq!(loaded.config.client_address.to_string(), "*:2181");
+}
+
+#[test]
+fn one_server_is_an_ensemble_only_if_that_is_asked_for() {
+    let one = "initLimit=5\nsyncLimit=2\nserver.2=a:1:2\n";
+    assert!(member(one).expect("it is standalone").config.ensemble.is_none());
+    assert_eq!(ensemble(&format!("{one}standaloneEnabled=false")).membership.members.len(), 1);
+    let observed = format!("{one}server.3=b:1:2:observer\n");
+    no_ensemble(&observed, "one server on its own is none");
+    ensemble(&format!("{observed}standaloneEnabled=false"));
+    assert!(problem("server.1=a:1:2:observer").contains("no server votes"));
+    assert!(problem("standaloneEnabled=false").contains("there is no server line"));
     assert!(problem("server.1=a:1:2\nserver.01=a:1:2").contains("listed twice"));
+}
+
+#[test]
+fn an_ensemble_needs_limits_and_a_number_of_this_server() {
+    let bare = "server.1=a:1:2\nserver.2=b:1:2\n";
+    no_ensemble(bare, "initLimit is not set");
+    no_ensemble(bare, "syncLimit is not set");
+    let text = format!("{LEAST}{THREE}");
+    let with_id = |my_id| Config::from_sources(&Sources { my_id, ..sources(&text) });
+    for (my_id, words) in [
+        (None, "the file myid is missing"),
+        (Some("two"), "must hold a number"),
+        (Some(""), "must hold a number"),
+        (Some("4"), "there is no line server.4"),
+    ] {
+        let error = with_id(my_id).expect_err("it has no number");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn groups_weights_and_further_addresses_are_read() {
+    let config = ensemble(&format!("{THREE}group.1=1:2:3\nweight.1=0\nweight.2=4"));
+    assert_eq!(config.membership.weight(ServerId(2)), 4);
+    assert_eq!(config.membership.groups[&ServerId(3)], 1);
+    no_ensemble(&format!("{THREE}group.1=1:2"), "not all");
+    no_ensemble(&format!("{THREE}group.1=1:x"), "group.1");
+    let many = THREE.replace("a:2888:3888", "a:2888:3888|a2:2888:3888");
+    no_ensemble(&many, "multiAddress.enabled=true");
+    let config = ensemble(&format!("{many}multiAddress.enabled=true"));
+    assert_eq!(config.membership.members[&ServerId(1)].addresses.len(), 2);
+}
+
+#[test]
+fn a_server_line_says_where_its_server_serves_clients_and_whether_it_votes() {
+    let lines = THREE.replace("b:2888:3888", "b:2888:3888:observer;10.0.0.1:2281");
+    no_ensemble(&lines, "make them agree");
+    let zoo_cfg = format!("dataDir=/d\n{lines}peerType=participant\n");
+    let loaded = Config::from_sources(&Sources {
+        zoo_cfg: &zoo_cfg,
+        my_id: Some("2"),
+        ..Sources::default()
+    })
+    .expect("it is complete");
+    assert_eq!(loaded.config.client_address.to_string(), "10.0.0.1:2281");
+    assert_eq!(kinds(&loaded), ["peerType: adjusted"]);
+}
+
+#[test]
+fn settings_of_members_reach_the_member() {
+    let config = ensemble(&format!(
+        "{THREE}connectToLearnerMasterLimit=7\nleaderConnectDelayDuringRetryMs=8\ncnxTimeout=9\n\
+         quorumCnxnTimeoutMs=10\nfastleader.minNotificationInterval=11\n\
+         fastleader.maxNotificationInterval=12\nobserver.election.DelayMs=13\ncommitLogCount=14\n\
+         snapshotSizeFactor=-1\nlocalSessionsEnabled=true\nlocalSessionsUpgradingEnabled=true\n\
+         readonlymode.enabled=true\nleaderServes=no\ntcpKeepAlive=true\nquorumListenOnAllIPs=true"
+    ));
+    let plain = ensemble(THREE);
+    assert_eq!(
+        config,
+        EnsembleConfig {
+            connect_limit: Some(7),
+            leader_connect_delay_ms: 8,
+            election_connect_timeout_ms: 9,
+            election_read_timeout_ms: Some(10),
+            notification_min_ms: 11,
+            notification_max_ms: 12,
+            observer_election_delay_ms: 13,
+            commit_log_count: 14,
+            snapshot_size_factor: None,
+            local_sessions: true,
+            local_sessions_upgrading: true,
+            read_only: true,
+            leader_serves: false,
+            tcp_keep_alive: true,
+            listen_on_all_ips: true,
+            ..plain
+        }
+    );
 }
 
 #[test]
@@ -652,7 +767,7 @@ fn members_may_be_in_a_file_of_their_own() {
         let text = read(dynamic).expect_err("it is wrong").to_string();
         assert!(text.contains(words), "{text}");
     };
-    refused(Some("server.1=a:1:2\nserver.2=b:1:2;2181"), "2 servers make an ensemble");
+    refused(Some("server.1=a:1:2\nserver.2=b:1:2;2181"), "myid is missing");
     refused(Some("server.1=a:1:2;2181\nversion=100"), "dynamic configuration line 2: version");
     refused(Some("server.1=a:1:2;2181\ntickTime=1"), "only server.N");
     refused(Some("a=\\u1"), "line 1");
@@ -730,7 +845,7 @@ fn all_problems_are_reported_at_once_in_the_order_of_the_file() {
 fn the_sample_file_of_apache_starts_with_quiet_notices_only() {
     let loaded =
         load("tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir=/tmp/zookeeper\nclientPort=2181\n");
-    assert_eq!(kinds(&loaded), ["initLimit: not yet: Ensemble", "syncLimit: not yet: Ensemble"]);
+    assert_eq!(kinds(&loaded), ["initLimit: ensembles", "syncLimit: ensembles"]);
     assert!(!loaded.notices.iter().any(Notice::deserves_attention));
 }
 
@@ -781,14 +896,14 @@ fn the_file_and_flags_of_bitnamis_image_start() {
     assert_eq!(
         kinds(&loaded),
         [
-            "initLimit: not yet: Ensemble",
-            "syncLimit: not yet: Ensemble",
+            "initLimit: ensembles",
+            "syncLimit: ensembles",
             "admin.serverAddress: not yet: AdminServer",
             "admin.serverPort: not yet: AdminServer",
             "-Xmx1024m: not needed",
             "-Xms1024m: not needed",
             "zookeeper.fips-mode: not yet: Tls",
-            "zookeeper.electionPortBindRetry: not yet: Ensemble",
+            "zookeeper.electionPortBindRetry: ensembles",
         ]
     );
 }

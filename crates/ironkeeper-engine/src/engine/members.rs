@@ -1,0 +1,152 @@
+//! The members of the ensemble as clients see and change them: the node `/zookeeper/config`.
+
+use ironkeeper_proto::membership::Member;
+use ironkeeper_proto::request::Reconfig;
+use ironkeeper_proto::txn::encode;
+use ironkeeper_proto::{ErrorCode, Membership, OpCode, Perms, ServerId, SessionId, Zxid};
+use ironkeeper_zab::ReconfigRefused;
+
+use super::Engine;
+use crate::auth::{self, Identity};
+use crate::database::State;
+use crate::time::Now;
+use crate::watch::Firing;
+
+/// Where the members can be read.
+const CONFIG_PATH: &str = "/zookeeper/config";
+
+impl Engine {
+    /// Every server writes into the node what it knows to be in force. What comes by a transaction is
+    /// left to that transaction.
+    pub(super) fn show_members(&mut self, now: Now, state: &mut State, members: &Membership) {
+        let version = Zxid(members.version);
+        let will_come = version.counter() != 0 && version > state.applied();
+        let text = members.to_string();
+        let known = state.tree.find(CONFIG_PATH).is_some_and(|node| {
+            let shown = node.persisted().mzxid;
+            // A leader's tree may know of a change before its members are in force here.
+            let is_newer = shown > version && self.db.config.reconfig_enabled;
+            is_newer || shown == version && node.data() == Some(text.as_bytes())
+        });
+        if will_come || known {
+            return;
+        }
+        let mut firing = Firing {
+            table: &state.watches,
+            config: &self.db.config,
+            stats: &self.db.stats,
+            zxid: state.applied(),
+            wakes: &mut self.wakes,
+        };
+        state.tree.set_config(text.as_bytes(), version, now.wall_ms, &mut firing);
+    }
+
+    /// A client wants other members.
+    pub(super) fn propose_members(
+        &mut self,
+        now: Now,
+        state: &State,
+        session: SessionId,
+        cxid: i32,
+        identity: &Identity,
+        change: &Reconfig<'_>,
+    ) {
+        let next = match self.judge_members(state, identity, change) {
+            Ok(next) => next,
+            Err(error) => return self.propose_error(now, session, cxid, error),
+        };
+        let next = Membership { version: self.zab.next_zxid().0, ..next };
+        let text = next.to_string();
+        self.propose_with(now, session, cxid, |_, scratch| {
+            // The node is in no digest, and nobody is judged by it: the overlay need not know.
+            encode::set_data(CONFIG_PATH, Some(text.as_bytes()), -1, scratch);
+            Ok(OpCode::Reconfig)
+        });
+    }
+
+    fn judge_members(
+        &self,
+        state: &State,
+        identity: &Identity,
+        change: &Reconfig<'_>,
+    ) -> Result<Membership, ErrorCode> {
+        let config = &self.db.config;
+        if !config.reconfig_enabled {
+            return Err(ErrorCode::ReconfigDisabled);
+        }
+        let ensemble = self.zab.ensemble().ok_or(ErrorCode::Unimplemented)?;
+        if ensemble.proposed().is_some() {
+            return Err(ErrorCode::ReconfigInProgress);
+        }
+        let current = ensemble.committed();
+        if change.config_id != -1 && change.config_id != current.version {
+            return Err(ErrorCode::BadVersion);
+        }
+        let next = match &change.new_members {
+            Some(members) => all_new(members)?,
+            None => changed(current, change)?,
+        };
+        let voters_min = if config.standalone_enabled { 2 } else { 1 };
+        if next.voters().count() < voters_min {
+            return Err(ErrorCode::BadArguments);
+        }
+        self.zab.may_reconfigure(&next).map_err(|refused| match refused {
+            ReconfigRefused::Disabled => ErrorCode::ReconfigDisabled,
+            ReconfigRefused::InProgress => ErrorCode::ReconfigInProgress,
+            ReconfigRefused::NoVoters => ErrorCode::BadArguments,
+            ReconfigRefused::NotLeading | ReconfigRefused::NoQuorum => ErrorCode::NewConfigNoQuorum,
+        })?;
+        let node = state.tree.find(CONFIG_PATH).ok_or(ErrorCode::NoNode)?;
+        match auth::allowed(&config.auth, node.acl(), Perms::WRITE, identity) {
+            true => Ok(next),
+            false => Err(ErrorCode::NoAuth),
+        }
+    }
+}
+
+/// The members as a client lists them, one after the other.
+fn all_new(members: &str) -> Result<Membership, ErrorCode> {
+    let lines = members.replace(',', "\n");
+    Membership::parse(&lines).map_err(|_| ErrorCode::BadArguments)
+}
+
+/// Some go, then some come.
+fn changed(current: &Membership, change: &Reconfig<'_>) -> Result<Membership, ErrorCode> {
+    let bad = ErrorCode::BadArguments;
+    if !current.groups.is_empty() {
+        return Err(bad);
+    }
+    let list = |text: &'_ Option<std::borrow::Cow<'_, str>>| -> Vec<String> {
+        let parts = text.as_deref().unwrap_or_default().split(',').map(str::trim);
+        parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    };
+    let mut next = current.clone();
+    for id in list(&change.leaving) {
+        next.members.remove(&ServerId(id.parse().map_err(|_| bad)?));
+    }
+    for joiner in list(&change.joining) {
+        let (name, spec) = joiner.split_once('=').ok_or(bad)?;
+        let id = name.trim().rsplit('.').next().and_then(|id| id.parse().ok()).ok_or(bad)?;
+        let member = Member::parse(spec).map_err(|_| bad)?;
+        let has_client_port = member.client.is_some() || member.secure_client.is_some();
+        let taken = next
+            .members
+            .iter()
+            .any(|(other, there)| *other != ServerId(id) && shares_address(there, &member));
+        if !has_client_port || taken || id < 0 {
+            return Err(bad);
+        }
+        next.members.insert(ServerId(id), member);
+    }
+    Ok(next)
+}
+
+/// Whether two members could not both listen. On one and the same machine that is a matter of ports.
+fn shares_address(one: &Member, other: &Member) -> bool {
+    one.addresses.iter().any(|a| {
+        other.addresses.iter().any(|b| {
+            a.host == b.host
+                && (a.quorum_port == b.quorum_port || a.election_port == b.election_port)
+        })
+    })
+}

@@ -1,0 +1,213 @@
+//! What clients of this server ask for, as it arrives.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytes::Bytes;
+use ironkeeper_proto::{DecodeError, ErrorCode, OpCode, Reader, Request, Zxid};
+
+use super::Engine;
+use super::role::Role;
+use super::sessions::Owner;
+use crate::auth::Identity;
+use crate::conn::{CloseReason, Conn, Submit, SubmitKind};
+use crate::database::State;
+use crate::io::Output;
+use crate::local_writes::{Answer, Waiting};
+use crate::request_throttle::TurnState;
+use crate::time::Now;
+
+/// Those who wait for the request throttle and are looked at in one go.
+const LOOK_MAX: usize = 64;
+
+impl Engine {
+    pub(super) fn on_submit(
+        &mut self,
+        now: Now,
+        state: &State,
+        submit: Submit,
+        out: &mut Vec<Output>,
+    ) {
+        let Submit { conn, received_ms, kind } = submit;
+        match kind {
+            SubmitKind::OpenSession { timeout_ms } => {
+                self.open(now, state, conn, received_ms, timeout_ms);
+            }
+            SubmitKind::AttachSession { session, password, timeout_ms } => {
+                self.attach(now, state, &conn, session, password, timeout_ms);
+                self.db.outstanding.fetch_sub(1, Relaxed);
+            }
+            SubmitKind::Write { session, xid, op, body, identity, permit } => {
+                if conn.is_cut() || self.drops(&conn, op) {
+                    self.request_done();
+                    return;
+                }
+                let (answer, _permit) = (Answer::Txn, permit);
+                let waiting = Waiting { conn, session, xid, op, received_ms, answer, _permit };
+                self.on_write(now, state, waiting, &body, &identity, out);
+            }
+            SubmitKind::Refuse { session, xid, op, error } => {
+                if conn.is_cut() {
+                    self.request_done();
+                    return;
+                }
+                let answer = Answer::Error { after: self.own_writes_until_now(), error };
+                let _permit = None;
+                let waiting = Waiting { conn, session, xid, op, received_ms, answer, _permit };
+                self.local_writes.push(waiting);
+            }
+            SubmitKind::Disconnected { session, has_slot } => {
+                if has_slot {
+                    self.pass_slot();
+                }
+                if self.attached.get(&session).is_some_and(|held| Arc::ptr_eq(&held.conn, &conn)) {
+                    self.attached.remove(&session);
+                }
+            }
+        }
+    }
+
+    /// What has to be visible before an answer that needs no transaction of its own. A learner knows
+    /// only that the answers before it have to be given, and for that the line is enough. A leader that has
+    /// proposed nothing yet has an id that no transaction bears: what it took over is all there is.
+    fn own_writes_until_now(&self) -> Zxid {
+        match self.role {
+            Role::Leading => match self.zab.last_proposed() {
+                begun if begun.counter() == 0 => self.delivered,
+                last => last,
+            },
+            _ => Zxid::ZERO,
+        }
+    }
+
+    fn on_write(
+        &mut self,
+        now: Now,
+        state: &State,
+        mut waiting: Waiting,
+        body: &Bytes,
+        identity: &Arc<Identity>,
+        out: &mut Vec<Output>,
+    ) {
+        let (session, xid) = (waiting.session, waiting.xid);
+        let after = self.own_writes_until_now();
+        let reader = Reader::with_limit(body, self.db.config.field_bytes_max);
+        let request = Request::decode(waiting.op, reader);
+        if self.local_expiry.contains(session) {
+            match self.on_local_write(now, session, &request) {
+                Ok(()) => {}
+                Err(answer) => {
+                    waiting.answer = answer;
+                    return self.local_writes.push(waiting);
+                }
+            }
+        }
+        match self.role {
+            Role::Leading => {}
+            Role::Learning => return self.forward_write(waiting, &request, body, identity),
+            Role::ReadOnly => {
+                waiting.answer = Answer::Error { after, error: ErrorCode::NotReadOnly };
+                return self.local_writes.push(waiting);
+            }
+            Role::Looking => {
+                waiting.conn.cut(CloseReason::NotServing, &mut self.wakes);
+                return self.request_done();
+            }
+        }
+        let refusal = match &request {
+            Ok(Request::Sync { path }) => {
+                let path = path.as_deref().map(str::to_owned);
+                waiting.answer = Answer::Sync { after: Some(after), path };
+                self.local_writes.push(waiting);
+                return;
+            }
+            Ok(Request::CloseSession) => {
+                self.local_writes.push(waiting);
+                self.propose_close(now, state, session, xid.0, out);
+                return;
+            }
+            Ok(_) => None,
+            // Which malformed writes use up a transaction id is Apache's choice; clients can see it.
+            Err(error) => match (waiting.op, error) {
+                (OpCode::Multi, error) if *error != DecodeError::NullVector => {
+                    Some(ErrorCode::MarshallingError)
+                }
+                (OpCode::SetData | OpCode::SetAcl, DecodeError::NullString) => {
+                    Some(ErrorCode::BadArguments)
+                }
+                (_, DecodeError::NullString) => Some(ErrorCode::MarshallingError),
+                _ => {
+                    waiting.answer = Answer::Error { after, error: ErrorCode::MarshallingError };
+                    self.local_writes.push(waiting);
+                    return;
+                }
+            },
+        };
+        self.local_writes.push(waiting);
+        let refusal = self.may_write(state, session, Owner::Here).err().or(refusal);
+        match (request, refusal) {
+            (Ok(request), None) => {
+                self.propose(now, state, session, xid.0, identity, &request, out);
+            }
+            (_, refusal) => {
+                let error = refusal.unwrap_or(ErrorCode::MarshallingError);
+                self.propose_error(now, session, xid.0, error);
+            }
+        }
+    }
+
+    /// Lets those who have waited longest for the request throttle see whether it is still worth
+    /// it. The others come to it when they are among the first.
+    pub(super) fn look_at_line(&mut self, now: Now) {
+        let Some(throttle) = &self.db.request_throttle else { return };
+        if now.mono_ms < self.next_look_ms {
+            return;
+        }
+        self.next_look_ms = now.mono_ms + throttle.config.look_interval_ms;
+        for conn in throttle.first(LOOK_MAX) {
+            let mut inner = conn.lock();
+            self.wakes.add(&conn, &mut inner);
+        }
+    }
+
+    /// One request less is in work.
+    pub(super) fn request_done(&mut self) {
+        self.db.outstanding.fetch_sub(1, Relaxed);
+        self.pass_slot();
+    }
+
+    /// A slot of the request throttle is free: the next in line gets it. No connection may be
+    /// locked here.
+    fn pass_slot(&mut self) {
+        let Some(throttle) = &self.db.request_throttle else { return };
+        while let Some(conn) = throttle.leave() {
+            let mut inner = conn.lock();
+            if !inner.is_gone() {
+                inner.turn.state = TurnState::Granted;
+                self.wakes.add(&conn, &mut inner);
+                return;
+            }
+        }
+    }
+
+    /// Whether a request is given up because its client has gone away. What follows it on the same
+    /// connection goes the same way, whatever it is: nothing may be executed behind a gap.
+    fn drops(&self, conn: &Conn, op: OpCode) -> bool {
+        let Some(throttle) = &self.db.request_throttle else { return false };
+        let mut inner = conn.lock();
+        let is_stale = throttle.config.stale_when_gone
+            && inner.is_gone()
+            // The end of a session may outlive the connection: it cleans up.
+            && (op != OpCode::CloseSession || inner.turn.dropped);
+        let stats = &self.db.stats.throttle;
+        match (is_stale, throttle.config.drop_stale) {
+            (false, _) => {}
+            (true, false) => drop(stats.stale_requests.fetch_add(1, Relaxed)),
+            (true, true) => {
+                inner.turn.dropped = true;
+                stats.stale_requests_dropped.fetch_add(1, Relaxed);
+            }
+        }
+        is_stale && throttle.config.drop_stale
+    }
+}

@@ -1,0 +1,91 @@
+//! When the next snapshot is taken.
+
+use ironkeeper_tree::{SnapshotWalk, Tree};
+
+use crate::config::EngineConfig;
+
+/// However large the tree is, a snapshot is taken after this many times the configured number of
+/// transactions.
+const SNAPSHOT_COUNTS_MAX: u64 = 10;
+
+/// What a tree takes in a snapshot, about: path, data, and what each node has besides.
+fn snapshot_bytes(tree: &Tree) -> u64 {
+    const NODE_BYTES: usize = 76;
+    (tree.data_bytes() + tree.node_count() * NODE_BYTES) as u64
+}
+
+/// When the next snapshot is taken. The limits are drawn anew each time from their upper halves, so
+/// that the servers of an ensemble do not all do it at once.
+#[derive(Debug)]
+pub(crate) struct SnapshotSchedule {
+    snap_count: u64,
+    snap_bytes: Option<u64>,
+    random: u64,
+    /// The size of the last snapshot, about.
+    last_bytes: u64,
+    count_limit: u64,
+    bytes_limit: u64,
+    count: u64,
+    bytes: u64,
+    pub wanted: bool,
+    pub running: bool,
+    /// Walks that have come home, of snapshots and of trees sent to learners.
+    pub finished: Vec<SnapshotWalk>,
+}
+
+impl SnapshotSchedule {
+    pub fn new(config: &EngineConfig, tree: &Tree, seed: u64) -> SnapshotSchedule {
+        let mut schedule = SnapshotSchedule {
+            snap_count: config.snap_count.max(2),
+            snap_bytes: config.snap_bytes,
+            random: seed | 1,
+            last_bytes: snapshot_bytes(tree),
+            count_limit: 0,
+            bytes_limit: 0,
+            count: 0,
+            bytes: 0,
+            wanted: false,
+            running: false,
+            finished: Vec::new(),
+        };
+        schedule.draw();
+        schedule
+    }
+
+    fn draw(&mut self) {
+        self.count_limit = self.upper_half(self.snap_count);
+        self.bytes_limit = self.snap_bytes.map_or(u64::MAX, |bytes| self.upper_half(bytes));
+    }
+
+    fn upper_half(&mut self, whole: u64) -> u64 {
+        // Xorshift: any spread will do.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        whole / 2 + self.random % (whole / 2).max(1)
+    }
+
+    pub fn note_append(&mut self, bytes: usize) {
+        self.count += 1;
+        self.bytes += bytes as u64;
+    }
+
+    /// A large tree is not written down again for every few transactions: the log since the last
+    /// snapshot should be as long as that snapshot. So a growing tree is written down a number of
+    /// times that grows with the logarithm of its size, and recovery reads at most twice its size.
+    pub fn is_due(&self) -> bool {
+        let worth_it = self.bytes > self.last_bytes
+            || self.count > self.count_limit.saturating_mul(SNAPSHOT_COUNTS_MAX);
+        let over = (self.count > self.count_limit && worth_it) || self.bytes > self.bytes_limit;
+        !self.running && (over || self.wanted)
+    }
+
+    pub fn start(&mut self, tree: &Tree) {
+        self.last_bytes = snapshot_bytes(tree);
+        self.running = true;
+        self.wanted = false;
+        self.count = 0;
+        self.bytes = 0;
+        self.draw();
+    }
+}

@@ -1,0 +1,15 @@
+//! Engines that are members of one ensemble.
+
+mod catch_up;
+mod cluster;
+mod disk;
+mod local_sessions;
+mod members;
+mod network;
+mod read_only;
+mod roles;
+mod sessions;
+mod trouble;
+#[path = "../world/mod.rs"]
+mod world;
+mod writes;

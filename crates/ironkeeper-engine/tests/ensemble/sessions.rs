@@ -1,0 +1,128 @@
+//! Sessions that begin at one member, move to another and end everywhere.
+
+use ironkeeper_proto::OpCode;
+
+use crate::cluster::Cluster;
+use crate::world::*;
+
+#[test]
+fn a_session_carries_the_number_of_the_server_where_it_began() {
+    let mut cluster = Cluster::elected(3, 1, |_| {});
+    for node in 0..4 {
+        let client = cluster.at(node).connect();
+        assert_eq!(client.session.0 >> 56, node as i64 + 1);
+    }
+    cluster.assert_same();
+    assert_eq!(cluster.nodes[0].db.read().sessions.len(), 4);
+}
+
+#[test]
+fn a_session_moves_to_any_member_with_its_password() {
+    let mut cluster = Cluster::three();
+    let first = cluster.at(0).connect();
+    for node in [1, 2, 0] {
+        let mut again = cluster.at(node).dial();
+        let (session, password) = (first.session, first.password);
+        let at = &mut cluster.at(node);
+        assert_eq!(again.handshake(at, session, password, 8000), "open");
+        assert_eq!((again.session, again.timeout_ms), (session, 8000));
+        let path = format!("/moved-{node}");
+        again.create(at, &path, Ephemeral).unwrap();
+        assert_eq!(again.stat(at, &path).unwrap().ephemeral_owner, session.0);
+    }
+}
+
+#[test]
+fn nobody_takes_over_a_session_without_its_password_or_after_its_end() {
+    let mut cluster = Cluster::three();
+    let follower = cluster.follower();
+    let mut client = cluster.at(follower).connect();
+    let mut thief = cluster.at(follower).dial();
+    let answer = thief.handshake(&mut cluster.at(follower), client.session, [1; 16], 8000);
+    assert_eq!(answer, "refused");
+    client.create(&mut cluster.at(follower), "/still-there", Persistent).unwrap();
+    client.call(&mut cluster.at(follower), OpCode::CloseSession, &[]);
+    let mut late = cluster.at(follower).dial();
+    let answer = late.handshake(&mut cluster.at(follower), client.session, client.password, 8000);
+    assert_eq!(answer, "refused");
+}
+
+#[test]
+fn who_writes_through_the_server_it_has_left_is_cut_off_without_an_answer() {
+    let mut cluster = Cluster::three();
+    let leader = cluster.leader();
+    let others: Vec<usize> = (0..3).filter(|node| *node != leader).collect();
+    for (old, new) in [(others[0], others[1]), (others[0], leader), (leader, others[0])] {
+        let mut left = cluster.at(old).connect();
+        let mut moved = cluster.at(new).dial();
+        let (session, password) = (left.session, left.password);
+        assert_eq!(moved.handshake(&mut cluster.at(new), session, password, 8000), "open");
+        left.send(&mut cluster.at(old), OpCode::Create, &create("/old", b"", Persistent));
+        cluster.settle();
+        assert!(left.heard(&cluster.at(old)).is_empty());
+        let reason = left.conn.close_reason().expect("the connection ends").to_string();
+        assert_eq!(reason, "the session moved to another connection", "{old} to {new}");
+        assert!(cluster.data("/old").iter().all(Option::is_none));
+        moved.create(&mut cluster.at(new), &format!("/new-{old}-{new}"), Persistent).unwrap();
+    }
+    cluster.assert_same();
+}
+
+#[test]
+fn the_end_of_a_session_removes_its_nodes_everywhere() {
+    let mut cluster = Cluster::three();
+    let follower = cluster.follower();
+    let mut client = cluster.at(follower).connect();
+    client.create(&mut cluster.at(follower), "/mine", Ephemeral).unwrap();
+    assert!(cluster.data("/mine").iter().all(Option::is_some));
+    let (err, _) = client.call(&mut cluster.at(follower), OpCode::CloseSession, &[]);
+    assert_eq!(err, 0);
+    assert_eq!(client.conn.close_reason().unwrap().to_string(), "the client closed its session");
+    assert!(cluster.data("/mine").iter().all(Option::is_none));
+    assert_eq!(cluster.nodes[0].db.read().sessions.len(), 0);
+    cluster.assert_same();
+}
+
+#[test]
+fn a_session_at_a_follower_lives_as_long_as_it_speaks_and_not_much_longer() {
+    let mut cluster = Cluster::three();
+    let follower = cluster.follower();
+    let mut loud = cluster.at(follower).connect_with(4000);
+    let mut quiet = cluster.at(follower).connect_with(4000);
+    loud.create(&mut cluster.at(follower), "/loud", Ephemeral).unwrap();
+    quiet.create(&mut cluster.at(follower), "/quiet", Ephemeral).unwrap();
+    cluster.advance_with(10_000, &mut [(follower, &mut loud)]);
+    assert!(cluster.data("/loud").iter().all(Option::is_some));
+    assert!(cluster.data("/quiet").iter().all(Option::is_none));
+    assert_eq!(quiet.conn.close_reason().unwrap().to_string(), "the session expired");
+    assert!(loud.conn.close_reason().is_none());
+    cluster.assert_same();
+}
+
+#[test]
+fn a_new_leader_gives_every_session_its_full_time() {
+    let mut cluster = Cluster::three();
+    let (leader, follower) = (cluster.leader(), cluster.follower());
+    let mut client = cluster.at(follower).connect_with(10_000);
+    client.create(&mut cluster.at(follower), "/mine", Ephemeral).unwrap();
+    cluster.advance(7000);
+    cluster.kill(leader);
+    cluster.until("a new leader serves", |cluster| cluster.serving() == 2);
+    cluster.advance(7000);
+    assert_eq!(cluster.data("/mine"), vec![Some(String::new()); 2]);
+    cluster.advance(9000);
+    assert_eq!(cluster.data("/mine"), vec![None; 2]);
+}
+
+#[test]
+fn an_administrator_ends_a_session_at_any_member() {
+    let mut cluster = Cluster::three();
+    for node in 0..3 {
+        let client = cluster.at(node).connect();
+        cluster.expire(node, client.session);
+        let reason = client.conn.close_reason().expect("the connection ends").to_string();
+        assert_eq!(reason, "the session expired");
+    }
+    assert_eq!(cluster.nodes[0].db.read().sessions.len(), 0);
+    cluster.assert_same();
+}

@@ -1,0 +1,98 @@
+//! When the timer thread has to be up next.
+//!
+//! The engine says so after every piece of work. Later than planned is no news: the thread comes too
+//! early once and plans again. Earlier than planned wakes it.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Thread;
+use std::time::Duration;
+
+/// However much is due, others want the engine too.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+pub struct Alarm {
+    /// In milliseconds of the server's clock.
+    planned_ms: AtomicU64,
+    sleeper: OnceLock<Thread>,
+}
+
+impl Default for Alarm {
+    fn default() -> Alarm {
+        Alarm { planned_ms: AtomicU64::new(u64::MAX), sleeper: OnceLock::new() }
+    }
+}
+
+impl Alarm {
+    /// Makes sure that the thread is up by then.
+    pub fn not_later_than(&self, due_ms: u64) {
+        if due_ms < self.planned_ms.fetch_min(due_ms, Ordering::AcqRel)
+            && let Some(sleeper) = self.sleeper.get()
+            // The thread itself is not asleep, and would not sleep afterwards.
+            && sleeper.id() != std::thread::current().id()
+        {
+            sleeper.unpark();
+        }
+    }
+
+    /// Forgets the plan: whoever calls looks at everything anew.
+    pub fn begin(&self) {
+        self.sleeper.get_or_init(std::thread::current);
+        self.planned_ms.store(u64::MAX, Ordering::Release);
+    }
+
+    /// Sleeps until `due_ms`, or what somebody has asked for meanwhile, but no longer than `pause_max`.
+    pub fn sleep(&self, due_ms: u64, now_ms: u64, pause_max: Duration) {
+        let due_ms = self.planned_ms.fetch_min(due_ms, Ordering::AcqRel).min(due_ms);
+        let left = Duration::from_millis(due_ms.saturating_sub(now_ms));
+        std::thread::park_timeout(left.clamp(PAUSE_MIN, pause_max.max(PAUSE_MIN)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn an_earlier_wish_ends_the_sleep() {
+        let alarm = Arc::new(Alarm::default());
+        let (planned, told) = std::sync::mpsc::channel();
+        let sleeper = std::thread::spawn({
+            let alarm = Arc::clone(&alarm);
+            move || {
+                alarm.begin();
+                planned.send(()).expect("somebody listens");
+                let began = Instant::now();
+                alarm.sleep(1_000_000, 0, LONG);
+                began.elapsed()
+            }
+        });
+        told.recv().expect("the thread plans");
+        alarm.not_later_than(2_000_000);
+        alarm.not_later_than(5);
+        assert!(sleeper.join().expect("nothing to fail at") < Duration::from_secs(900));
+    }
+
+    #[test]
+    fn a_wish_of_the_sleeper_itself_lets_it_sleep() {
+        let alarm = Alarm::default();
+        alarm.begin();
+        alarm.not_later_than(100);
+        let began = Instant::now();
+        alarm.sleep(100, 0, LONG);
+        assert!(began.elapsed() >= Duration::from_millis(100));
+    }
+
+    #[test]
+    fn a_wish_that_came_before_the_sleep_counts() {
+        let alarm = Alarm::default();
+        alarm.begin();
+        alarm.not_later_than(7);
+        alarm.sleep(1_000_000, 7, LONG);
+    }
+}

@@ -1,0 +1,319 @@
+//! From the `server.N` lines to a standalone server or a member of an ensemble.
+
+use ironkeeper_proto::membership::{Member, PeerRole};
+use ironkeeper_proto::{Membership, ServerId};
+
+use super::notice::Part;
+use super::setting::Setting;
+use super::zoo_cfg::Draft;
+use super::{EnsembleConfig, ListenAddress};
+
+/// What the lines about an ensemble say, as long as nobody knows whether there is one.
+pub(super) struct MembersDraft {
+    pub(super) members: Vec<(ServerId, Member)>,
+    /// `group.N` and `weight.N`.
+    pub(super) quorum_lines: Vec<Setting>,
+    pub(super) standalone_enabled: bool,
+    pub(super) multi_address: bool,
+    pub(super) peer_role: Option<(PeerRole, Setting)>,
+    pub(super) init_limit: Option<u32>,
+    pub(super) sync_limit: Option<u32>,
+    /// The other settings; its members are filled in at the end.
+    pub(super) settings: EnsembleConfig,
+    /// Settings that only an ensemble has a use for.
+    pub(super) ensemble_only: Vec<Setting>,
+}
+
+impl Default for MembersDraft {
+    fn default() -> MembersDraft {
+        MembersDraft {
+            members: Vec::new(),
+            quorum_lines: Vec::new(),
+            standalone_enabled: true,
+            multi_address: false,
+            peer_role: None,
+            init_limit: None,
+            sync_limit: None,
+            settings: EnsembleConfig::new(ServerId(0), Membership::default()),
+            ensemble_only: Vec::new(),
+        }
+    }
+}
+
+impl MembersDraft {
+    /// As Apache decides it: one participant is an ensemble only if that is asked for.
+    fn is_ensemble(&self) -> bool {
+        !self.members.is_empty() && (!self.standalone_enabled || self.count().0 > 1)
+    }
+
+    /// Participants and observers.
+    fn count(&self) -> (usize, usize) {
+        let observers =
+            self.members.iter().filter(|(_, member)| member.role == PeerRole::Observer).count();
+        (self.members.len() - observers, observers)
+    }
+
+    /// This server's line: its own in an ensemble, else the only one.
+    fn me(&self) -> Option<&Member> {
+        if self.is_ensemble() {
+            let my_id = self.settings.my_id;
+            return self.members.iter().find(|(id, _)| *id == my_id).map(|(_, member)| member);
+        }
+        match &self.members[..] {
+            [(_, only)] => Some(only),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a key belongs to what the members of an ensemble agree on.
+pub(super) fn is_membership(key: &str) -> bool {
+    ["server.", "group.", "weight."].iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// Takes in a `server.N` line; handler of that pattern.
+pub(super) fn add_member(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
+    let id = setting.key.strip_prefix("server.").unwrap_or(&setting.key);
+    let id = id.parse::<i64>().ok().filter(|id| *id >= 0).map(ServerId).ok_or_else(|| {
+        format!("a server line is named server.<number>, and {id:?} is not a number")
+    })?;
+    let member = Member::parse(&setting.value)?;
+    if draft.members.members.iter().any(|(other, _)| *other == id) {
+        return Err(format!("server {id} is listed twice"));
+    }
+    draft.members.members.push((id, member));
+    Ok(())
+}
+
+/// Takes in a `group.N` or `weight.N` line.
+pub(super) fn add_quorum_line(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
+    // On its own it is right or wrong already; together the lines are judged at the end.
+    Membership::parse(&format!("{}={}", setting.key, setting.value))
+        .map_err(|error| error.what.to_owned())?;
+    draft.members.quorum_lines.push(setting.clone());
+    Ok(())
+}
+
+/// Reads the value of `peerType`.
+pub(super) fn set_peer_role(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
+    let role = if setting.value.eq_ignore_ascii_case("participant") {
+        PeerRole::Participant
+    } else if setting.value.eq_ignore_ascii_case("observer") {
+        PeerRole::Observer
+    } else {
+        return Err(format!("the role must be participant or observer, not {:?}", setting.value));
+    };
+    draft.members.peer_role = Some((role, setting.clone()));
+    Ok(())
+}
+
+impl Draft {
+    /// Decides what kind of server this is. `my_id` is the text of the file `myid`, `next` that of
+    /// the members proposed last, `version` that of the members in force.
+    pub(super) fn decide_members(
+        &mut self,
+        my_id: Option<&str>,
+        next: Option<&str>,
+        version: Option<i64>,
+    ) {
+        let (participants, observers) = self.members.count();
+        let first = self.members.members.first().map(|(id, _)| *id);
+        let first = first.and_then(|id| self.member_setting(id));
+        if self.members.is_ensemble() {
+            return self.decide_ensemble(my_id, next, version);
+        }
+        if observers > 0 {
+            let message = match participants {
+                0 => "observers need an ensemble to observe, and no server votes",
+                _ => {
+                    "observers need an ensemble to observe, and one server on its own is none. Set \
+                     standaloneEnabled to false to make it an ensemble of one"
+                }
+            };
+            return self.problem(first.as_ref(), message);
+        }
+        if !self.members.standalone_enabled {
+            let setting = self.in_force("standaloneEnabled");
+            return self.problem(
+                setting.as_ref(),
+                "false asks for an ensemble even of one server, and there is no server line: add \
+                 server.1=<host>:2888:3888, or set it to true",
+            );
+        }
+        for setting in std::mem::take(&mut self.members.ensemble_only) {
+            self.ensemble_only(&setting);
+        }
+        if let Some(setting) = first {
+            self.ensemble_only(&setting);
+            if self.members.me().is_some_and(|member| member.secure_client.is_some()) {
+                self.not_yet(&setting, Part::Tls);
+            }
+        }
+    }
+
+    fn decide_ensemble(&mut self, my_id: Option<&str>, next: Option<&str>, version: Option<i64>) {
+        for (key, limit) in
+            [("initLimit", self.members.init_limit), ("syncLimit", self.members.sync_limit)]
+        {
+            if limit.is_none() && !self.has_problem_with(key) {
+                self.problem(
+                    None,
+                    format!("{key} is not set, and an ensemble needs it: add a line"),
+                );
+            }
+        }
+        if self.members.count().0 == 0 {
+            self.problem(None, "no server votes: at least one must not be an observer");
+        }
+        if !self.members.multi_address
+            && let Some((id, _)) =
+                self.members.members.iter().find(|(_, member)| member.addresses.len() > 1)
+        {
+            let setting = self.member_setting(*id);
+            self.problem(
+                setting.as_ref(),
+                "several addresses for one server need multiAddress.enabled=true",
+            );
+        }
+        let mut text = String::new();
+        for (id, member) in &self.members.members {
+            text.push_str(&format!("server.{id}={member}\n"));
+        }
+        for line in &self.members.quorum_lines {
+            text.push_str(&format!("{}={}\n", line.key, line.value));
+        }
+        let membership = Membership::parse(&text).map_err(|error| error.what);
+        let settings = &mut self.members.settings;
+        match membership {
+            Ok(membership) => settings.membership = membership,
+            Err(what) => self.problem(None, format!("the servers are not an ensemble: {what}")),
+        }
+        let settings = &mut self.members.settings;
+        settings.membership.version = version.unwrap_or(0);
+        settings.init_limit = self.members.init_limit.unwrap_or(settings.init_limit);
+        settings.sync_limit = self.members.sync_limit.unwrap_or(settings.sync_limit);
+        settings.read_only = self.read_only_mode;
+        settings.standalone_enabled = self.members.standalone_enabled;
+        match next.map(Membership::parse) {
+            None => {}
+            Some(Ok(next)) if next.version > settings.membership.version => {
+                settings.proposed = Some(next);
+            }
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                self.problem(None, format!("in the file with the proposed members: {error}"));
+            }
+        }
+        self.decide_my_id(my_id);
+        let settings = self.members.settings.clone();
+        if let Some(me) = settings.me()
+            && let Some((role, setting)) = self.members.peer_role.take()
+            && role != me.role
+        {
+            self.adjusted(&setting, "the server line says otherwise, and it counts");
+        }
+        if settings.me().is_some_and(|me| me.secure_client.is_some())
+            && let Some(setting) = self.member_setting(settings.my_id)
+        {
+            self.not_yet(&setting, Part::Tls);
+        }
+        self.config.ensemble = Some(settings);
+    }
+
+    fn decide_my_id(&mut self, my_id: Option<&str>) {
+        let Some(text) = my_id else {
+            return self.problem(
+                None,
+                "the file myid is missing in dataDir: write the number of this server into it, as \
+                 in server.<number>",
+            );
+        };
+        let line = text.lines().next().unwrap_or_default().trim();
+        match line.parse::<i64>().ok().filter(|id| *id >= 0) {
+            Some(id) => self.members.settings.my_id = ServerId(id),
+            None => self.problem(
+                None,
+                format!(
+                    "the file myid in dataDir must hold a number and nothing else, not {line:?}"
+                ),
+            ),
+        }
+    }
+
+    pub(super) fn member_setting(&self, id: ServerId) -> Option<Setting> {
+        self.in_force(&format!("server.{id}"))
+    }
+
+    /// The numbers that session ids begin with: that of the member, or of the only server line.
+    pub(super) fn own_number(&self) -> Option<ServerId> {
+        match (&self.config.ensemble, &self.members.members[..]) {
+            (Some(ensemble), _) => Some(ensemble.my_id),
+            (None, [(only, _)]) => Some(*only),
+            _ => None,
+        }
+    }
+
+    pub(super) fn decide_client_address(&mut self) {
+        let written =
+            self.client_port.map(|port| ListenAddress { host: self.client_host.clone(), port });
+        if written.is_none()
+            && self.client_host.is_some()
+            && let Some(setting) = self.in_force("clientPortAddress")
+        {
+            return self.problem(
+                Some(&setting),
+                "clientPort is missing: an address needs a port to go with it",
+            );
+        }
+        let of_member = self.members.me().and_then(|me| me.client.as_ref());
+        let of_member = of_member
+            .map(|client| ListenAddress { host: Some(client.host.clone()), port: client.port });
+        if let (Some(written), Some(of_member)) = (&written, &of_member) {
+            let same = if written.is_wildcard() {
+                written.port == of_member.port
+            } else {
+                written == of_member
+            };
+            if !same {
+                let setting = self.in_force("clientPort");
+                let message = format!(
+                    "clients are to connect to {written} here but to {of_member} in the server line; \
+                     make them agree or remove one"
+                );
+                return self.problem(setting.as_ref(), message);
+            }
+        }
+        match of_member.or(written) {
+            Some(address) => self.config.client_address = address,
+            None if self.has_problem_with("clientPort") => {}
+            None if self.in_force("secureClientPort").is_some() => {}
+            None => self.problem(None, "clientPort is not set: add a line such as clientPort=2181"),
+        }
+        self.decide_secure_address();
+    }
+
+    fn decide_secure_address(&mut self) {
+        if let Some(secure) = self.in_force("secureClientPort") {
+            if self.client_port.is_none() && self.members.me().is_none_or(|me| me.client.is_none())
+            {
+                self.problem(
+                    Some(&secure),
+                    "it is the only port, and this version of Ironkeeper does not have TLS yet. \
+                     Set clientPort to serve clients without encryption, if the network allows for it",
+                );
+            } else {
+                self.not_yet(&secure, Part::Tls);
+            }
+        }
+        if let Some(address) = self.in_force("secureClientPortAddress") {
+            if self.in_force("secureClientPort").is_some() {
+                self.not_yet(&address, Part::Tls);
+            } else {
+                self.problem(
+                    Some(&address),
+                    "secureClientPort is missing: an address needs a port to go with it",
+                );
+            }
+        }
+    }
+}

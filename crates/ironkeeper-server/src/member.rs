@@ -1,0 +1,253 @@
+//! What a member of an ensemble has besides what every server has: links to the others, somebody who
+//! reads the log for learners, and a role.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ironkeeper_engine::io::{DurableStep, MemberStart};
+use ironkeeper_engine::{Input, Output};
+use ironkeeper_proto::membership::{self, PeerAddress};
+use ironkeeper_proto::{Membership, Packet, ServerId};
+use ironkeeper_store::Store;
+use ironkeeper_store::disk::RealDisk;
+use ironkeeper_zab::{Ensemble, Settings, Status};
+
+use crate::config::{Config, EnsembleConfig};
+use crate::core::Core;
+use crate::durable_steps::Step;
+use crate::log_reader::{LogReads, Wish};
+use crate::log_thread::LogItem;
+use crate::metrics::Metrics;
+use crate::peer::{Endpoint, OwnAddresses, OwnTree, PeerError, PeerLinks, PeerSettings};
+use crate::recovery::{For, LogEnd};
+use crate::role::Role;
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct Member {
+    pub links: Arc<PeerLinks>,
+    pub log_reads: LogReads,
+    pub role: Role,
+    metrics: Arc<Metrics>,
+    me: ServerId,
+    listen_on_all_ips: bool,
+    /// The members in force and those that are proposed.
+    members: Mutex<(Membership, Option<Membership>)>,
+}
+
+impl Member {
+    /// Takes hold of the ports.
+    pub fn bind(
+        config: &Config,
+        ensemble: &EnsembleConfig,
+        store: &Store<RealDisk>,
+        log_reads: LogReads,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Member, PeerError> {
+        let links = PeerLinks::bind(peer_settings(config, ensemble), store.clone())?;
+        let member = Member {
+            links: Arc::new(links),
+            log_reads,
+            role: Role::new(ensemble.my_id, Arc::clone(metrics)),
+            metrics: Arc::clone(metrics),
+            me: ensemble.my_id,
+            listen_on_all_ips: ensemble.listen_on_all_ips,
+            members: Mutex::new((ensemble.membership.clone(), ensemble.proposed.clone())),
+        };
+        member.tell_links(|_| {});
+        Ok(member)
+    }
+
+    /// The members in force.
+    pub fn membership(&self) -> Membership {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    fn tell_links(&self, change: impl FnOnce(&mut (Membership, Option<Membership>))) {
+        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut members);
+        let (committed, proposed) = &*members;
+        // Where a proposed member says it will be is where it can be found already.
+        self.links.set_members(proposed.iter().chain([committed]));
+    }
+
+    /// Does what only members do, in the engine's order. What is for the log thread comes back.
+    pub fn perform(&self, core: &Core, output: Output) -> Option<LogItem> {
+        match output {
+            Output::Peer(output) => {
+                if let ironkeeper_zab::Output::Send { packet, .. } = &output
+                    && matches!(packet, Packet::Diff { .. } | Packet::Trunc { .. })
+                {
+                    self.metrics.diffs_sent.fetch_add(1, Relaxed);
+                }
+                self.links.perform(output);
+            }
+            Output::SendSnapshot { link, job } => {
+                self.metrics.trees_sent.fetch_add(1, Relaxed);
+                let home = core.this();
+                let tree = OwnTree::new(job, Arc::clone(&core.db), move |walk| {
+                    if let Some(core) = home.upgrade() {
+                        core.submit([Input::SnapshotSent(walk)]);
+                    }
+                });
+                self.links.send_snapshot(link, Box::new(tree));
+            }
+            Output::ReadLog { link, after } => self.log_reads.push(Wish { link, after }),
+            Output::Role { status, reason } => self.role.change(status, reason, core.clock.now()),
+            Output::Durable(step) => return Some(LogItem::Step(Box::new(self.prepare(step)))),
+            other => unreachable!("{other:?} is for every server"),
+        }
+        None
+    }
+
+    /// What has to happen at once, before the log thread comes to the step.
+    fn prepare(&self, step: DurableStep) -> Step {
+        match &step {
+            DurableStep::InstallSnapshot { link, zxid } => {
+                // A hang-up that follows would throw it away.
+                if let Some(tree) = self.links.take_snapshot(*link) {
+                    let tree = Box::new(tree.into_writer());
+                    return Step::Install { zxid: *zxid, tree };
+                }
+            }
+            DurableStep::ConfigProposed(next) => {
+                self.tell_links(|(_, proposed)| *proposed = Some((**next).clone()));
+            }
+            DurableStep::ConfigCommitted(next) => {
+                self.tell_links(|(committed, proposed)| {
+                    *committed = (**next).clone();
+                    proposed.take_if(|proposed| proposed.version <= committed.version);
+                });
+                // Who is a member no more stays where it is, to be taken in again.
+                let me = next.members.get(&self.me);
+                if me.is_some() {
+                    self.links.rebind(own_addresses(me, self.listen_on_all_ips));
+                }
+            }
+            DurableStep::ConfigWithdrawn => self.tell_links(|(_, proposed)| *proposed = None),
+            _ => {}
+        }
+        Step::Plain(step)
+    }
+
+    /// The life of the thread `peers`.
+    pub fn run_links(&self, core: &Core) {
+        // The links must not keep the server alive.
+        let engine = core.this();
+        let ran = self.links.run(move |inputs| {
+            if let Some(core) = engine.upgrade() {
+                core.submit(inputs.into_iter().map(Input::Peer));
+            }
+        });
+        if let Err(error) = ran {
+            core.shutdown.fail(format!("no connections to other servers: {error}"));
+        }
+    }
+
+    /// Ends the threads that only members have.
+    pub fn stop(&self) {
+        self.links.stop();
+        self.log_reads.close();
+    }
+
+    /// What this server is doing.
+    pub fn status(&self) -> Status {
+        self.role.status()
+    }
+}
+
+/// How much of the past is kept in memory.
+pub(crate) fn recover_for(ensemble: Option<&EnsembleConfig>) -> For {
+    match ensemble {
+        None => For::Standalone,
+        Some(ensemble) => {
+            let defaults = Settings::default();
+            For::Member {
+                history_count_max: ensemble.commit_log_count as usize,
+                history_bytes_max: defaults.history_bytes_max,
+            }
+        }
+    }
+}
+
+/// What the broadcast starts from.
+pub(crate) fn start(
+    config: &Config,
+    ensemble: &EnsembleConfig,
+    epochs: ironkeeper_store::Epochs,
+    end: LogEnd,
+) -> MemberStart {
+    let LogEnd { base, last, history, history_base } = end;
+    let epochs = ironkeeper_zab::Epochs { accepted: epochs.accepted, current: epochs.current };
+    MemberStart {
+        me: ensemble.my_id,
+        settings: settings(config, ensemble),
+        ensemble: Ensemble::new(ensemble.membership.clone(), ensemble.proposed.clone()),
+        recovered: ironkeeper_zab::Recovered {
+            epochs,
+            last,
+            log_from: base,
+            history: history.into(),
+            history_base,
+        },
+    }
+}
+
+fn settings(config: &Config, ensemble: &EnsembleConfig) -> Settings {
+    Settings {
+        tick_ms: u64::from(config.tick_time_ms),
+        init_limit: u64::from(ensemble.init_limit),
+        sync_limit: u64::from(ensemble.sync_limit),
+        notification_min_ms: u64::from(ensemble.notification_min_ms),
+        notification_max_ms: u64::from(ensemble.notification_max_ms),
+        dial_retry_ms: u64::from(ensemble.leader_connect_delay_ms),
+        observer_delay_ms_max: u64::from(ensemble.observer_election_delay_ms),
+        history_count_max: ensemble.commit_log_count as usize,
+        reconfig_enabled: config.reconfig_enabled,
+        ..Settings::default()
+    }
+}
+
+fn peer_settings(config: &Config, ensemble: &EnsembleConfig) -> PeerSettings {
+    let ticks =
+        |count: u32| Duration::from_millis(u64::from(count) * u64::from(config.tick_time_ms));
+    let millis = |ms: u32| Duration::from_millis(u64::from(ms));
+    PeerSettings {
+        own: own_addresses(ensemble.me(), ensemble.listen_on_all_ips),
+        bind_tries: ensemble.bind_tries,
+        election_dial_timeout: millis(ensemble.election_connect_timeout_ms),
+        quorum_dial_timeout: ticks(ensemble.connect_limit.unwrap_or(ensemble.init_limit)),
+        opening_timeout: ensemble
+            .election_read_timeout_ms
+            .map_or_else(|| ticks(ensemble.sync_limit), millis),
+        field_bytes_max: config.jute_max_buffer_bytes as usize
+            + config.jute_extra_size_bytes as usize,
+        tcp_keep_alive: ensemble.tcp_keep_alive,
+        ..PeerSettings::new(ensemble.my_id)
+    }
+}
+
+/// Where our line in a configuration says that we are.
+fn own_addresses(me: Option<&membership::Member>, on_all_ips: bool) -> OwnAddresses {
+    let addresses = me.map(|me| me.addresses.as_slice()).unwrap_or_default();
+    let bind = |port: fn(&PeerAddress) -> u16| {
+        let mut endpoints: Vec<Endpoint> = Vec::new();
+        for address in addresses {
+            let host = if on_all_ips { "0.0.0.0".to_owned() } else { address.host.clone() };
+            let endpoint = Endpoint { host, port: port(address) };
+            if !endpoints.contains(&endpoint) {
+                endpoints.push(endpoint);
+            }
+        }
+        endpoints
+    };
+    let opening = |address: &PeerAddress| {
+        Endpoint { host: address.host.clone(), port: address.election_port }.to_string()
+    };
+    OwnAddresses {
+        election_binds: bind(|address| address.election_port),
+        quorum_binds: bind(|address| address.quorum_port),
+        opening: addresses.iter().map(opening).collect(),
+    }
+}

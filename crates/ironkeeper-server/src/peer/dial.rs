@@ -1,0 +1,74 @@
+//! Dialling another server.
+//!
+//! A server may have several addresses, and a name several more. They are tried in turn; if one does
+//! not answer for a moment, the next is tried beside it, so that an address that swallows everything
+//! costs that moment and not the whole time-out.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::settings::Endpoint;
+
+/// After so much silence of one address the next is tried as well.
+const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+
+/// Connects to the first of these that answers. Names are resolved now, so a server that has moved is
+/// found at its new place.
+pub(super) async fn dial(endpoints: &[Endpoint], within: Duration) -> io::Result<TcpStream> {
+    let until = Instant::now() + within;
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "it is in no configuration");
+    let mut waiting = VecDeque::new();
+    for Endpoint { host, port } in endpoints {
+        match timeout_at(until, tokio::net::lookup_host((host.as_str(), *port))).await {
+            Ok(Ok(found)) => waiting.extend(found),
+            Ok(Err(error)) => failure = error,
+            Err(_) => failure = late(),
+        }
+    }
+    let mut attempts = JoinSet::new();
+    loop {
+        if let Some(address) = waiting.pop_front() {
+            attempts.spawn(connect(address));
+        }
+        if attempts.is_empty() {
+            return Err(failure);
+        }
+        tokio::select! {
+            Some(outcome) = attempts.join_next() => match outcome {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => failure = error,
+                Err(error) => failure = error.into(),
+            },
+            () = sleep(NEXT_ADDRESS_AFTER), if !waiting.is_empty() => {}
+            () = tokio::time::sleep_until(until) => return Err(late()),
+        }
+    }
+}
+
+fn late() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "it did not answer in time")
+}
+
+async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    // A port of our own that nobody listens on may be given to us as the near end of the connection,
+    // and then TCP joins the two: we would speak to ourselves.
+    if stream.local_addr()? == stream.peer_addr()? {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Reads `host:port`, the host perhaps in brackets.
+pub(super) fn endpoint(text: &str) -> Option<Endpoint> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Some(Endpoint { host: host.to_owned(), port: port.parse().ok()? })
+}

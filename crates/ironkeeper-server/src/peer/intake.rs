@@ -1,0 +1,152 @@
+//! From the bytes of a link to inputs: what a connection carries depends on its port and on who
+//! dialled.
+//!
+//! One read brings in many packets, and all of them become inputs of one batch. What they carry points
+//! into the buffer that was read, so transactions are not copied on their way to the log.
+
+use bytes::{Buf, BytesMut};
+use ironkeeper_proto::election::{self, Opening};
+use ironkeeper_proto::jute::DecodeError;
+use ironkeeper_proto::quorum_packet::{self, Sender};
+use ironkeeper_proto::{Notification, Packet, Zxid};
+use ironkeeper_store::Store;
+use ironkeeper_store::disk::RealDisk;
+use ironkeeper_zab::{Input, LinkId};
+use thiserror::Error;
+
+use super::tree_in::{IncomingTree, ReceivedTree, TreeError};
+
+/// Room for one read.
+const READ_BYTES: usize = 64 << 10;
+/// A buffer with less room than this is not read into: many small reads would cost more than a new one.
+const READ_BYTES_MIN: usize = 8 << 10;
+
+/// Why a link's bytes were not understood. It costs the peer the connection, nothing else.
+#[derive(Debug, Error)]
+pub(super) enum Broken {
+    #[error("it does not speak this protocol: {0}")]
+    Garbage(#[from] DecodeError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+}
+
+/// What is expected next.
+#[derive(Debug)]
+pub(super) enum Expect {
+    /// Who it is that has dialled our election port.
+    Opening,
+    Notifications,
+    Packets(Sender),
+    /// A tree follows, and nobody has asked for it yet. Nothing is read until then.
+    TreeAhead(Zxid),
+    Tree(Box<IncomingTree>),
+}
+
+#[derive(Debug)]
+pub(super) struct Intake {
+    pub(super) unread: BytesMut,
+    expect: Expect,
+    field_max: usize,
+    /// A whole tree, until the link's task has put it where it is looked for.
+    pub(super) received: Option<ReceivedTree>,
+}
+
+impl Intake {
+    pub(super) fn new(expect: Expect, field_max: usize) -> Intake {
+        Intake { unread: BytesMut::new(), expect, field_max, received: None }
+    }
+
+    /// Whether there is anything to read for at the moment.
+    pub(super) fn wants_bytes(&self) -> bool {
+        !matches!(self.expect, Expect::TreeAhead(_))
+    }
+
+    pub(super) fn awaits_opening(&self) -> bool {
+        matches!(self.expect, Expect::Opening)
+    }
+
+    /// Makes room for the next read.
+    pub(super) fn make_room(&mut self) {
+        if self.unread.capacity() - self.unread.len() < READ_BYTES_MIN {
+            self.unread.reserve(READ_BYTES);
+        }
+    }
+
+    /// What follows the SNAP that has been read is wanted.
+    pub(super) fn receive_tree(&mut self, store: &Store<RealDisk>) -> Result<(), Broken> {
+        if let Expect::TreeAhead(zxid) = self.expect {
+            let tree = IncomingTree::begin(store, zxid).map_err(TreeError::from)?;
+            self.expect = Expect::Tree(Box::new(tree));
+        }
+        Ok(())
+    }
+
+    /// Turns what is complete into inputs.
+    pub(super) fn decode(&mut self, link: LinkId, inputs: &mut Vec<Input>) -> Result<(), Broken> {
+        loop {
+            let go_on = match &mut self.expect {
+                Expect::Opening => self.opening(link, inputs)?,
+                Expect::Notifications => self.notification(link, inputs)?,
+                Expect::Packets(sender) => {
+                    let sender = *sender;
+                    self.packet(link, sender, inputs)?
+                }
+                Expect::TreeAhead(_) => false,
+                Expect::Tree(tree) => {
+                    let (taken, is_over) = tree.take(&self.unread)?;
+                    self.unread.advance(taken);
+                    if is_over {
+                        let leaders = Expect::Packets(Sender::Leader);
+                        if let Expect::Tree(tree) = std::mem::replace(&mut self.expect, leaders) {
+                            self.received = Some(tree.finish());
+                        }
+                        inputs.push(Input::SnapshotReceived { link });
+                    }
+                    is_over
+                }
+            };
+            if !go_on {
+                return Ok(());
+            }
+        }
+    }
+
+    fn opening(&mut self, link: LinkId, inputs: &mut Vec<Input>) -> Result<bool, Broken> {
+        let Some((opening, len)) = Opening::decode(&self.unread)? else { return Ok(false) };
+        self.unread.advance(len);
+        self.expect = Expect::Notifications;
+        inputs.push(Input::Opened { link, opening });
+        Ok(true)
+    }
+
+    fn notification(&mut self, link: LinkId, inputs: &mut Vec<Input>) -> Result<bool, Broken> {
+        let Some(len) = election::frame_len(&self.unread)? else { return Ok(false) };
+        if self.unread.len() < len {
+            return Ok(false);
+        }
+        let mut body = self.unread.split_to(len).freeze();
+        body.advance(4);
+        match Notification::decode(&body) {
+            Ok(notification) => inputs.push(Input::Notification { link, notification }),
+            // As Apache does: it may be of a later version, and the next one may be of use.
+            Err(error) => tracing::debug!("a notification was not understood: {error}"),
+        }
+        Ok(true)
+    }
+
+    fn packet(
+        &mut self,
+        link: LinkId,
+        sender: Sender,
+        inputs: &mut Vec<Input>,
+    ) -> Result<bool, Broken> {
+        let len = quorum_packet::packet_len(&self.unread, self.field_max)?;
+        let Some(len) = len else { return Ok(false) };
+        let packet = Packet::decode(&self.unread.split_to(len).freeze(), sender)?;
+        if let Packet::Snap { zxid } = packet {
+            self.expect = Expect::TreeAhead(zxid);
+        }
+        inputs.push(Input::Packet { link, packet });
+        Ok(true)
+    }
+}

@@ -1,0 +1,165 @@
+//! The ports where other servers dial us.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ironkeeper_proto::quorum_packet::Sender;
+use ironkeeper_zab::{Input, Port};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+
+use super::intake::{Expect, Intake};
+use super::link::Link;
+use super::settings::{Endpoint, OwnAddresses};
+use super::switchboard::Switchboard;
+use super::{PeerError, link_task};
+use crate::server;
+
+/// The wait between two attempts to take hold of our ports.
+const BIND_PAUSE: Duration = Duration::from_secs(1);
+/// The wait after a failed accept, such as one for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+const BACKLOG: i32 = 128;
+/// How many connections somebody has opened to one of our ports there may be. An ensemble has some
+/// dozens of members at most.
+const ACCEPTED_MAX: usize = 512;
+
+/// The ports we listen on.
+#[derive(Debug)]
+pub(super) struct Ports {
+    open: Vec<OpenPort>,
+}
+
+#[derive(Debug)]
+struct OpenPort {
+    port: Port,
+    endpoint: Endpoint,
+    /// Until somebody serves it.
+    listeners: Vec<TcpListener>,
+    tasks: Vec<AbortHandle>,
+}
+
+impl Ports {
+    /// Takes hold of all ports. Where somebody else has a port, that is final; a name or an address of
+    /// ours that is not there yet is tried again.
+    pub(super) fn open(own: &OwnAddresses, tries: Option<u32>) -> Result<Ports, PeerError> {
+        let mut tried: u32 = 0;
+        loop {
+            let opened: Result<Vec<OpenPort>, PeerError> =
+                wanted(own).map(OpenPort::open).collect();
+            tried = tried.saturating_add(1);
+            match opened {
+                Ok(open) => return Ok(Ports { open }),
+                Err(error) if Some(tried) == tries || error.is_in_use() => return Err(error),
+                Err(error) => tracing::warn!("{error}; this is tried again"),
+            }
+            std::thread::sleep(BIND_PAUSE);
+        }
+    }
+
+    /// Begins to take in connections where that is not done yet.
+    pub(super) fn serve(&mut self, board: &Arc<Switchboard>) {
+        for open in &mut self.open {
+            for listener in open.listeners.drain(..) {
+                let task = tokio::spawn(accept(Arc::clone(board), listener, open.port));
+                open.tasks.push(task.abort_handle());
+            }
+        }
+    }
+
+    /// Opens and closes ports so that they are those of our addresses now.
+    pub(super) fn change(&mut self, board: &Arc<Switchboard>) {
+        let own = board.own();
+        self.open.retain(|open| {
+            let stays = wanted(&own).any(|(port, end)| (port, end) == (open.port, &open.endpoint));
+            if !stays {
+                open.tasks.iter().for_each(AbortHandle::abort);
+            }
+            stays
+        });
+        for (port, endpoint) in wanted(&own) {
+            if !self.open.iter().any(|open| (open.port, &open.endpoint) == (port, endpoint)) {
+                match OpenPort::open((port, endpoint)) {
+                    Ok(opened) => self.open.push(opened),
+                    Err(error) => tracing::error!("{error}"),
+                }
+            }
+        }
+        self.serve(board);
+    }
+}
+
+/// What we should listen on.
+fn wanted(own: &OwnAddresses) -> impl Iterator<Item = (Port, &Endpoint)> {
+    let election = own.election_binds.iter().map(|endpoint| (Port::Election, endpoint));
+    election.chain(own.quorum_binds.iter().map(|endpoint| (Port::Quorum, endpoint)))
+}
+
+impl OpenPort {
+    /// Takes hold of all addresses of an endpoint.
+    fn open((port, endpoint): (Port, &Endpoint)) -> Result<OpenPort, PeerError> {
+        let fail = |error| PeerError { address: endpoint.to_string(), error };
+        let found = (endpoint.host.as_str(), endpoint.port).to_socket_addrs().map_err(fail)?;
+        let mut addresses: Vec<SocketAddr> = found.collect();
+        addresses.sort();
+        addresses.dedup();
+        let listeners: io::Result<Vec<TcpListener>> =
+            addresses.into_iter().map(|address| server::bind(address, BACKLOG)).collect();
+        let listeners = listeners.map_err(fail)?;
+        Ok(OpenPort { port, endpoint: endpoint.clone(), listeners, tasks: Vec::new() })
+    }
+}
+
+/// Takes in connections for as long as the runtime lives.
+async fn accept(board: Arc<Switchboard>, listener: TcpListener, port: Port) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!("cannot wait for other servers: {error}"),
+    };
+    let accepted = Arc::new(());
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                if Arc::strong_count(&accepted) > ACCEPTED_MAX {
+                    tracing::warn!("refused {peer}: {ACCEPTED_MAX} servers are connected already");
+                    continue;
+                }
+                if let Err(error) = admit(&board, stream, peer, port, Arc::clone(&accepted)) {
+                    tracing::debug!("the connection of {peer} could not be set up: {error}");
+                }
+            }
+            Err(error) => {
+                tracing::warn!("a connection could not be accepted: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn admit(
+    board: &Arc<Switchboard>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    port: Port,
+    accepted: Arc<()>,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    board.keep_alive(&stream);
+    let (reader, writer) = stream.into_split();
+    let link = Arc::new(Link::new(board.next_id(), port, peer, writer));
+    let (expect, announce) = match port {
+        Port::Election => (Expect::Opening, None),
+        Port::Quorum => {
+            (Expect::Packets(Sender::Learner), Some(Input::Accepted { link: link.id() }))
+        }
+    };
+    let intake = Intake::new(expect, board.settings.field_bytes_max);
+    let board = Arc::clone(board);
+    tokio::spawn(async move {
+        link_task::run(board, link, reader, intake, announce).await;
+        drop(accepted);
+    });
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! What is to leave on a link, in order: encoded bytes, and now and then a whole tree.
+//!
+//! Bytes are handed to the kernel by whoever has put them in, mostly the thread that holds the engine.
+//! So a proposal is on its way without the wake-up of another thread. A tree is cut into slices by the
+//! link's own task; what was put in behind it waits for it.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+
+use super::tree_out::OutgoingTree;
+
+/// A piece that has grown to this size gets no more; the next bytes begin a new one.
+const PIECE_BYTES: usize = 64 << 10;
+/// Pieces handed to the kernel in one call.
+const SLICES_MAX: usize = 16;
+
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    pieces: VecDeque<Piece>,
+    /// How much of the first piece has left.
+    first_sent: usize,
+    unsent_bytes: usize,
+    /// An empty buffer to be used again.
+    spare: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Bytes(Vec<u8>),
+    /// `None` while the link's task is sending it.
+    Tree(Option<OutgoingTree>),
+}
+
+/// How far sending has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// Nothing is left.
+    All,
+    /// The kernel takes no more for now.
+    Blocked,
+    /// A tree is next, which is the business of the link's task.
+    Tree,
+}
+
+impl Outbox {
+    /// Lets `encode` append something.
+    pub(super) fn put(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        let room =
+            matches!(self.pieces.back(), Some(Piece::Bytes(last)) if last.len() < PIECE_BYTES);
+        if !room {
+            self.pieces.push_back(Piece::Bytes(std::mem::take(&mut self.spare)));
+        }
+        if let Some(Piece::Bytes(last)) = self.pieces.back_mut() {
+            let before = last.len();
+            encode(last);
+            self.unsent_bytes += last.len() - before;
+        }
+    }
+
+    pub(super) fn put_tree(&mut self, tree: OutgoingTree) {
+        self.pieces.push_back(Piece::Tree(Some(tree)));
+    }
+
+    /// The bytes that wait, trees not counted.
+    pub(super) fn unsent_bytes(&self) -> usize {
+        self.unsent_bytes
+    }
+
+    /// Hands as much as possible to `write`, which takes what the kernel has room for.
+    pub(super) fn send(
+        &mut self,
+        mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+    ) -> io::Result<Sent> {
+        loop {
+            match self.pieces.front() {
+                None => return Ok(Sent::All),
+                Some(Piece::Tree(_)) => return Ok(Sent::Tree),
+                Some(Piece::Bytes(_)) => {}
+            }
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let mut count = 0;
+            for piece in self.pieces.iter().take(SLICES_MAX) {
+                let Piece::Bytes(bytes) = piece else { break };
+                let skip = if count == 0 { self.first_sent } else { 0 };
+                slices[count] = IoSlice::new(&bytes[skip..]);
+                count += 1;
+            }
+            match write(&slices[..count]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(sent) => self.remove(sent),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Sent::Blocked);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn remove(&mut self, mut sent: usize) {
+        self.unsent_bytes -= sent;
+        while let Some(Piece::Bytes(first)) = self.pieces.front_mut() {
+            let left = first.len() - self.first_sent;
+            if sent < left {
+                self.first_sent += sent;
+                return;
+            }
+            sent -= left;
+            self.first_sent = 0;
+            let mut emptied = std::mem::take(first);
+            self.pieces.pop_front();
+            // A piece that one large packet has blown up is not kept.
+            if emptied.capacity() <= 2 * PIECE_BYTES {
+                emptied.clear();
+                self.spare = emptied;
+            }
+        }
+    }
+
+    /// The tree that is next, for the link's task. Everything behind it waits for
+    /// [`Outbox::tree_sent`].
+    pub(super) fn take_tree(&mut self) -> Option<OutgoingTree> {
+        match self.pieces.front_mut() {
+            Some(Piece::Tree(tree)) => tree.take(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn tree_sent(&mut self) {
+        if let Some(Piece::Tree(None)) = self.pieces.front() {
+            self.pieces.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::peer::tree_out::tests::tree_of;
+
+    fn put(outbox: &mut Outbox, bytes: &[u8]) {
+        outbox.put(|out| out.extend_from_slice(bytes));
+    }
+
+    /// A kernel with room for so many bytes.
+    fn send(outbox: &mut Outbox, mut room: usize, sink: &mut Vec<u8>) -> Sent {
+        let outcome = outbox.send(|slices| {
+            if room == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let mut taken = 0;
+            for slice in slices {
+                let count = slice.len().min(room);
+                sink.extend_from_slice(&slice[..count]);
+                room -= count;
+                taken += count;
+            }
+            Ok(taken)
+        });
+        outcome.unwrap()
+    }
+
+    #[test]
+    fn bytes_leave_in_order_however_little_the_kernel_takes() {
+        for room in [1, 7, 100, 70_000, 1 << 20] {
+            let mut outbox = Outbox::default();
+            let mut expected = Vec::new();
+            for index in 0..50u8 {
+                let bytes = vec![index; 5_000];
+                put(&mut outbox, &bytes);
+                expected.extend_from_slice(&bytes);
+            }
+            let mut left = Vec::new();
+            while send(&mut outbox, room, &mut left) != Sent::All {
+                assert_eq!(outbox.unsent_bytes(), expected.len() - left.len());
+            }
+            assert_eq!(left, expected);
+            assert_eq!(outbox.unsent_bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn what_is_behind_a_tree_waits_for_it() {
+        let mut outbox = Outbox::default();
+        let mut left = Vec::new();
+        put(&mut outbox, b"before");
+        outbox.put_tree(tree_of(&["slice"], &Arc::default()));
+        put(&mut outbox, b"behind");
+        assert_eq!(send(&mut outbox, 100, &mut left), Sent::Tree);
+        assert!(outbox.take_tree().is_some());
+        assert!(outbox.take_tree().is_none(), "there is only one to send it");
+        assert_eq!(send(&mut outbox, 100, &mut left), Sent::Tree);
+        assert_eq!(left, b"before");
+        outbox.tree_sent();
+        assert_eq!(send(&mut outbox, 100, &mut left), Sent::All);
+        assert_eq!(left, b"beforebehind");
+    }
+}

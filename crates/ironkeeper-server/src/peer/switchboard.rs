@@ -1,0 +1,183 @@
+//! What the thread of the peer links and its callers share: the links by their names, and where the
+//! members are.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use ironkeeper_proto::membership::PeerAddress;
+use ironkeeper_proto::{Membership, ServerId};
+use ironkeeper_store::Store;
+use ironkeeper_store::disk::RealDisk;
+use ironkeeper_zab::{Input, LinkId, Port};
+use tokio::net::TcpStream;
+
+use super::link::{End, Link};
+use super::settings::{Endpoint, OwnAddresses, PeerSettings};
+use super::tree_in::ReceivedTree;
+
+/// Where inputs go.
+pub(super) type Sink = Arc<dyn Fn(Vec<Input>) + Send + Sync>;
+
+pub(super) struct Switchboard {
+    pub(super) settings: PeerSettings,
+    pub(super) store: Store<RealDisk>,
+    sink: OnceLock<Sink>,
+    own: Mutex<OwnAddresses>,
+    links: Mutex<HashMap<LinkId, Arc<Link>>>,
+    /// Members that must not be reached, by a test's wish.
+    cut_off: Mutex<BTreeSet<ServerId>>,
+    next_id: AtomicU64,
+    members: Mutex<BTreeMap<ServerId, Vec<PeerAddress>>>,
+    /// Links with something in their outbox that was not handed to the kernel yet.
+    to_flush: Mutex<Vec<Arc<Link>>>,
+    /// The tree of the last leader that has sent one.
+    received: Mutex<Option<(LinkId, ReceivedTree)>>,
+}
+
+impl Switchboard {
+    pub(super) fn new(settings: PeerSettings, store: Store<RealDisk>) -> Switchboard {
+        Switchboard {
+            own: Mutex::new(settings.own.clone()),
+            settings,
+            store,
+            sink: OnceLock::new(),
+            links: Mutex::default(),
+            cut_off: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            members: Mutex::default(),
+            to_flush: Mutex::default(),
+            received: Mutex::default(),
+        }
+    }
+
+    pub(super) fn set_sink(&self, sink: Sink) {
+        // Whoever comes second keeps the first: there is one thread, and it starts once.
+        let _ = self.sink.set(sink);
+    }
+
+    /// Tells the machine what happened. Only the thread of the peer links calls this, so the order is
+    /// that of the events.
+    pub(super) fn report(&self, inputs: Vec<Input>) {
+        if let Some(sink) = self.sink.get() {
+            sink(inputs);
+        }
+    }
+
+    pub(super) fn own(&self) -> OwnAddresses {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether that is news.
+    pub(super) fn set_own(&self, own: OwnAddresses) -> bool {
+        let mut known = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = *known != own;
+        *known = own;
+        is_news
+    }
+
+    /// Has the system look for peers that vanished, if that is wanted. It may fail: silence is noticed
+    /// by the machine as well.
+    pub(super) fn keep_alive(&self, stream: &TcpStream) {
+        if self.settings.tcp_keep_alive {
+            let _ = socket2::SockRef::from(stream).set_keepalive(true);
+        }
+    }
+
+    pub(super) fn next_id(&self) -> LinkId {
+        LinkId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(super) fn insert(&self, link: &Arc<Link>) {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.insert(link.id(), Arc::clone(link));
+    }
+
+    pub(super) fn remove(&self, id: LinkId) -> Option<Arc<Link>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
+    }
+
+    pub(super) fn link(&self, id: LinkId) -> Option<Arc<Link>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    pub(super) fn is_cut_off(&self, id: ServerId) -> bool {
+        self.cut_off.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
+    }
+
+    pub(super) fn cut_off(&self, ids: BTreeSet<ServerId>) {
+        *self.cut_off.lock().unwrap_or_else(PoisonError::into_inner) = ids;
+        for link in self.links.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            if link.peer_id().is_some_and(|id| self.is_cut_off(id)) {
+                link.end(End::CutOff);
+            }
+        }
+    }
+
+    /// Ends every connection, whoever still holds on to it.
+    pub(super) fn close_all(&self) {
+        let links = std::mem::take(&mut *self.links.lock().unwrap_or_else(PoisonError::into_inner));
+        for link in links.into_values() {
+            link.close();
+        }
+    }
+
+    pub(super) fn flush_later(&self, link: Arc<Link>) {
+        self.to_flush.lock().unwrap_or_else(PoisonError::into_inner).push(link);
+    }
+
+    pub(super) fn flush(&self) {
+        let links = {
+            let mut waiting = self.to_flush.lock().unwrap_or_else(PoisonError::into_inner);
+            if waiting.is_empty() {
+                return;
+            }
+            std::mem::take(&mut *waiting)
+        };
+        for link in links {
+            link.flush();
+        }
+    }
+
+    /// Members of the first configuration that names them count; the others add what it does not name.
+    pub(super) fn set_members<'m>(&self, configs: impl IntoIterator<Item = &'m Membership>) {
+        let mut members = BTreeMap::new();
+        for config in configs {
+            for (id, member) in &config.members {
+                members.entry(*id).or_insert_with(|| member.addresses.clone());
+            }
+        }
+        *self.members.lock().unwrap_or_else(PoisonError::into_inner) = members;
+    }
+
+    /// Where a member can be dialled.
+    pub(super) fn endpoints(&self, id: ServerId, port: Port) -> Vec<Endpoint> {
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let addresses = members.get(&id).map(Vec::as_slice).unwrap_or_default();
+        let endpoint = |address: &PeerAddress| Endpoint {
+            host: address.host.clone(),
+            port: match port {
+                Port::Election => address.election_port,
+                Port::Quorum => address.quorum_port,
+            },
+        };
+        addresses.iter().map(endpoint).collect()
+    }
+
+    pub(super) fn keep_tree(&self, link: LinkId, tree: ReceivedTree) {
+        let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        *received = Some((link, tree));
+    }
+
+    pub(super) fn take_tree(&self, link: LinkId) -> Option<ReceivedTree> {
+        let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        received.take_if(|(from, _)| *from == link).map(|(_, tree)| tree)
+    }
+}
+
+impl fmt::Debug for Switchboard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Switchboard").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

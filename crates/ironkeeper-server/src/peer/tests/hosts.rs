@@ -1,0 +1,174 @@
+//! A host: peer links with nobody behind them but a test.
+
+use std::collections::VecDeque;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ironkeeper_proto::membership::{Member, PeerAddress, PeerRole};
+use ironkeeper_proto::{Membership, ServerId};
+use ironkeeper_store::disk::RealDisk;
+use ironkeeper_store::{Dirs, Store, StoreOptions};
+use ironkeeper_zab::{Hangup, Input, LinkId, Output, Port};
+use tempfile::TempDir;
+
+use crate::peer::{Endpoint, OwnAddresses, PeerLinks, PeerSettings};
+
+/// Only bounds failure.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Host {
+    pub id: ServerId,
+    pub links: Arc<PeerLinks>,
+    pub dir: TempDir,
+    pub store: Store<RealDisk>,
+    pub address: PeerAddress,
+    inputs: Receiver<Vec<Input>>,
+    taken: VecDeque<Input>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Ports that nobody listens on, as far as one can know.
+pub fn free_ports() -> (u16, u16) {
+    let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [first, second] = listeners.map(|listener| listener.local_addr().unwrap().port());
+    (first, second)
+}
+
+pub fn own_addresses(quorum_port: u16, election_port: u16) -> OwnAddresses {
+    let here = |port| Endpoint { host: "127.0.0.1".to_owned(), port };
+    OwnAddresses {
+        election_binds: vec![here(election_port)],
+        quorum_binds: vec![here(quorum_port)],
+        opening: vec![here(election_port).to_string()],
+    }
+}
+
+impl Host {
+    pub fn start(id: i64) -> Host {
+        Host::start_with(id, |_| {})
+    }
+
+    pub fn start_with(id: i64, adjust: impl FnOnce(&mut PeerSettings)) -> Host {
+        let dir = tempfile::tempdir().unwrap();
+        let (quorum_port, election_port) = free_ports();
+        let host = "127.0.0.1".to_owned();
+        let mut settings = PeerSettings::new(ServerId(id));
+        settings.own = own_addresses(quorum_port, election_port);
+        adjust(&mut settings);
+        let options = StoreOptions { prealloc_bytes: 0, ..StoreOptions::default() };
+        let store = Store::open(RealDisk, Dirs::single(dir.path()), options).unwrap();
+        let links = Arc::new(PeerLinks::bind(settings, store.clone()).unwrap());
+        let (sender, inputs) = channel();
+        let running = Arc::clone(&links);
+        // A sink is called from one thread at a time, but that is not for the type to know.
+        let sender = Mutex::new(sender);
+        let thread = std::thread::spawn(move || {
+            let sink = move |batch: Vec<Input>| drop(sender.lock().unwrap().send(batch));
+            running.run(sink).unwrap();
+        });
+        let address = PeerAddress { host, quorum_port, election_port };
+        let (id, taken) = (ServerId(id), VecDeque::new());
+        Host { id, links, dir, store, address, inputs, taken, thread: Some(thread) }
+    }
+
+    /// Tells this host where others are.
+    pub fn knows(&self, others: &[(ServerId, Vec<PeerAddress>)]) {
+        let mut membership = Membership::default();
+        for (id, addresses) in others {
+            let member = Member {
+                addresses: addresses.clone(),
+                role: PeerRole::Participant,
+                client: None,
+                secure_client: None,
+            };
+            membership.members.insert(*id, member);
+        }
+        self.links.set_members([&membership]);
+    }
+
+    pub fn address(&self, port: Port) -> SocketAddr {
+        let port = match port {
+            Port::Election => self.address.election_port,
+            Port::Quorum => self.address.quorum_port,
+        };
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    /// What happened next.
+    #[track_caller]
+    pub fn next(&mut self) -> Input {
+        while self.taken.is_empty() {
+            self.taken.extend(self.inputs.recv_timeout(PATIENCE).expect("something happens"));
+        }
+        self.taken.pop_front().unwrap()
+    }
+
+    /// What happens within a moment, if anything.
+    pub fn try_next(&mut self) -> Option<Input> {
+        if self.taken.is_empty() {
+            self.taken.extend(self.inputs.recv_timeout(Duration::from_millis(5)).ok()?);
+        }
+        self.taken.pop_front()
+    }
+
+    /// What has happened and was not asked for, without waiting.
+    pub fn rest(&mut self) -> Vec<Input> {
+        self.taken.extend(self.inputs.try_iter().flatten());
+        self.taken.drain(..).collect()
+    }
+
+    pub fn perform(&self, output: Output) {
+        self.links.perform(output);
+        self.links.flush();
+    }
+
+    pub fn hang_up(&self, link: LinkId) {
+        self.perform(Output::Hangup { link, reason: Hangup::RoleEnded });
+    }
+
+    /// Dials another host, which must answer.
+    #[track_caller]
+    pub fn dial(&mut self, other: &Host, port: Port) -> LinkId {
+        self.knows(&[(other.id, vec![other.address.clone()])]);
+        self.perform(Output::Dial { peer: other.id, port, hint: None });
+        match self.next() {
+            Input::Dialed { peer, port: at, link: Some(link) } => {
+                assert_eq!((peer, at), (other.id, port));
+                link
+            }
+            other => panic!("not dialled: {other:?}"),
+        }
+    }
+
+    /// The link somebody has opened to our quorum port.
+    #[track_caller]
+    pub fn accepted(&mut self) -> LinkId {
+        match self.next() {
+            Input::Accepted { link } => link,
+            other => panic!("not accepted: {other:?}"),
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.links.stop();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+            && !std::thread::panicking()
+        {
+            panic!("the thread of the peer links has failed");
+        }
+    }
+}
+
+/// A leader's quorum port and a learner that has dialled it.
+pub fn leader_and_learner() -> (Host, LinkId, Host, LinkId) {
+    let (mut leader, mut learner) = (Host::start(3), Host::start(1));
+    let to_leader = learner.dial(&leader, Port::Quorum);
+    let to_learner = leader.accepted();
+    (leader, to_learner, learner, to_leader)
+}

@@ -1,0 +1,132 @@
+//! Peers that are none, and peers that do not do their part.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ironkeeper_proto::{Packet, Zxid};
+use ironkeeper_zab::{Input, Output, Port};
+
+use super::hosts::{Host, PATIENCE, leader_and_learner};
+
+fn connect(host: &Host, port: Port) -> TcpStream {
+    let stream = TcpStream::connect(host.address(port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Waits until the host has closed the connection.
+fn closed(mut stream: TcpStream) {
+    let mut rest = [0; 64];
+    // A reset is an end as well: there was something it did not read.
+    let count = stream.read(&mut rest).unwrap_or(0);
+    assert_eq!(count, 0, "the host has said something");
+}
+
+#[test]
+fn garbage_instead_of_an_opening_is_hung_up_on_and_never_reported() {
+    let mut host = Host::start(1);
+    for garbage in ["GET / HTTP/1.1\r\nHost: zk\r\n\r\n".as_bytes(), &[0xfe; 64], &[0xff; 64]] {
+        let mut stream = connect(&host, Port::Election);
+        stream.write_all(garbage).unwrap();
+        // Letters read as a very large id, as an opening of 3.4 would have it; what follows is no frame.
+        if garbage[0] < 0x80 {
+            let Input::Opened { link, .. } = host.next() else { panic!("not opened") };
+            assert_eq!(host.next(), Input::Closed { link });
+        }
+        closed(stream);
+    }
+    assert!(host.rest().is_empty());
+}
+
+#[test]
+fn whoever_does_not_say_who_it_is_is_hung_up_on() {
+    let mut host = Host::start_with(1, |settings| {
+        settings.opening_timeout = Duration::from_millis(50);
+    });
+    let mut stream = connect(&host, Port::Election);
+    stream.write_all(&[0xff, 0xff, 0xff]).unwrap();
+    closed(stream);
+    assert!(host.rest().is_empty());
+}
+
+#[test]
+fn impossible_lengths_on_the_quorum_port_end_the_link_at_once() {
+    let mut host = Host::start(1);
+    for packet in [
+        "0000000b000000010000000 07fffffff",
+        "0000000b0000000100000000fffffffe",
+        "0000000b0000000100000000ffffffff7fffffff",
+        "000000630000000100000000ffffffffffffffff",
+    ] {
+        let digits: Vec<char> = packet.chars().filter(|digit| *digit != ' ').collect();
+        let bytes: Vec<u8> = digits
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap())
+            .collect();
+        let mut stream = connect(&host, Port::Quorum);
+        let link = host.accepted();
+        stream.write_all(&bytes).unwrap();
+        assert_eq!(host.next(), Input::Closed { link }, "{packet}");
+        closed(stream);
+    }
+}
+
+#[test]
+fn what_came_before_the_garbage_is_still_reported() {
+    let mut host = Host::start(1);
+    let mut stream = connect(&host, Port::Quorum);
+    let link = host.accepted();
+    let mut bytes = Vec::new();
+    Packet::Ack { zxid: Zxid(5) }.encode(&mut bytes);
+    bytes.extend_from_slice(&[0xff; 20]);
+    stream.write_all(&bytes).unwrap();
+    assert_eq!(host.next(), Input::Packet { link, packet: Packet::Ack { zxid: Zxid(5) } });
+    assert_eq!(host.next(), Input::Closed { link });
+}
+
+#[test]
+fn a_notification_that_is_not_understood_is_skipped() {
+    let mut host = Host::start(1);
+    let mut stream = connect(&host, Port::Election);
+    let mut bytes = vec![0, 0, 0, 0, 0, 0, 0, 9];
+    // Too short, then a state nobody knows, then a vote of 3.4.
+    bytes.extend_from_slice(&[0, 0, 0, 2, 1, 1]);
+    bytes.extend_from_slice(&[0, 0, 0, 28, 0, 0, 0, 99]);
+    bytes.extend_from_slice(&[0; 24]);
+    bytes.extend_from_slice(&[0, 0, 0, 40]);
+    bytes.extend_from_slice(&[0; 40]);
+    stream.write_all(&bytes).unwrap();
+    assert!(matches!(host.next(), Input::Opened { .. }));
+    let Input::Notification { notification, .. } = host.next() else { panic!("no vote") };
+    assert_eq!(notification.format, 0);
+    assert!(host.rest().is_empty());
+}
+
+#[test]
+fn a_peer_that_reads_nothing_is_given_up() {
+    let mut leader = Host::start_with(3, |settings| settings.unsent_bytes_max = 1 << 20);
+    let stream = connect(&leader, Port::Quorum);
+    let link = leader.accepted();
+    let txn = Bytes::from(vec![0; 100_000]);
+    // The kernel takes some megabytes, the outbox one more.
+    let closed = (0..1000).any(|index| {
+        let packet = Packet::Proposal { zxid: Zxid(index), txn: txn.clone() };
+        leader.perform(Output::Send { link, packet });
+        leader.rest().contains(&Input::Closed { link })
+    });
+    assert!(closed || leader.next() == Input::Closed { link });
+    drop(stream);
+}
+
+#[test]
+fn outputs_for_links_that_are_gone_do_nothing() {
+    let (mut leader, to_learner, learner, _) = leader_and_learner();
+    drop(learner);
+    assert_eq!(leader.next(), Input::Closed { link: to_learner });
+    leader.perform(Output::Send { link: to_learner, packet: Packet::UpToDate });
+    leader.perform(Output::ReceiveSnapshot { link: to_learner });
+    leader.hang_up(to_learner);
+    assert!(leader.rest().is_empty());
+}

@@ -1,0 +1,95 @@
+//! The part a member plays in its ensemble, as administrators see it.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ironkeeper_engine::Now;
+use ironkeeper_proto::ServerId;
+use ironkeeper_zab::{Reason, Status};
+
+use crate::metrics::Metrics;
+
+/// What a member is doing, and since when.
+#[derive(Debug)]
+pub struct Role {
+    me: ServerId,
+    metrics: Arc<Metrics>,
+    now: Mutex<Current>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    status: Status,
+    since_ms: u64,
+    /// Who led when clients were served last.
+    leader: Option<ServerId>,
+}
+
+impl Role {
+    pub fn new(me: ServerId, metrics: Arc<Metrics>) -> Role {
+        let now = Current { status: Status::Looking, since_ms: 0, leader: None };
+        Role { me, metrics, now: Mutex::new(now) }
+    }
+
+    fn current(&self) -> Current {
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn status(&self) -> Status {
+        self.current().status
+    }
+
+    /// For how long it has been so, in milliseconds.
+    pub fn age_ms(&self, now: Now) -> u64 {
+        now.mono_ms.saturating_sub(self.current().since_ms)
+    }
+
+    /// Notes a change and tells the operator.
+    pub fn change(&self, status: Status, reason: Option<Reason>, now: Now) {
+        let leader = match status {
+            Status::Looking => None,
+            Status::Leading { .. } => Some(self.me),
+            Status::Following { leader, .. } | Status::Observing { leader, .. } => Some(leader),
+        };
+        let before = {
+            let mut current = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+            let leader = leader.or(current.leader);
+            std::mem::replace(&mut *current, Current { status, since_ms: now.mono_ms, leader })
+        };
+        let took_ms = now.mono_ms.saturating_sub(before.since_ms);
+        match leader {
+            None => drop(self.metrics.lookings.fetch_add(1, Relaxed)),
+            Some(_) => self.metrics.unavailable.add(took_ms),
+        }
+        if leader.is_some() && leader != before.leader {
+            self.metrics.leader_unavailable.add(took_ms);
+        }
+        let me = self.me;
+        match (status, reason) {
+            (Status::Looking, Some(reason)) => {
+                tracing::info!("server {me} is looking for a leader: {reason}");
+            }
+            (Status::Looking, None) => tracing::info!("server {me} is looking for a leader"),
+            (Status::Leading { epoch }, _) => {
+                tracing::info!("server {me} leads in epoch {epoch}, after {took_ms} ms of looking");
+            }
+            (Status::Following { leader, epoch }, _) => tracing::info!(
+                "server {me} follows server {leader} in epoch {epoch}, after {took_ms} ms of looking"
+            ),
+            (Status::Observing { leader, epoch }, _) => tracing::info!(
+                "server {me} observes server {leader} in epoch {epoch}, after {took_ms} ms of looking"
+            ),
+        }
+    }
+}
+
+/// Apache's names for what a server is doing: as its mode, and as its state among its peers.
+pub fn names(status: Status) -> (&'static str, &'static str) {
+    match status {
+        // A server that serves without a leader serves readers only.
+        Status::Looking => ("read-only", "looking"),
+        Status::Leading { .. } => ("leader", "leading - broadcast"),
+        Status::Following { .. } => ("follower", "following - broadcast"),
+        Status::Observing { .. } => ("observer", "observing - broadcast"),
+    }
+}

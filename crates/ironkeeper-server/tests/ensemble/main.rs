@@ -1,0 +1,6 @@
+//! Real servers that make an ensemble, in one process: sockets, threads and files.
+
+mod catch_up;
+mod members;
+mod support;
+mod words;

@@ -1,0 +1,305 @@
+//! An ensemble in the test's own process.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use ironkeeper_proto::SessionId;
+
+use crate::cluster_builder::ClusterBuilder;
+use crate::error::Error;
+use crate::port::HeldPort;
+use crate::role::Role;
+use crate::server::{TestServer, until};
+
+/// A whole ensemble in this process: servers that elect a leader, replicate every write and survive
+/// the loss of a minority. What Curator's `TestingCluster` is to Java.
+///
+/// Each member is a [`TestServer`] with all that it can do; members are numbered from 1, voters first.
+/// They talk to each other over real sockets in ZooKeeper's own protocol. Dropping the cluster stops
+/// it and removes the data.
+///
+/// ```
+/// use ironkeeper_testing::{Role, TestCluster};
+///
+/// let cluster = TestCluster::start(3)?;
+/// println!("connect your client to {}", cluster.connect_string());
+///
+/// let stopped = cluster.stop_leader()?;
+/// cluster.wait_until_serving()?;
+/// assert_ne!(cluster.leader(), Some(stopped));
+///
+/// cluster.restart(stopped)?;
+/// cluster.wait_until_serving()?;
+/// assert_eq!(cluster.server(stopped).role(), Role::Follower);
+/// # Ok::<(), ironkeeper_testing::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct TestCluster {
+    members: Vec<Member>,
+    /// The side of each member, while the network is in pieces.
+    sides: Mutex<Option<Vec<BTreeSet<i64>>>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) server: TestServer,
+    /// Where the others reach it, also while it is stopped.
+    pub(crate) _ports: [HeldPort; 2],
+}
+
+impl TestCluster {
+    /// Starts so many voting members. When this returns every one of them serves clients.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestCluster;
+    ///
+    /// let cluster = TestCluster::start(3)?;
+    /// assert!(cluster.leader().is_some());
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn start(voters: usize) -> Result<TestCluster, Error> {
+        TestCluster::builder().voters(voters).start()
+    }
+
+    /// Chooses members, ports, directory and settings first.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestCluster;
+    ///
+    /// let cluster = TestCluster::builder().voters(3).observers(1).start()?;
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn builder() -> ClusterBuilder {
+        ClusterBuilder::new()
+    }
+
+    pub(crate) fn of(members: Vec<Member>) -> TestCluster {
+        TestCluster { members, sides: Mutex::default() }
+    }
+
+    /// What a client is given to connect: all members, running or not.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestCluster;
+    ///
+    /// let cluster = TestCluster::start(3)?;
+    /// assert_eq!(cluster.connect_string().split(',').count(), 3);
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn connect_string(&self) -> String {
+        let servers = self.members.iter().map(|member| member.server.connect_string());
+        servers.collect::<Vec<_>>().join(",")
+    }
+
+    /// The numbers of the members, voters first.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestCluster;
+    ///
+    /// let cluster = TestCluster::start(3)?;
+    /// assert_eq!(cluster.ids().collect::<Vec<_>>(), [1, 2, 3]);
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn ids(&self) -> impl Iterator<Item = i64> {
+        1..=self.members.len() as i64
+    }
+
+    /// One member.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestCluster;
+    ///
+    /// let cluster = TestCluster::start(3)?;
+    /// cluster.server(2).drop_connections()?;
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no member of this number.
+    pub fn server(&self, id: i64) -> &TestServer {
+        let index = usize::try_from(id).ok().and_then(|id| id.checked_sub(1));
+        let member = index.and_then(|index| self.members.get(index));
+        &member.unwrap_or_else(|| panic!("the cluster has no member {id}")).server
+    }
+
+    /// Who leads, if anybody does. Of two, in pieces of a network, the one whom more members follow is
+    /// not known yet: the one that has to give up may not have noticed.
+    ///
+    /// ```
+    /// use ironkeeper_testing::{Role, TestCluster};
+    ///
+    /// let cluster = TestCluster::start(3)?;
+    /// let leader = cluster.leader().expect("there is one");
+    /// assert_eq!(cluster.server(leader).role(), Role::Leader);
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn leader(&self) -> Option<i64> {
+        self.ids().find(|id| self.server(*id).role() == Role::Leader)
+    }
+
+    /// Waits until every member that runs serves clients. Fails after a minute, as it must if the
+    /// members that run are no quorum, or the network is in pieces.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestCluster;
+    ///
+    /// let cluster = TestCluster::start(3)?;
+    /// cluster.stop(1)?;
+    /// cluster.wait_until_serving()?;
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn wait_until_serving(&self) -> Result<(), Error> {
+        until("the cluster has no leader, or not all members follow it", || {
+            let roles: Vec<Role> = self.members.iter().map(|member| member.server.role()).collect();
+            roles.iter().all(|role| *role == Role::Stopped || role.serves())
+                && roles.contains(&Role::Leader)
+        })
+    }
+
+    /// Stops a member. Its data and ports are kept for [`TestCluster::restart`].
+    ///
+    /// ```
+    /// use ironkeeper_testing::{Role, TestCluster};
+    ///
+    /// let cluster = TestCluster::start(3)?;
+    /// cluster.stop(2)?;
+    /// assert_eq!(cluster.server(2).role(), Role::Stopped);
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn stop(&self, id: i64) -> Result<(), Error> {
+        self.server(id).stop()
+    }
+
+    /// Stops the member that leads and says which one it was, after waiting for a leader if there is
+    /// none at the moment.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestCluster;
+    ///
+    /// let cluster = TestCluster::start(3)?;
+    /// let stopped = cluster.stop_leader()?;
+    /// assert!(!cluster.server(stopped).is_running());
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn stop_leader(&self) -> Result<i64, Error> {
+        let mut leader = None;
+        until("the cluster has no leader", || {
+            leader = self.leader();
+            leader.is_some()
+        })?;
+        let leader = leader.ok_or(Error::Stopped)?;
+        self.stop(leader)?;
+        Ok(leader)
+    }
+
+    /// Starts a member again, with its data and at its ports, stopping it first if it runs. Follow with
+    /// [`TestCluster::wait_until_serving`] to see it back among the others.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestCluster;
+    ///
+    /// let cluster = TestCluster::start(3)?;
+    /// cluster.restart(1)?;
+    /// cluster.wait_until_serving()?;
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn restart(&self, id: i64) -> Result<(), Error> {
+        let sides = self.sides.lock().unwrap_or_else(PoisonError::into_inner);
+        self.server(id).restart()?;
+        self.cut_off(id, sides.as_deref());
+        Ok(())
+    }
+
+    /// Breaks the network between the members into pieces: who is not on the same side does not reach
+    /// each other any more. Members that are on no side are alone. Clients reach everybody.
+    ///
+    /// ```
+    /// use ironkeeper_testing::{Role, TestCluster};
+    ///
+    /// let cluster = TestCluster::start(3)?;
+    /// let lonely = cluster.leader().expect("there is one");
+    /// let others: Vec<i64> = cluster.ids().filter(|id| *id != lonely).collect();
+    /// cluster.partition(&[&[lonely], &others]);
+    /// cluster.wait_for_role(lonely, Role::Looking)?;
+    /// cluster.heal();
+    /// cluster.wait_until_serving()?;
+    /// assert_ne!(cluster.leader(), Some(lonely));
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn partition(&self, sides: &[&[i64]]) {
+        let sides = sides.iter().map(|side| side.iter().copied().collect()).collect();
+        self.set_sides(Some(sides));
+    }
+
+    /// Mends the network that [`TestCluster::partition`] has broken.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestCluster;
+    ///
+    /// let cluster = TestCluster::start(3)?;
+    /// cluster.partition(&[&[1], &[2, 3]]);
+    /// cluster.heal();
+    /// cluster.wait_until_serving()?;
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn heal(&self) {
+        self.set_sides(None);
+    }
+
+    /// Waits until a member plays this part. Fails after a minute.
+    ///
+    /// ```
+    /// use ironkeeper_testing::{Role, TestCluster};
+    ///
+    /// let cluster = TestCluster::start(3)?;
+    /// // One of three is not enough.
+    /// cluster.stop(2)?;
+    /// cluster.stop(3)?;
+    /// cluster.wait_for_role(1, Role::Looking)?;
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn wait_for_role(&self, id: i64, role: Role) -> Result<(), Error> {
+        until("a member does not get the role it should have", || self.server(id).role() == role)
+    }
+
+    /// Ends a session at once, wherever its client is connected, exactly as if it had been silent for
+    /// too long: when this returns no member knows it any more. False if there is no such session.
+    ///
+    /// ```
+    /// use ironkeeper_testing::{SessionId, TestCluster};
+    ///
+    /// let cluster = TestCluster::start(3)?;
+    /// assert!(!cluster.kill_session(SessionId(0x1234))?);
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn kill_session(&self, session: SessionId) -> Result<bool, Error> {
+        let leader = self.leader().ok_or(Error::Stopped)?;
+        if !self.server(leader).expire(session)? {
+            return Ok(false);
+        }
+        until("a session does not end", || {
+            !self.members.iter().any(|member| member.server.knows_session(session))
+        })?;
+        Ok(true)
+    }
+
+    fn set_sides(&self, sides: Option<Vec<BTreeSet<i64>>>) {
+        let mut known = self.sides.lock().unwrap_or_else(PoisonError::into_inner);
+        for id in self.ids() {
+            self.cut_off(id, sides.as_deref());
+        }
+        *known = sides;
+    }
+
+    /// Tells a member whom it does not reach.
+    fn cut_off(&self, id: i64, sides: Option<&[BTreeSet<i64>]>) {
+        let reaches = |other: &i64| {
+            *other == id
+                || sides.is_none_or(|sides| {
+                    sides.iter().any(|side| side.contains(&id) && side.contains(other))
+                })
+        };
+        let others = self.ids().filter(|other| !reaches(other)).collect();
+        self.server(id).cut_off(&others);
+    }
+}

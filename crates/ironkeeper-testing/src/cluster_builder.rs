@@ -1,0 +1,152 @@
+//! How a test cluster is to be set up.
+
+use std::path::PathBuf;
+
+use crate::builder::Builder;
+use crate::cluster::{Member, TestCluster};
+use crate::error::Error;
+use crate::port::HeldPort;
+
+/// Sets up a [`TestCluster`]; from [`TestCluster::builder`].
+///
+/// ```
+/// use ironkeeper_testing::TestCluster;
+///
+/// let cluster = TestCluster::builder().voters(3).observers(1).set("jute.maxbuffer", 4096).start()?;
+/// assert_eq!(cluster.ids().count(), 4);
+/// # Ok::<(), ironkeeper_testing::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ClusterBuilder {
+    voters: usize,
+    observers: usize,
+    data_dir: Option<PathBuf>,
+    client_ports: Vec<u16>,
+    member: Builder,
+}
+
+impl ClusterBuilder {
+    pub(crate) fn new() -> ClusterBuilder {
+        // Patient with each other, in units of the short tick: a test machine can be busy for seconds,
+        // and a server that was stopped is noticed at once anyway.
+        let member = Builder::new().set("initLimit", 600).set("syncLimit", 400);
+        let client_ports = Vec::new();
+        ClusterBuilder { voters: 3, observers: 0, data_dir: None, client_ports, member }
+    }
+
+    /// How many members vote; three if not set.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestCluster;
+    ///
+    /// let cluster = TestCluster::builder().voters(1).start()?;
+    /// assert_eq!(cluster.leader(), Some(1));
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    #[must_use]
+    pub fn voters(mut self, voters: usize) -> ClusterBuilder {
+        self.voters = voters;
+        self
+    }
+
+    /// How many members only listen; none if not set. Their ids follow those of the voters.
+    ///
+    /// ```
+    /// use ironkeeper_testing::{Role, TestCluster};
+    ///
+    /// let cluster = TestCluster::builder().voters(1).observers(1).start()?;
+    /// assert_eq!(cluster.server(2).role(), Role::Observer);
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    #[must_use]
+    pub fn observers(mut self, observers: usize) -> ClusterBuilder {
+        self.observers = observers;
+        self
+    }
+
+    /// Keeps the data in directories `1`, `2` and so on below this one, and leaves them there.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestCluster;
+    ///
+    /// let dir = tempfile::tempdir()?;
+    /// drop(TestCluster::builder().voters(1).data_dir(dir.path()).start()?);
+    /// assert!(dir.path().join("1/version-2").is_dir());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> ClusterBuilder {
+        self.data_dir = Some(dir.into());
+        self
+    }
+
+    /// Serves clients at these ports of 127.0.0.1, the first member at the first one; members without
+    /// one take any free port.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestCluster;
+    ///
+    /// # let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    /// let cluster = TestCluster::builder().voters(1).client_ports([free]).start()?;
+    /// assert_eq!(cluster.server(1).port(), free);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn client_ports(mut self, ports: impl IntoIterator<Item = u16>) -> ClusterBuilder {
+        self.client_ports = ports.into_iter().collect();
+        self
+    }
+
+    /// Sets any key of `zoo.cfg` for all members, as [`Builder::set`] does for one server.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestCluster;
+    ///
+    /// let cluster = TestCluster::builder().set("localSessionsEnabled", true).start()?;
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    #[must_use]
+    pub fn set(mut self, key: impl Into<String>, value: impl ToString) -> ClusterBuilder {
+        self.member = self.member.set(key, value);
+        self
+    }
+
+    /// Starts all members. When this returns every one of them serves clients.
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestCluster;
+    ///
+    /// let cluster = TestCluster::builder().start()?;
+    /// assert!(cluster.ids().all(|id| cluster.server(id).role().serves()));
+    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn start(self) -> Result<TestCluster, Error> {
+        let take = || HeldPort::take(0).map_err(Error::Port);
+        let mut ports = Vec::new();
+        for _ in 0..self.voters + self.observers {
+            ports.push([take()?, take()?]);
+        }
+        // One server is an ensemble only if that is asked for.
+        let mut member = self.member.set("standaloneEnabled", false);
+        for (index, [quorum, election]) in ports.iter().enumerate() {
+            let role = if index < self.voters { "participant" } else { "observer" };
+            let (quorum, election) = (quorum.address(), election.address().port());
+            let line = format!("{quorum}:{election}:{role}");
+            member = member.set(format!("server.{}", index + 1), line);
+        }
+        let mut members = Vec::new();
+        for (index, ports) in ports.into_iter().enumerate() {
+            let id = index as i64 + 1;
+            let mut builder =
+                member.clone().port(self.client_ports.get(index).copied().unwrap_or(0));
+            if let Some(dir) = &self.data_dir {
+                builder = builder.data_dir(dir.join(id.to_string()));
+            }
+            let server = builder.start_as(Some(id))?;
+            members.push(Member { server, _ports: ports });
+        }
+        let cluster = TestCluster::of(members);
+        cluster.wait_until_serving()?;
+        Ok(cluster)
+    }
+}

@@ -1,0 +1,63 @@
+//! What a server is doing.
+
+use std::fmt;
+
+use ironkeeper_zab::Status;
+
+/// What a member of an ensemble is doing.
+///
+/// ```
+/// use ironkeeper_testing::{Role, TestCluster};
+///
+/// let cluster = TestCluster::start(3)?;
+/// let leaders = cluster.ids().filter(|id| cluster.server(*id).role() == Role::Leader);
+/// assert_eq!(leaders.count(), 1);
+/// # Ok::<(), ironkeeper_testing::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// It does not run.
+    Stopped,
+    /// It runs, but has no leader: clients are not served.
+    Looking,
+    Leader,
+    Follower,
+    Observer,
+}
+
+impl Role {
+    /// Whether clients are served.
+    ///
+    /// ```
+    /// use ironkeeper_testing::Role;
+    ///
+    /// assert!(Role::Observer.serves() && !Role::Looking.serves());
+    /// ```
+    pub fn serves(self) -> bool {
+        matches!(self, Role::Leader | Role::Follower | Role::Observer)
+    }
+}
+
+impl From<Status> for Role {
+    fn from(status: Status) -> Role {
+        match status {
+            Status::Looking => Role::Looking,
+            Status::Leading { .. } => Role::Leader,
+            Status::Following { .. } => Role::Follower,
+            Status::Observing { .. } => Role::Observer,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::Stopped => "stopped",
+            Role::Looking => "looking",
+            Role::Leader => "leader",
+            Role::Follower => "follower",
+            Role::Observer => "observer",
+        })
+    }
+}

@@ -1,0 +1,263 @@
+//! `ironkeeper dev-cluster`: an ensemble on this machine, to try things out with.
+//!
+//! Every member is a process of its own, so that it can be killed as in real life. Commands come from
+//! the terminal or a pipe; after each the cluster is shown once it has settled.
+
+mod command;
+mod layout;
+mod member;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tokio::sync::mpsc;
+
+use command::Command;
+use layout::Layout;
+use member::Member;
+
+use crate::four_letter::Overview;
+use crate::serve::stop_signal;
+use crate::table::Table;
+
+/// How long a change may take to settle before the cluster is shown as it is.
+const SETTLED_WITHIN: Duration = Duration::from_secs(30);
+/// Between two looks at the members.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Run an ensemble on this machine, to try things out with
+///
+/// Starts the servers as processes, shows their ports and roles, and takes commands: kill 2, start 2, pause 1,
+/// status, quit. Data and logs are in a temporary directory unless you name one, which is then kept: an
+/// ensemble that was left there is started again.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// How many servers vote
+    #[arg(value_name = "SERVERS", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=15))]
+    servers: u8,
+    /// How many servers only observe
+    #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=15))]
+    observers: u8,
+    /// Keep data and logs here
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// The client port of the first server; the others follow. Ports that are taken are replaced
+    #[arg(long, value_name = "PORT", default_value_t = 2181)]
+    port: u16,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let (dir, _temporary) = match &args.data_dir {
+        Some(dir) => (std::path::absolute(dir)?, None),
+        None => {
+            let dir = tempfile::Builder::new().prefix("ironkeeper-dev-cluster-").tempdir();
+            let dir = dir.context("no temporary directory can be made")?;
+            (dir.path().to_owned(), Some(dir))
+        }
+    };
+    let layout = Layout::prepare(&dir, args.servers, args.observers, args.port)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async { Cluster::start(layout)?.serve().await })
+}
+
+struct Cluster {
+    layout: Layout,
+    members: Vec<Member>,
+}
+
+impl Cluster {
+    fn start(layout: Layout) -> Result<Cluster> {
+        let mut members: Vec<Member> = layout.places.iter().cloned().map(Member::new).collect();
+        for member in &mut members {
+            member.start()?;
+        }
+        Ok(Cluster { layout, members })
+    }
+
+    /// Takes commands until it is told to quit, in whatever way. Members are processes that are killed
+    /// when they are dropped, so nothing is left behind.
+    async fn serve(mut self) -> Result<()> {
+        let settled = self.settle(Instant::now()).await;
+        let clients = self.layout.places.iter().map(|place| place.client.as_str());
+        let clients = clients.collect::<Vec<_>>().join(",");
+        println!(
+            "{} servers, {settled}, data in {}",
+            self.members.len(),
+            self.layout.dir.display()
+        );
+        self.show().await?;
+        println!("connect  ironkeeper shell -server {clients}");
+        println!("{}", command::HELP);
+        let mut lines = read_lines();
+        let mut stop = Box::pin(stop_signal());
+        loop {
+            prompt()?;
+            let line = tokio::select! {
+                line = lines.recv() => line,
+                _ = &mut stop => None,
+            };
+            let Some(line) = line else { break };
+            match command::parse(&line) {
+                Ok(None) => {}
+                Ok(Some(Command::Quit)) => break,
+                Ok(Some(command)) => self.obey(command).await?,
+                Err(complaint) => println!("{complaint}"),
+            }
+        }
+        for member in &mut self.members {
+            member.terminate();
+        }
+        for member in &mut self.members {
+            member.ended().await;
+        }
+        Ok(())
+    }
+
+    async fn obey(&mut self, command: Command) -> Result<()> {
+        let began = Instant::now();
+        let (Command::Kill(id)
+        | Command::Stop(id)
+        | Command::Start(id)
+        | Command::Pause(id)
+        | Command::Resume(id)
+        | Command::Log(id)) = command
+        else {
+            if command == Command::Help {
+                println!("{}", command::HELP);
+                return Ok(());
+            }
+            return self.show().await;
+        };
+        let Some(member) = self.members.iter_mut().find(|member| member.place.id == id) else {
+            println!("there is no server {id}");
+            return Ok(());
+        };
+        match command {
+            Command::Kill(_) => member.kill().await,
+            Command::Stop(_) => {
+                member.terminate();
+                member.ended().await;
+            }
+            Command::Start(_) => member.start()?,
+            Command::Pause(_) => member.pause(),
+            Command::Resume(_) => member.resume(),
+            _ => {
+                println!("{}", member.place.log.display());
+                return Ok(());
+            }
+        }
+        println!("{}", self.settle(began).await);
+        self.show().await
+    }
+
+    /// Waits until everybody who can serve does, and says how that went.
+    async fn settle(&mut self, since: Instant) -> String {
+        let until = Instant::now() + SETTLED_WITHIN;
+        loop {
+            let looks = self.look().await;
+            let up = looks.iter().filter(|look| look.is_up).count();
+            let serving = looks.iter().filter(|look| look.overview.is_some()).count();
+            let voters_up = looks.iter().filter(|look| look.is_up && look.votes).count();
+            let voters = looks.iter().filter(|look| look.votes).count();
+            let took = since.elapsed().as_secs_f64();
+            if voters_up * 2 <= voters {
+                return format!("{voters_up} of {voters} voters are up, which is no quorum");
+            }
+            let leader = looks.iter().find(|look| look.leads());
+            if let Some(leader) = leader
+                && serving == up
+            {
+                return format!("server {} leads, after {took:.2} s", leader.id);
+            }
+            if Instant::now() > until {
+                return format!("not settled after {took:.0} s: look at the logs");
+            }
+            tokio::time::sleep(LOOK_PAUSE).await;
+        }
+    }
+
+    /// Asks all members how they are, at the same time.
+    async fn look(&mut self) -> Vec<Look> {
+        let mut asked = Vec::new();
+        for member in &mut self.members {
+            let (id, votes, is_up) = (member.place.id, member.place.votes, member.is_up());
+            let answer = is_up.then(|| tokio::spawn(member.ask()));
+            asked.push((id, votes, is_up, answer));
+        }
+        let mut looks = Vec::new();
+        for (id, votes, is_up, answer) in asked {
+            let overview = match answer {
+                Some(answer) => answer.await.ok().flatten(),
+                None => None,
+            };
+            looks.push(Look { id, votes, is_up, overview });
+        }
+        looks
+    }
+
+    async fn show(&mut self) -> Result<()> {
+        let looks = self.look().await;
+        let mut table = Table::new(&["SERVER", "CLIENTS", "ROLE", "PID", "ZXID", "NODES", "LOG"]);
+        table.align_right(&[3, 5]);
+        for (look, member) in looks.iter().zip(&self.members) {
+            let (role, zxid, nodes) = match &look.overview {
+                Some(overview) => {
+                    let nodes = overview.nodes.map_or("-".to_owned(), |nodes| nodes.to_string());
+                    (overview.mode.clone(), overview.zxid.clone(), nodes)
+                }
+                None => (member.condition().to_owned(), "-".to_owned(), "-".to_owned()),
+            };
+            table.row(vec![
+                look.id.to_string(),
+                member.place.client.clone(),
+                role,
+                member.pid().map_or("-".to_owned(), |pid| pid.to_string()),
+                zxid,
+                nodes,
+                member.place.log.display().to_string(),
+            ]);
+        }
+        print!("{table}");
+        Ok(std::io::stdout().flush()?)
+    }
+}
+
+/// What a look at a member has shown.
+struct Look {
+    id: i64,
+    votes: bool,
+    /// It runs, and is not paused.
+    is_up: bool,
+    /// `None` if it does not serve.
+    overview: Option<Overview>,
+}
+
+impl Look {
+    fn leads(&self) -> bool {
+        // One voter on its own is in no ensemble, and calls itself standalone.
+        self.overview.as_ref().is_some_and(|seen| seen.is_leader() || seen.mode == "standalone")
+    }
+}
+
+fn prompt() -> Result<()> {
+    if std::io::stdin().is_terminal() {
+        print!("cluster> ");
+    }
+    Ok(std::io::stdout().flush()?)
+}
+
+/// Lines of the standard input, until it ends.
+fn read_lines() -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel(1);
+    // A thread that waits for input cannot be interrupted; it goes with the process.
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if sender.blocking_send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,61 @@
+//! What can be done with a cluster.
+
+pub const HELP: &str = "\
+commands status | kill N (as kill -9) | stop N | start N | pause N | resume N | log N | help | quit";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    Status,
+    /// At once, without a chance to clean up.
+    Kill(i64),
+    Stop(i64),
+    Start(i64),
+    /// Frozen, as by a long pause of the machine: connections stay, nobody answers.
+    Pause(i64),
+    Resume(i64),
+    /// Where its log is.
+    Log(i64),
+    Help,
+    Quit,
+}
+
+/// Reads a line. An empty one is no command; what is none either is complained about.
+pub fn parse(line: &str) -> Result<Option<Command>, String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let number = |text: &str| {
+        text.parse::<i64>().map_err(|_| format!("{text:?} is not the number of a server"))
+    };
+    Ok(Some(match words[..] {
+        [] => return Ok(None),
+        ["status" | "s"] => Command::Status,
+        ["kill" | "k", id] => Command::Kill(number(id)?),
+        ["stop", id] => Command::Stop(number(id)?),
+        ["start", id] => Command::Start(number(id)?),
+        ["pause", id] => Command::Pause(number(id)?),
+        ["resume", id] => Command::Resume(number(id)?),
+        ["log", id] => Command::Log(number(id)?),
+        ["help" | "h" | "?"] => Command::Help,
+        ["quit" | "q" | "exit"] => Command::Quit,
+        _ => return Err(format!("not understood: {}\n{HELP}", words.join(" "))),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read() {
+        for (line, expected) in [
+            ("", Ok(None)),
+            (" status ", Ok(Some(Command::Status))),
+            ("kill 3", Ok(Some(Command::Kill(3)))),
+            ("k 2", Ok(Some(Command::Kill(2)))),
+            ("q", Ok(Some(Command::Quit))),
+            ("kill x", Err("\"x\" is not the number of a server".to_owned())),
+            ("kill", Err(format!("not understood: kill\n{HELP}"))),
+        ] {
+            assert_eq!(parse(line), expected, "{line:?}");
+        }
+    }
+}

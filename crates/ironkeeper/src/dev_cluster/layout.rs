@@ -1,0 +1,160 @@
+//! Where the members of a cluster are: directories, ports, and a `zoo.cfg` for each.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use ironkeeper_proto::ServerId;
+use ironkeeper_proto::membership::PeerRole;
+use ironkeeper_server::config::Config;
+
+/// As far from the client ports as Apache's usual 2888 and 3888 are from 2181.
+const QUORUM_PORT_OFFSET: u16 = 707;
+const ELECTION_PORT_OFFSET: u16 = 1707;
+
+#[derive(Debug)]
+pub struct Layout {
+    pub dir: PathBuf,
+    pub places: Vec<Place>,
+}
+
+/// The place of one member.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub id: i64,
+    pub votes: bool,
+    /// `host:port`.
+    pub client: String,
+    pub client_port: u16,
+    pub config: PathBuf,
+    pub log: PathBuf,
+}
+
+impl Layout {
+    /// The cluster that was left in `dir`, or a new one.
+    pub fn prepare(dir: &Path, voters: u8, observers: u8, first_port: u16) -> Result<Layout> {
+        let found = left_in(dir)?;
+        let places = match found.is_empty() {
+            true => create(dir, voters, observers, first_port)?,
+            false => found,
+        };
+        Ok(Layout { dir: dir.to_owned(), places })
+    }
+}
+
+fn place(dir: &Path, id: i64, votes: bool, client_port: u16) -> Place {
+    let own = dir.join(id.to_string());
+    let client = format!("127.0.0.1:{client_port}");
+    let (config, log) = (own.join("zoo.cfg"), own.join("server.log"));
+    Place { id, votes, client, client_port, config, log }
+}
+
+/// The members whose files are here, in their order.
+fn left_in(dir: &Path) -> Result<Vec<Place>> {
+    let mut places = Vec::new();
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(places),
+        Err(error) => return Err(error).with_context(|| dir.display().to_string()),
+    };
+    for entry in entries {
+        let name = entry?.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.parse::<i64>().ok()) else { continue };
+        let config = dir.join(&name).join("zoo.cfg");
+        if !config.exists() {
+            continue;
+        }
+        let loaded = Config::from_file(&config, "", "")
+            .with_context(|| format!("{} cannot be used", config.display()))?;
+        let ensemble = loaded.config.ensemble.as_ref();
+        let me = ensemble.and_then(|ensemble| ensemble.membership.members.get(&ServerId(id)));
+        let votes = me.is_none_or(|me| me.role == PeerRole::Participant);
+        places.push(place(dir, id, votes, loaded.config.client_address.port));
+    }
+    places.sort_by_key(|place| place.id);
+    Ok(places)
+}
+
+fn create(dir: &Path, voters: u8, observers: u8, first_port: u16) -> Result<Vec<Place>> {
+    let mut ports = Ports::default();
+    let mut servers = String::new();
+    let mut places = Vec::new();
+    for index in 0..u16::from(voters) + u16::from(observers) {
+        let id = i64::from(index) + 1;
+        let votes = index < u16::from(voters);
+        let port = first_port.wrapping_add(index);
+        let client_port = ports.take(port)?;
+        let quorum = ports.take(port.wrapping_add(QUORUM_PORT_OFFSET))?;
+        let election = ports.take(port.wrapping_add(ELECTION_PORT_OFFSET))?;
+        let role = if votes { "participant" } else { "observer" };
+        writeln!(servers, "server.{id}=127.0.0.1:{quorum}:{election}:{role}")?;
+        places.push(place(dir, id, votes, client_port));
+    }
+    for place in &places {
+        write_files(place, &servers).with_context(|| place.config.display().to_string())?;
+    }
+    Ok(places)
+}
+
+fn write_files(place: &Place, servers: &str) -> Result<()> {
+    let Some(dir) = place.config.parent() else { bail!("it is in no directory") };
+    let Some(text) = dir.to_str() else { bail!("the path of its directory is no text") };
+    fs::create_dir_all(dir)?;
+    fs::write(dir.join("myid"), format!("{}\n", place.id))?;
+    let config = format!(
+        "# Written by ironkeeper dev-cluster.\n\
+         tickTime=2000\ninitLimit=10\nsyncLimit=5\n\
+         dataDir={text}\n\
+         clientPortAddress=127.0.0.1\nclientPort={}\n\
+         4lw.commands.whitelist=*\n\
+         # Also a single server is an ensemble here, that others can observe.\n\
+         standaloneEnabled=false\n{servers}",
+        place.client_port
+    );
+    Ok(fs::write(&place.config, config)?)
+}
+
+/// Ports that nobody else has, held until all are chosen.
+#[derive(Default)]
+struct Ports {
+    held: Vec<TcpListener>,
+}
+
+impl Ports {
+    /// This one, or any if it is taken.
+    fn take(&mut self, wanted: u16) -> Result<u16> {
+        let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+        let listener = bind(wanted).or_else(|_| bind(0)).context("there is no free port")?;
+        let port = listener.local_addr()?.port();
+        self.held.push(listener);
+        Ok(port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_found_again_as_it_was_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = Layout::prepare(dir.path(), 3, 1, 0).unwrap();
+        assert_eq!(made.places.len(), 4);
+        let found = Layout::prepare(dir.path(), 5, 0, 0).unwrap();
+        let facts = |layout: &Layout| {
+            let place = |place: &Place| (place.id, place.votes, place.client.clone());
+            layout.places.iter().map(place).collect::<Vec<_>>()
+        };
+        assert_eq!(facts(&found), facts(&made));
+        assert_eq!(facts(&found)[3].1, false);
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_replaced() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        assert_ne!(Ports::default().take(port).unwrap(), port);
+    }
+}

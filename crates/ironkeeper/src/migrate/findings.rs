@@ -1,0 +1,77 @@
+//! What a check has found, told to a person.
+
+use std::fmt;
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    Good,
+    /// Worth knowing; nothing breaks.
+    Note,
+    /// Something that is used today would not work.
+    Obstacle,
+}
+
+#[derive(Debug, Default)]
+pub struct Findings {
+    sections: Vec<Section>,
+    /// What to do, if nothing stands in the way.
+    steps: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Section {
+    title: String,
+    lines: Vec<(Weight, String)>,
+}
+
+impl Findings {
+    pub fn section(&mut self, title: impl Into<String>) {
+        self.sections.push(Section { title: title.into(), lines: Vec::new() });
+    }
+
+    pub fn add(&mut self, weight: Weight, text: impl Into<String>) {
+        if self.sections.is_empty() {
+            self.section("findings");
+        }
+        if let Some(section) = self.sections.last_mut() {
+            section.lines.push((weight, text.into()));
+        }
+    }
+
+    pub fn step(&mut self, text: impl Into<String>) {
+        self.steps.push(text.into());
+    }
+
+    pub fn obstacles(&self) -> usize {
+        let lines = self.sections.iter().flat_map(|section| &section.lines);
+        lines.filter(|(weight, _)| *weight == Weight::Obstacle).count()
+    }
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for section in &self.sections {
+            writeln!(f, "{}", section.title)?;
+            for (weight, text) in &section.lines {
+                let mark = match weight {
+                    Weight::Good => "ok  ",
+                    Weight::Note => "note",
+                    Weight::Obstacle => "STOP",
+                };
+                writeln!(f, "  {mark}  {text}")?;
+            }
+        }
+        match self.obstacles() {
+            0 => writeln!(f, "nothing stands in the way")?,
+            1 => writeln!(f, "one thing stands in the way")?,
+            count => writeln!(f, "{count} things stand in the way")?,
+        }
+        if self.obstacles() == 0 {
+            for (index, step) in self.steps.iter().enumerate() {
+                writeln!(f, "  {}. {step}", index + 1)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! Whether every setting of a `zoo.cfg` means the same here.
+
+use std::path::Path;
+
+use ironkeeper_client::Host;
+use ironkeeper_proto::membership::PeerRole;
+use ironkeeper_server::config::{Config, ConfigError, Loaded, Notice, NoticeKind, Part};
+
+use super::findings::{Findings, Weight};
+
+/// The configuration, if it can be used at all.
+pub fn check(file: &Path, findings: &mut Findings) -> Option<Config> {
+    findings.section(format!("settings in {}", file.display()));
+    let flags = |name| std::env::var(name).unwrap_or_default();
+    let Loaded { config, notices } =
+        match Config::from_file(file, &flags("JVMFLAGS"), &flags("SERVER_JVMFLAGS")) {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                refuse(&error, findings);
+                return None;
+            }
+        };
+    findings.add(Weight::Good, format!("understood: {}", summary(&config)));
+    for notice in &notices {
+        match weight(notice) {
+            Weight::Good => {}
+            weight => findings.add(weight, notice.to_string()),
+        }
+    }
+    let idle = notices.iter().filter(|notice| weight(notice) == Weight::Good).count();
+    if idle > 0 {
+        findings.add(Weight::Good, format!("{idle} more have no effect here and are not missed"));
+    }
+    Some(config)
+}
+
+fn refuse(error: &ConfigError, findings: &mut Findings) {
+    if error.problems().is_empty() {
+        findings.add(Weight::Obstacle, error.to_string());
+    }
+    for problem in error.problems() {
+        findings.add(Weight::Obstacle, problem.to_string());
+    }
+}
+
+/// What clients and other members would notice is an obstacle; what only operators would notice is not.
+fn weight(notice: &Notice) -> Weight {
+    match &notice.kind {
+        NoticeKind::NotYet { part: Part::Tls | Part::Sasl | Part::AuthProviders } => {
+            Weight::Obstacle
+        }
+        NoticeKind::EnsembleOnly | NoticeKind::NotNeeded { .. } => Weight::Good,
+        _ => Weight::Note,
+    }
+}
+
+fn summary(config: &Config) -> String {
+    let clients = format!("clients at {}", config.client_address);
+    let Some(ensemble) = &config.ensemble else { return format!("a standalone server, {clients}") };
+    let voters = ensemble.membership.voters().count();
+    let observers = ensemble.membership.members.len() - voters;
+    let role = match ensemble.me().map(|me| me.role) {
+        Some(PeerRole::Observer) => ", an observer",
+        _ => "",
+    };
+    let others = if observers > 0 { format!(" and {observers} observers") } else { String::new() };
+    format!("server {}{role} of {voters} voters{others}, {clients}", ensemble.my_id)
+}
+
+/// Where the members serve clients. Those that do not say are taken to use the same port.
+pub fn members(config: &Config) -> Vec<Host> {
+    let Some(ensemble) = &config.ensemble else {
+        let host = config.client_address.host.as_deref().unwrap_or("localhost");
+        return vec![Host::new(host, config.client_address.port)];
+    };
+    let members = ensemble.membership.members.values();
+    members
+        .filter_map(|member| {
+            let port = member.client.as_ref().map_or(config.client_address.port, |it| it.port);
+            Some(Host::new(&member.addresses.first()?.host, port))
+        })
+        .collect()
+}

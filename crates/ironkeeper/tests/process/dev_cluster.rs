@@ -1,0 +1,113 @@
+//! `ironkeeper dev-cluster`, as a process with processes of its own.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+struct Cluster {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+/// A line of the table.
+#[derive(Debug, PartialEq, Eq)]
+struct Row {
+    id: String,
+    role: String,
+    pid: String,
+}
+
+impl Cluster {
+    fn start(dir: &Path, options: &[&str]) -> Cluster {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ironkeeper"));
+        command.arg("dev-cluster").args(options).args(["--port", "0", "--data-dir"]).arg(dir);
+        let mut process =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let input = process.stdin.take().expect("a pipe");
+        let output = BufReader::new(process.stdout.take().expect("a pipe"));
+        Cluster { process, input, output }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("readable output");
+        line.trim_end().to_owned()
+    }
+
+    /// The line about how it went, and the table behind it.
+    fn settled(&mut self, members: usize) -> (String, Vec<Row>) {
+        let how = self.line();
+        let titles = self.line();
+        assert!(titles.starts_with("SERVER"), "{how}\n{titles}");
+        let mut rows = Vec::new();
+        for _ in 0..members {
+            let line = self.line();
+            let cells: Vec<&str> = line.split_whitespace().collect();
+            let [id, _, role, pid, ..] = cells[..] else { panic!("not a row: {line}") };
+            rows.push(Row { id: id.into(), role: role.into(), pid: pid.into() });
+        }
+        (how, rows)
+    }
+
+    fn order(&mut self, command: &str) {
+        writeln!(self.input, "{command}").expect("it listens");
+    }
+
+    fn quit(mut self) {
+        self.order("quit");
+        assert!(self.process.wait().expect("its end").success());
+    }
+}
+
+fn id_of(rows: &[Row], role: &str) -> String {
+    let row = rows.iter().find(|row| row.role == role);
+    row.unwrap_or_else(|| panic!("no {role} in {rows:?}")).id.clone()
+}
+
+#[test]
+fn a_killed_leader_is_replaced_and_comes_back_as_a_follower() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(dir.path(), &["3", "--observers", "1"]);
+    let (how, rows) = cluster.settled(4);
+    assert!(how.contains("4 servers, server ") && how.contains(" leads"), "{how}");
+    assert_eq!(id_of(&rows, "observer"), "4");
+    assert!(cluster.line().starts_with("connect "));
+    assert!(cluster.line().starts_with("commands "));
+
+    let killed = id_of(&rows, "leader");
+    cluster.order(&format!("kill {killed}"));
+    let (_, rows) = cluster.settled(4);
+    assert_ne!(id_of(&rows, "leader"), killed);
+    assert_eq!(id_of(&rows, "stopped"), killed);
+
+    cluster.order(&format!("start {killed}"));
+    let (_, rows) = cluster.settled(4);
+    let back = rows.iter().find(|row| row.id == killed).unwrap();
+    assert_eq!(back.role, "follower");
+
+    let (first, second) = (id_of(&rows, "leader"), killed);
+    cluster.order(&format!("stop {first}"));
+    cluster.settled(4);
+    cluster.order(&format!("kill {second}"));
+    let (how, _) = cluster.settled(4);
+    assert_eq!(how, "1 of 3 voters are up, which is no quorum");
+    cluster.order("kill 7");
+    assert_eq!(cluster.line(), "there is no server 7");
+    cluster.quit();
+}
+
+#[test]
+fn a_cluster_that_was_left_is_started_again_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(dir.path(), &["1"]);
+    cluster.settled(1);
+    let connect = cluster.line();
+    cluster.quit();
+    let mut again = Cluster::start(dir.path(), &["5"]);
+    let (how, rows) = again.settled(1);
+    assert!(how.starts_with("1 servers"), "{how}");
+    assert_eq!(id_of(&rows, "leader"), "1");
+    assert_eq!(again.line(), connect);
+    again.quit();
+}

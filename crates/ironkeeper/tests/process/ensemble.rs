@@ -1,0 +1,168 @@
+//! Three servers, each in a process of its own, that are killed without warning.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ironkeeper_client::{Client, CreateMode};
+use ironkeeper_testing::HeldPort;
+
+use crate::client::PATIENCE;
+use crate::server_process::{ServerProcess, Setup};
+
+/// Acknowledged writes before and after each blow.
+const WRITES: usize = 30;
+
+struct Ensemble {
+    _dir: tempfile::TempDir,
+    members: Vec<Member>,
+}
+
+struct Member {
+    setup: Setup,
+    /// Client, quorum and election port.
+    ports: [HeldPort; 3],
+    process: Option<ServerProcess>,
+}
+
+impl Ensemble {
+    fn start() -> Ensemble {
+        let dir = tempfile::tempdir().expect("a directory");
+        let port = || HeldPort::take(0).expect("a free port");
+        let ports: Vec<[HeldPort; 3]> = (0..3).map(|_| [port(), port(), port()]).collect();
+        let mut settings = String::from(
+            "tickTime=500\ninitLimit=120\nsyncLimit=80\n4lw.commands.whitelist=srvr\nsnapCount=20\n",
+        );
+        for (index, [_, quorum, election]) in ports.iter().enumerate() {
+            let (quorum, election) = (quorum.address(), election.address().port());
+            settings.push_str(&format!("server.{}={quorum}:{election}\n", index + 1));
+        }
+        let members = ports.into_iter().enumerate().map(|(index, ports)| {
+            let home: PathBuf = dir.path().join((index + 1).to_string());
+            std::fs::create_dir_all(home.join("data")).expect("it is new");
+            std::fs::write(home.join("data/myid"), format!("{}\n", index + 1)).expect("written");
+            Member { setup: Setup::new(&home, &settings), ports, process: None }
+        });
+        let mut ensemble = Ensemble { members: members.collect(), _dir: dir };
+        ensemble.restart();
+        ensemble
+    }
+
+    /// Starts those that do not run.
+    fn restart(&mut self) {
+        for member in &mut self.members {
+            if member.process.is_none() {
+                let port = member.ports[0].address().port();
+                let ready = member.setup.spawn(port).ready();
+                member.process = Some(ready.unwrap_or_else(|(_, log)| panic!("{log}")));
+            }
+        }
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        self.members.iter().map(|member| member.ports[0].address()).collect()
+    }
+
+    fn connect_string(&self) -> String {
+        self.addresses().iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    /// Waits until one leads and kills it.
+    fn kill_leader(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let leads =
+                |address: SocketAddr| srvr(address).is_some_and(|text| text.contains("leader"));
+            if let Some(index) = self.addresses().into_iter().position(leads) {
+                drop(self.members[index].process.take().expect("it answers").kill());
+                return;
+            }
+            assert!(Instant::now() < deadline, "nobody leads");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn kill_all(&mut self) {
+        for process in self.members.iter_mut().filter_map(|member| member.process.take()) {
+            process.kill();
+        }
+    }
+}
+
+/// What a server says of itself, if it answers.
+fn srvr(address: SocketAddr) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.write_all(b"srvr").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// Somebody who writes on, whatever becomes of the servers, and knows what was acknowledged.
+struct Writer {
+    connect_string: String,
+    client: Option<Client>,
+    tried: usize,
+    acknowledged: Vec<String>,
+}
+
+impl Writer {
+    async fn write(&mut self, count: usize) {
+        let wanted = self.acknowledged.len() + count;
+        let deadline = Instant::now() + PATIENCE;
+        while self.acknowledged.len() < wanted {
+            assert!(Instant::now() < deadline, "writes do not go on");
+            let client = match self.client.take() {
+                Some(client) => client,
+                None => match Client::connect(&self.connect_string).await {
+                    Ok(client) => client,
+                    Err(_) => continue,
+                },
+            };
+            // A write whose fate is unknown is not asked about: the next one has another name.
+            self.tried += 1;
+            let path = format!("/written-{}", self.tried);
+            match client.create(&path, "", CreateMode::Persistent).await {
+                Ok(_) => self.acknowledged.push(path),
+                Err(error) if error.is_session_over() => continue,
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+            self.client = Some(client);
+        }
+    }
+}
+
+#[test]
+fn no_acknowledged_write_is_lost_when_members_of_an_ensemble_are_killed() {
+    let mut ensemble = Ensemble::start();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut writer = Writer {
+        connect_string: ensemble.connect_string(),
+        client: None,
+        tried: 0,
+        acknowledged: Vec::new(),
+    };
+    for _ in 0..3 {
+        runtime.block_on(writer.write(WRITES));
+        ensemble.kill_leader();
+        runtime.block_on(writer.write(WRITES));
+        ensemble.restart();
+    }
+    ensemble.kill_all();
+    ensemble.restart();
+    runtime.block_on(writer.write(1));
+    for address in ensemble.addresses() {
+        runtime.block_on(async {
+            let client = Client::connect(&address.to_string()).await.expect("it serves");
+            client.sync("/").await.expect("it catches up");
+            for path in &writer.acknowledged {
+                let found = client.exists(path).await.expect("an answer");
+                assert!(found.is_some(), "{path} was acknowledged and is missing at {address}");
+            }
+            client.close().await.expect("the end of the session");
+        });
+    }
+}

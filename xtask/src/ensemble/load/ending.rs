@@ -1,0 +1,165 @@
+//! The end of a load: every member is asked for everything, and what clients were told is held against it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use ironkeeper_client::{Client, Stat};
+
+use super::actor::{Actor, seen};
+use super::{REGISTERS, Report, SESSION, Shared, connect, live_path, register_path};
+use crate::ensemble::history::{self, Action, Op, Outcome};
+
+/// A member's tree below `/load`.
+type Tree = BTreeMap<String, (Stat, Bytes)>;
+
+/// Differences shown of two trees; the rest is counted.
+const SHOWN: usize = 5;
+
+/// Compares what clients know with what members hold, ends the sessions, and looks that their nodes go.
+pub async fn judge(
+    members: &[String],
+    actors: Vec<Actor>,
+    acknowledged: u64,
+    shared: &Arc<Shared>,
+) -> Result<Report> {
+    let mut failures = Vec::new();
+    let mut ops: Vec<Op> = actors.iter().flat_map(|actor| actor.ops.iter().cloned()).collect();
+    let unknown = ops.iter().filter(|op| op.outcome == Outcome::Unknown).count();
+    for actor in &actors {
+        let name = actor.number;
+        failures.extend(actor.trouble.iter().map(|what| format!("client {name}: {what}")));
+    }
+
+    let mut trees = Vec::new();
+    for (at, member) in members.iter().enumerate() {
+        let began = shared.now();
+        let tree = read(member).await.with_context(|| format!("reading from member {}", at + 1))?;
+        let ended = shared.now();
+        for register in 0..REGISTERS {
+            let found =
+                tree.get(&register_path(register)).and_then(|(stat, data)| seen(data, stat));
+            match found {
+                Some(seen) => ops.push(Op {
+                    client: usize::MAX - at,
+                    register,
+                    action: Action::SyncedRead,
+                    began,
+                    ended,
+                    outcome: Outcome::Done(seen),
+                    server: None,
+                }),
+                None => failures.push(format!("member {} has no register {register}", at + 1)),
+            }
+        }
+        trees.push(tree);
+    }
+    let mut stale = Vec::new();
+    for broken in history::violations(&ops) {
+        match broken.stale_on {
+            Some(port) => stale.push((port, broken.what)),
+            None => failures.push(broken.what),
+        }
+    }
+    if let Some((first, others)) = trees.split_first() {
+        for (at, tree) in others.iter().enumerate() {
+            failures.extend(
+                differences(first, tree).map(|what| format!("members 1 and {}: {what}", at + 2)),
+            );
+        }
+        failures.extend(missing_from_line(first, &actors));
+        failures.extend(missing_sessions(first, &actors));
+    }
+
+    for actor in &actors {
+        if let Err(error) = actor.client.close().await {
+            failures.push(format!("client {} could not end its session: {error}", actor.number));
+        }
+    }
+    for (at, member) in members.iter().enumerate() {
+        let left: Vec<String> = read(member)
+            .await?
+            .into_keys()
+            .filter(|path| path.starts_with("/load/live/"))
+            .collect();
+        if !left.is_empty() {
+            failures.push(format!("member {} keeps {left:?} of sessions that have ended", at + 1));
+        }
+    }
+    let reconnects = actors.iter().map(|actor| actor.reconnects).sum();
+    Ok(Report { acknowledged, unknown, reconnects, stale, failures })
+}
+
+/// Everything one member holds, behind a sync.
+async fn read(member: &str) -> Result<Tree> {
+    let client: Client = connect(member, SESSION).await?;
+    client.sync("/load").await?;
+    let mut walk = client.walk("/load").with_data();
+    let mut tree = Tree::new();
+    while let Some(node) = walk.next().await {
+        let node = node?;
+        tree.insert(node.path, (node.stat, node.data.unwrap_or_default()));
+    }
+    client.close().await?;
+    Ok(tree)
+}
+
+fn differences(one: &Tree, other: &Tree) -> impl Iterator<Item = String> {
+    let paths: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    let different: Vec<&String> =
+        paths.into_iter().filter(|path| one.get(*path) != other.get(*path)).collect();
+    let more = different.len().saturating_sub(SHOWN);
+    let shown: Vec<String> = different
+        .into_iter()
+        .take(SHOWN)
+        .map(|path| format!("{path} is {:?} here, {:?} there", one.get(path), other.get(path)))
+        .collect();
+    shown.into_iter().chain((more > 0).then(|| format!("{more} more nodes differ")))
+}
+
+/// What the line of appended nodes lacks, has twice, or has too much of.
+fn missing_from_line(tree: &Tree, actors: &[Actor]) -> Vec<String> {
+    let mut failures = Vec::new();
+    let mut acknowledged = BTreeSet::new();
+    for (actor, path) in
+        actors.iter().flat_map(|actor| actor.appended.iter().map(move |path| (actor, path)))
+    {
+        if !acknowledged.insert(path) {
+            failures.push(format!("{path} was given to two"));
+        }
+        let owner = tree.get(path).map(|(_, data)| data.as_ref());
+        if owner != Some(actor.number.to_string().as_bytes()) {
+            failures.push(format!(
+                "{path} of client {} was acknowledged, and is {owner:?}",
+                actor.number
+            ));
+        }
+    }
+    let there = tree.keys().filter(|path| path.starts_with("/load/log/")).count();
+    let unknown: usize = actors.iter().map(|actor| actor.appended_unknown).sum();
+    if there > acknowledged.len() + unknown {
+        failures.push(format!(
+            "{there} nodes in the line, of {} acknowledged and {unknown} unknown",
+            acknowledged.len()
+        ));
+    }
+    let more = failures.len().saturating_sub(SHOWN);
+    failures.truncate(SHOWN);
+    failures.extend((more > 0).then(|| format!("{more} more nodes of the line are wrong")));
+    failures
+}
+
+/// Sessions that live have their ephemeral node, and it is theirs.
+fn missing_sessions(tree: &Tree, actors: &[Actor]) -> Vec<String> {
+    actors
+        .iter()
+        .filter_map(|actor| {
+            let owner = tree.get(&live_path(actor.number)).map(|(stat, _)| stat.ephemeral_owner);
+            let session = actor.client.session_id().0;
+            (owner != Some(session)).then(|| {
+                format!("client {} lives as {session:?}; its node is of {owner:?}", actor.number)
+            })
+        })
+        .collect()
+}

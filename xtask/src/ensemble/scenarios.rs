@@ -1,0 +1,96 @@
+//! What happens to ensembles, each with the casts that play it.
+
+mod bad_peers;
+mod catch_up;
+mod cuts;
+mod kills;
+mod pauses;
+mod rolling;
+mod sessions;
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use super::Stage;
+use super::cast::{Cast, Kind, Part};
+use crate::interop::Tally;
+
+/// One story.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Scenario {
+    /// Every member is killed and started again under load, the leader more than once.
+    Kills,
+    /// Every member stops in its tracks for a while, and goes on as if nothing had been.
+    Pauses,
+    /// Members are cut off from each other.
+    Cuts,
+    /// Members fall behind, or ahead, and are brought back: by DIFF, by SNAP and by TRUNC.
+    CatchUp,
+    /// Every member is replaced by the other program on its data, and back, with clients connected.
+    Rolling,
+    /// Ephemeral nodes go when their session ends, by close and by expiry, and not before.
+    Sessions,
+    /// Garbage, strangers, doubles and a damaged log.
+    BadPeers,
+}
+
+impl Scenario {
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// The casts that play it: few by default, all of them in a long run.
+    pub fn casts(self, long: bool) -> Vec<Cast> {
+        let (usual, more): (&[&str], &[&str]) = match self {
+            Self::Kills => (
+                &["ours,ours,ours", "ours,apache,apache:observer,ours"],
+                &[
+                    "apache,ours,ours",
+                    "apache,apache,ours",
+                    "ours,apache,apache",
+                    "apache38,apache38,ours",
+                    "ours,apache38,ours",
+                    "apache,apache,apache,ours:observer",
+                    "ours,ours,ours,ours:observer",
+                ],
+            ),
+            Self::Pauses => (&["ours,ours,ours"], &["apache,ours,ours", "apache,apache,ours"]),
+            Self::Cuts => (&["ours,ours,ours"], &["apache,ours,ours", "ours,ours,ours,ours,ours"]),
+            Self::CatchUp => (
+                &["apache,apache,ours", "ours,ours,apache"],
+                &["ours,ours,ours", "apache38,apache38,ours", "ours,ours,apache38"],
+            ),
+            Self::Rolling => (&["apache,apache,apache"], &["apache38,apache38,apache38"]),
+            Self::BadPeers => (&["ours,ours,ours"], &["apache,ours,ours"]),
+            Self::Sessions => (&["apache,ours,ours"], &["ours,ours,ours", "apache,apache,ours"]),
+        };
+        let more = if long { more } else { &[] };
+        usual.iter().chain(more).map(|text| Cast::of(text)).collect()
+    }
+
+    /// Whether our program takes part though no member is of it at first.
+    pub fn needs_ours(self) -> bool {
+        self == Self::Rolling
+    }
+
+    /// Everybody who appears.
+    pub fn all_kinds(self, cast: &Cast) -> Cast {
+        let mut all = cast.clone();
+        if self == Self::Rolling && cast.has(Kind::Ours) {
+            all.0.push(Part { kind: Kind::Apache, observer: false });
+        }
+        all
+    }
+
+    pub fn play(self, stage: &Stage<'_>) -> Result<Tally> {
+        match self {
+            Self::Kills => kills::play(stage),
+            Self::Pauses => pauses::play(stage),
+            Self::Cuts => cuts::play(stage),
+            Self::CatchUp => catch_up::play(stage),
+            Self::Rolling => rolling::play(stage),
+            Self::Sessions => sessions::play(stage),
+            Self::BadPeers => bad_peers::play(stage),
+        }
+    }
+}

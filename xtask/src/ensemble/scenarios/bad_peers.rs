@@ -1,0 +1,173 @@
+//! Peers that should not be there, and one whose disk has gone bad: garbage, impossible lengths and epochs, silence, a
+//! second server with a member's id, a member of another ensemble, a damaged log. Members go on, nobody falls, and no
+//! client is told anything wrong.
+
+mod attacks;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::ensemble::cluster::{Cluster, Terms};
+use crate::ensemble::load::Load;
+use crate::ensemble::{Stage, judge};
+use crate::interop::Tally;
+use crate::ports;
+use crate::server::Server;
+
+const WRITES: u64 = 100;
+/// Bytes of a log that is worth damaging: its middle is not its end.
+const LOG_BYTES_MIN: usize = 10_000;
+
+pub fn play(stage: &Stage<'_>) -> Result<Tally> {
+    let mut cluster = Cluster::start(&stage.cast, stage.programs, &Terms::default(), &stage.dir)?;
+    let load = Load::start(&cluster, stage.seed)?;
+    load.wait_for_writes(WRITES)?;
+    let mut play = Play { stage, cluster: &mut cluster, load: &load, tally: Tally::default() };
+    play.attacks()?;
+    play.second_of_an_id()?;
+    play.stranger_with_history()?;
+    play.damaged_log()?;
+    let mut tally = play.tally;
+    tally.add(judge(&cluster, load)?);
+    Ok(tally)
+}
+
+struct Play<'a> {
+    stage: &'a Stage<'a>,
+    cluster: &'a mut Cluster,
+    load: &'a Load,
+    tally: Tally,
+}
+
+impl Play<'_> {
+    /// Writes go on and every member is the process that it was and serves.
+    fn unharmed(&mut self, what: &str, pids: &[Option<u32>]) -> Result<()> {
+        self.load.wait_for_new_write().with_context(|| what.to_owned())?;
+        self.load.wait_for_writes(WRITES).with_context(|| what.to_owned())?;
+        self.cluster.wait_until_all_serve().with_context(|| what.to_owned())?;
+        let same = self.pids() == pids;
+        self.tally.check(what, same.then_some(()).ok_or_else(|| "a member fell".to_owned()));
+        Ok(())
+    }
+
+    fn pids(&self) -> Vec<Option<u32>> {
+        self.cluster.members().map(Server::pid).collect()
+    }
+
+    fn attacks(&mut self) -> Result<()> {
+        let pids = self.pids();
+        for attack in attacks::ALL {
+            for at in 0..self.cluster.size() {
+                let ports = self.cluster.peer_ports(at);
+                // Refused, reset, ignored: all of that is fine.
+                let _ = (attack.run)(ports, self.stage.seed);
+            }
+            self.unharmed(attack.name, &pids)?;
+            println!("   {}: unharmed", attack.name);
+        }
+        Ok(())
+    }
+
+    /// A server beside the ensemble: it knows the members, and has `id` and a folder of its own.
+    fn stranger(&self, id: usize, name: &str) -> Result<Server> {
+        let port = ports::one()?;
+        let (quorum, election) = (ports::one()?, ports::one()?);
+        let member = self.cluster.member(0);
+        let setup = member
+            .setup()
+            .clone()
+            .at_port(port)
+            .set(&format!("server.{id}"), format!("127.0.0.1:{quorum}:{election}"));
+        let server = Server::prepare(member.program(), setup, &self.stage.dir.join(name))?;
+        fs::write(server.data_dir().join("myid"), format!("{id}\n"))?;
+        Ok(server)
+    }
+
+    /// Somebody copied a configuration and forgot to change `myid`.
+    fn second_of_an_id(&mut self) -> Result<()> {
+        let pids = self.pids();
+        let mut double = self.stranger(1, "double")?;
+        double.launch()?;
+        self.load.wait_for_writes(5 * WRITES).context("two servers have the id 1")?;
+        double.kill()?;
+        self.unharmed("two servers with one id", &pids)?;
+        println!("   two servers with one id: unharmed");
+        Ok(())
+    }
+
+    /// A server with another history, longer than ours as zxids go, believes that it belongs to us.
+    fn stranger_with_history(&mut self) -> Result<()> {
+        let pids = self.pids();
+        let id = self.cluster.size() + 1;
+        let mut other = self.stranger(id, "other")?;
+        // Epochs that no member has come to yet.
+        let files = other.data_dir().join("version-2");
+        fs::create_dir_all(&files)?;
+        for file in ["acceptedEpoch", "currentEpoch"] {
+            fs::write(files.join(file), "1000")?;
+        }
+        other.launch()?;
+        self.load.wait_for_writes(5 * WRITES).context("a server of another ensemble is there")?;
+        other.kill()?;
+        self.unharmed("a server of another ensemble", &pids)?;
+        println!("   a server of another ensemble: unharmed");
+        Ok(())
+    }
+
+    /// A follower's log is damaged in its middle: it says so and does not serve what is left. Emptied, it returns.
+    fn damaged_log(&mut self) -> Result<()> {
+        let leader = self.cluster.wait_for_leader(|_| true)?;
+        let victim = (leader + 1) % self.cluster.size();
+        let member = self.cluster.member_mut(victim);
+        member.kill()?;
+        let files = member.data_dir().join("version-2");
+        let log = longest_log(&files)?;
+        let mut bytes = fs::read(&log)?;
+        let end = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+        ensure!(end > LOG_BYTES_MIN, "{} is too short to be damaged", log.display());
+        for byte in &mut bytes[end / 2..end / 2 + 16] {
+            *byte ^= 0x55;
+        }
+        fs::write(&log, bytes)?;
+        let before = member.log_tail(usize::MAX).len();
+        let refused = member.start_again();
+        let said = member.log_tail(usize::MAX).split_off(before);
+        let name =
+            log.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        self.tally.check(
+            "a damaged log is refused, by its name",
+            match refused {
+                Ok(()) => Err("the member serves".to_owned()),
+                Err(_) if said.contains(&name) => Ok(()),
+                Err(why) => Err(format!("{why:#}")),
+            },
+        );
+        self.load.wait_for_writes(WRITES).context("without the member whose log is damaged")?;
+        let member = self.cluster.member_mut(victim);
+        if member.pid().is_some() {
+            member.kill()?;
+        }
+        fs::remove_dir_all(&files)?;
+        member.start_again().context("the member whose data was removed")?;
+        self.load.wait_for_writes(WRITES)?;
+        println!("   a damaged log: refused, and replaced");
+        Ok(())
+    }
+}
+
+/// The transaction log with the most in it.
+fn longest_log(files: &std::path::Path) -> Result<PathBuf> {
+    let used = |path: &PathBuf| {
+        let bytes = fs::read(path).unwrap_or_default();
+        bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0)
+    };
+    fs::read_dir(files)?
+        .filter_map(|file| Some(file.ok()?.path()))
+        .filter(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log."))
+        })
+        .max_by_key(used)
+        .context("a member has a log")
+}

@@ -1,0 +1,245 @@
+//! Members fall behind, or ahead, and are brought back: by DIFF, by SNAP and by TRUNC.
+//!
+//! The last member of the cast leads at first and brings the first one up to date: once with what it missed, once
+//! with the whole tree. Then it is left alone with a write that nobody else ever sees, and comes back to an ensemble
+//! that the member before it leads: that write must go, by TRUNC, or with the whole tree if the new epoch has a
+//! history already. Each time an Apache server took part, its log says which way it was.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use ironkeeper_client::CreateMode;
+
+use crate::ensemble::background::Background;
+use crate::ensemble::cluster::{Cluster, Terms};
+use crate::ensemble::{Stage, digests};
+use crate::interop::Tally;
+use crate::server::Server;
+
+/// More than leaders keep in memory for learners (`commitLogCount`).
+const MANY: usize = 700;
+const FEW: usize = 20;
+const SESSION: Duration = Duration::from_secs(30);
+
+/// How a learner is brought up to date.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Diff,
+    Snap,
+    Trunc,
+}
+
+impl Way {
+    /// What Apache's log says then: a learner's, and a leader's, which is silent about cutting.
+    fn words(self) -> [&'static str; 2] {
+        match self {
+            Way::Diff => ["Getting a diff from the leader", "Sending DIFF"],
+            Way::Snap => ["Getting a snapshot from leader", "Sending snapshot"],
+            Way::Trunc => ["Truncating log to get in sync", ""],
+        }
+    }
+}
+
+pub fn play(stage: &Stage<'_>) -> Result<Tally> {
+    // Without the log on disk, which both may use, whoever is far behind gets the whole tree.
+    let terms = Terms { flags: vec!["-Dzookeeper.snapshotSizeFactor=-1"], ..Terms::default() };
+    let cluster = Cluster::prepare(&stage.cast, stage.programs, &terms, &stage.dir)?;
+    ensure!(cluster.size() == 3, "three members play this");
+    let mut play =
+        Play { cluster, clients: Background::start()?, tally: Tally::default(), written: 0 };
+    play.begin()?;
+    play.behind(FEW, Way::Diff)?;
+    play.behind(MANY, Way::Snap)?;
+    play.ahead(0, Way::Trunc)?;
+    play.ahead(FEW, Way::Snap)?;
+    play.tally.failures.extend(digests::disagreements(&play.cluster));
+    Ok(play.tally)
+}
+
+struct Play {
+    cluster: Cluster,
+    clients: Background,
+    tally: Tally,
+    written: usize,
+}
+
+impl Play {
+    /// The last member leads: of two with equal histories the larger id does.
+    fn begin(&mut self) -> Result<()> {
+        for at in [0, 2] {
+            self.cluster.member_mut(at).launch()?;
+        }
+        self.cluster.wait_for_leader(|at| at == 2)?;
+        self.cluster.member_mut(1).launch()?;
+        self.cluster.wait_until_all_serve()?;
+        // Who has nothing at all is always given the whole tree.
+        self.write(FEW)?;
+        self.settle()
+    }
+
+    /// Writes through the members that run. Without anything to write no session is opened: that is a transaction too.
+    fn write(&mut self, count: usize) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let running: Vec<String> = self
+            .cluster
+            .members()
+            .filter(|server| server.pid().is_some())
+            .map(Server::address)
+            .collect();
+        let client = self.clients.connect(&running.join(","), SESSION)?;
+        let first = self.written;
+        self.written += count;
+        self.clients.wait("writing", async {
+            let replies: Vec<_> = (first..first + count)
+                .map(|number| client.create(&format!("/n{number}"), "data", CreateMode::Persistent))
+                .collect();
+            for reply in replies {
+                reply.await?;
+            }
+            Ok(client.close().await?)
+        })
+    }
+
+    /// The first member misses `count` writes.
+    fn behind(&mut self, count: usize, way: Way) -> Result<()> {
+        self.cluster.member_mut(0).stop()?;
+        self.write(count)?;
+        self.returns(0, 2, way)
+    }
+
+    /// The last member leads alone, writes what nobody else sees, and returns when the others have elected anew and
+    /// written `count` nodes.
+    fn ahead(&mut self, count: usize, way: Way) -> Result<()> {
+        self.lead(2)?;
+        self.settle()?;
+        let lonely = format!("/lonely-{}", self.written);
+        let client = self.clients.connect(&self.cluster.member(2).address(), SESSION)?;
+        for at in [0, 1] {
+            self.cluster.member(at).signal("STOP")?;
+        }
+        let reply = client.create(&lonely, "nobody else has this", CreateMode::Persistent);
+        let logged = self.cluster.wait(|| log_holds(self.cluster.member(2), &lonely));
+        for at in [2, 0, 1] {
+            self.cluster.member_mut(at).kill()?;
+        }
+        drop((reply, client));
+        logged.context("the leader did not log what it was asked to write")?;
+        for at in [0, 1] {
+            self.cluster.member_mut(at).launch()?;
+        }
+        self.cluster.wait_for_leader(|at| at == 1)?;
+        self.write(count)?;
+        self.returns(2, 1, way)?;
+        let clients = &self.clients;
+        for server in self.cluster.members() {
+            let client = clients.connect(&server.address(), SESSION)?;
+            let there = clients.wait("looking for what must be gone", async {
+                client.sync("/").await?;
+                let there = client.exists(&lonely).await?;
+                client.close().await?;
+                Ok(there)
+            })?;
+            let gone =
+                there.is_none().then_some(()).ok_or_else(|| format!("{} has it", server.address()));
+            self.tally.check(&format!("{lonely} is gone"), gone);
+        }
+        Ok(())
+    }
+
+    /// Sees to it that this member leads: of those with equal histories it has the largest id.
+    fn lead(&mut self, wanted: usize) -> Result<()> {
+        self.settle()?;
+        for _ in 0..5 {
+            let leader = self.cluster.wait_for_leader(|_| true)?;
+            if leader == wanted {
+                return Ok(());
+            }
+            self.cluster.member_mut(leader).stop()?;
+            self.cluster.wait_for_leader(|at| at != leader)?;
+            self.cluster.member_mut(leader).start_again()?;
+        }
+        bail!("member {} does not come to lead", wanted + 1)
+    }
+
+    /// Everybody has everything: a sync through each member has come back.
+    fn settle(&self) -> Result<()> {
+        for server in self.cluster.members() {
+            let client = self.clients.connect(&server.address(), SESSION)?;
+            self.clients.wait("settling", async {
+                client.sync("/").await?;
+                Ok(client.close().await?)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A member returns to a leader, and is brought up to date this way.
+    fn returns(&mut self, learner: usize, leader: usize, way: Way) -> Result<()> {
+        let before = [learner, leader].map(|at| log_text(self.cluster.member(at)).len());
+        self.cluster.member_mut(learner).start_again()?;
+        let words = way.words();
+        for (at, from, words) in [(learner, before[0], words[0]), (leader, before[1], words[1])] {
+            if self.cluster.is_apache(at) {
+                let log = log_text(self.cluster.member(at));
+                let said = log[from..].contains(words).then_some(());
+                let name = format!("{way:?} from member {} to member {}", leader + 1, learner + 1);
+                self.tally.check(
+                    &name,
+                    said.ok_or_else(|| {
+                        format!(
+                            "member {} does not say {words:?}:\n{}",
+                            at + 1,
+                            sync_lines(&log[from..])
+                        )
+                    }),
+                );
+            }
+        }
+        self.compare(&format!("after {way:?}"))
+    }
+
+    /// Every member has every node that was written.
+    fn compare(&mut self, when: &str) -> Result<()> {
+        let written = self.written;
+        for server in self.cluster.members() {
+            let client = self.clients.connect(&server.address(), SESSION)?;
+            let found = self.clients.wait("counting", async {
+                client.sync("/").await?;
+                let names = client.children("/").await?;
+                client.close().await?;
+                Ok(names.iter().filter(|name| name.starts_with('n')).count())
+            })?;
+            let all = (found == written).then_some(());
+            let why = || format!("{found} of {written} nodes on {}", server.address());
+            self.tally.check(&format!("all nodes are there {when}"), all.ok_or_else(why));
+        }
+        Ok(())
+    }
+}
+
+/// A member's whole log, whatever bytes it holds.
+fn log_text(server: &Server) -> String {
+    String::from_utf8_lossy(&fs::read(server.log_path()).unwrap_or_default()).into_owned()
+}
+
+/// What a log says about synchronization, for the message of a failure.
+fn sync_lines(log: &str) -> String {
+    const WORDS: [&str; 5] = ["DIFF", "SNAP", "TRUNC", "napshot", "runcat"];
+    let lines = log.lines().filter(|line| WORDS.iter().any(|word| line.contains(word)));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// Whether a member's transaction log holds this text.
+fn log_holds(server: &Server, text: &str) -> bool {
+    let Ok(files) = fs::read_dir(server.data_dir().join("version-2")) else { return false };
+    files
+        .filter_map(|file| Some(file.ok()?.path()))
+        .filter(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log."))
+        })
+        .filter_map(|path| fs::read(path).ok())
+        .any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
+}

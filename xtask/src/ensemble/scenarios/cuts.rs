@@ -1,0 +1,51 @@
+//! Members are cut off: the leader with and without notice, a follower, and two followers from each other's view
+//! of the leader.
+
+use anyhow::{Context, Result};
+
+use crate::ensemble::cluster::{Cluster, Terms};
+use crate::ensemble::links::Cut;
+use crate::ensemble::load::Load;
+use crate::ensemble::{Stage, judge};
+use crate::interop::Tally;
+
+const WRITES: u64 = 200;
+
+pub fn play(stage: &Stage<'_>) -> Result<Tally> {
+    let terms = Terms { links: true, ..Terms::default() };
+    let mut cluster = Cluster::start(&stage.cast, stage.programs, &terms, &stage.dir)?;
+    let load = Load::start(&cluster, stage.seed)?;
+    load.wait_for_writes(WRITES)?;
+    for cut in [Cut::Silent, Cut::Refused] {
+        let leader = cluster.wait_for_leader(|_| true)?;
+        cluster.links()?.isolate(leader, cut);
+        let other = cluster
+            .wait_for_leader(|at| at != leader)
+            .with_context(|| format!("the leader, member {}, is cut off ({cut:?})", leader + 1))?;
+        println!("   leader {} cut off ({cut:?}), {} leads", leader + 1, other + 1);
+        mend(&mut cluster, &load)?;
+
+        let leader = cluster.wait_for_leader(|_| true)?;
+        let follower = (leader + 1) % cluster.size();
+        cluster.links()?.isolate(follower, cut);
+        load.wait_for_writes(WRITES).with_context(|| format!("a follower is cut off ({cut:?})"))?;
+        println!("   follower {} cut off ({cut:?})", follower + 1);
+        mend(&mut cluster, &load)?;
+    }
+    // One follower sees the other but not the leader, whom the other sees.
+    let leader = cluster.wait_for_leader(|_| true)?;
+    let follower = (leader + 1) % cluster.size();
+    cluster.links()?.cut(leader, follower, Cut::Refused);
+    load.wait_for_writes(WRITES).context("one wire is cut")?;
+    println!("   wire between {} and leader {} cut", follower + 1, leader + 1);
+    mend(&mut cluster, &load)?;
+    judge(&cluster, load)
+}
+
+/// Mends everything, and waits until all serve and writes go on.
+fn mend(cluster: &mut Cluster, load: &Load) -> Result<()> {
+    load.wait_for_new_write().context("while the ensemble is cut")?;
+    cluster.links()?.heal()?;
+    cluster.wait_until_all_serve().context("after the cut was mended")?;
+    load.wait_for_writes(WRITES).context("after the cut was mended")
+}

@@ -1,0 +1,68 @@
+//! Foreign clients on three members, whose leader is killed when a driver asks for a restart.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::{Lab, Tally, c_client, driver, java};
+use crate::apache::QUICK_START;
+use crate::ensemble::cast::{Cast, Kind, Part, Programs};
+use crate::ensemble::cluster::{Cluster, Terms};
+use crate::java as java_programs;
+use crate::server::Program;
+
+/// Curator's recipes over all members, then its whole driver through one that follows.
+pub fn curator(lab: &Lab<'_>) -> Result<Tally> {
+    let mut cluster = start(lab)?;
+    let mut tally = run(
+        java_programs::program(lab.cache, "CuratorFailover", &QUICK_START)?
+            .arg(cluster.connect_string()),
+        lab,
+        &mut cluster,
+    )?;
+    let follower = follower(&cluster)?;
+    let mut command = java_programs::program(lab.cache, java::CURATOR, &QUICK_START)?;
+    tally.add(run(command.arg(follower), lab, &mut cluster)?);
+    Ok(tally)
+}
+
+/// The C client's driver through a member that follows.
+pub fn c(lab: &Lab<'_>) -> Result<Tally> {
+    let mut cluster = start(lab)?;
+    let follower = follower(&cluster)?;
+    run(c_client::driver(lab)?.arg(follower), lab, &mut cluster)
+}
+
+fn start(lab: &Lab<'_>) -> Result<Cluster> {
+    let kind = match lab.program {
+        Program::Apache(_) => Kind::Apache,
+        Program::Ironkeeper(_) => Kind::Ours,
+    };
+    let cast = Cast(vec![Part { kind, observer: false }; 3]);
+    let terms = Terms {
+        lines: vec![
+            ("extendedTypesEnabled", "true".to_owned()),
+            ("enforceQuota", "true".to_owned()),
+        ],
+        flags: java::SERVER_FLAGS.to_vec(),
+        ..Terms::default()
+    };
+    Cluster::start(&cast, &Programs::only(kind, lab.program.clone()), &terms, &lab.dir)
+}
+
+/// A member that follows. All sessions of a driver go there: one reads what another was told, and elsewhere it might
+/// not have arrived yet.
+fn follower(cluster: &Cluster) -> Result<String> {
+    let leader = cluster.wait_for_leader(|_| true)?;
+    let follower = (0..cluster.size()).find(|at| *at != leader).context("somebody follows")?;
+    Ok(cluster.member(follower).address())
+}
+
+fn run(command: &mut Command, lab: &Lab<'_>, cluster: &mut Cluster) -> Result<Tally> {
+    driver::run_with(command, &lab.dir.join("driver.log"), || {
+        let leader = cluster.wait_for_leader(|_| true)?;
+        cluster.member_mut(leader).kill()?;
+        cluster.wait_for_leader(|at| at != leader)?;
+        cluster.member_mut(leader).start_again()
+    })
+}
