@@ -148,7 +148,7 @@ mod tests {
             layout.places.iter().map(place).collect::<Vec<_>>()
         };
         assert_eq!(facts(&found), facts(&made));
-        assert_eq!(facts(&found)[3].1, false);
+        assert!(!facts(&found)[3].1);
     }
 
     #[test]
