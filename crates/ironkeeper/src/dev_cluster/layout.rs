@@ -84,10 +84,13 @@ fn create(dir: &Path, voters: u8, observers: u8, first_port: u16) -> Result<Vec<
     for index in 0..u16::from(voters) + u16::from(observers) {
         let id = i64::from(index) + 1;
         let votes = index < u16::from(voters);
-        let port = first_port.wrapping_add(index);
-        let client_port = ports.take(port)?;
-        let quorum = ports.take(port.wrapping_add(QUORUM_PORT_OFFSET))?;
-        let election = ports.take(port.wrapping_add(ELECTION_PORT_OFFSET))?;
+        let port = |offset: u16| match first_port {
+            0 => 0,
+            first => first.saturating_add(offset).saturating_add(index),
+        };
+        let client_port = ports.take(port(0))?;
+        let quorum = ports.take(port(QUORUM_PORT_OFFSET))?;
+        let election = ports.take(port(ELECTION_PORT_OFFSET))?;
         let role = if votes { "participant" } else { "observer" };
         writeln!(servers, "server.{id}=127.0.0.1:{quorum}:{election}:{role}")?;
         places.push(place(dir, id, votes, client_port));
@@ -123,7 +126,7 @@ struct Ports {
 }
 
 impl Ports {
-    /// This one, or any if it is taken.
+    /// This one, or any if it is zero or taken.
     fn take(&mut self, wanted: u16) -> Result<u16> {
         let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
         let listener = bind(wanted).or_else(|_| bind(0)).context("there is no free port")?;
