@@ -22,7 +22,7 @@ pub enum Step {
     /// A leader's tree is to become ours.
     Install {
         zxid: Zxid,
-        tree: SnapshotWriter<RealDisk>,
+        tree: Box<SnapshotWriter<RealDisk>>,
     },
 }
 
@@ -78,7 +78,7 @@ impl DurableSteps {
             Step::Install { zxid, tree } => {
                 let _pause = hold_snapshots(core);
                 *writer = self.store.log_writer();
-                let installed = self.store.install_snapshot(zxid, tree);
+                let installed = self.store.install_snapshot(zxid, *tree);
                 installed.map_err(|error| format!("the leader's tree cannot be kept: {error}"))?;
                 tracing::info!("took over the leader's tree at {zxid}");
                 self.rebuilt(Durable::Installed(zxid)).map(Some)

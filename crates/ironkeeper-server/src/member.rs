@@ -107,7 +107,8 @@ impl Member {
             DurableStep::InstallSnapshot { link, zxid } => {
                 // A hang-up that follows would throw it away.
                 if let Some(tree) = self.links.take_snapshot(*link) {
-                    return Step::Install { zxid: *zxid, tree: tree.into_writer() };
+                    let tree = Box::new(tree.into_writer());
+                    return Step::Install { zxid: *zxid, tree };
                 }
             }
             DurableStep::ConfigProposed(next) => {

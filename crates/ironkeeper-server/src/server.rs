@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ironkeeper_engine::conn::CloseReason;
 use ironkeeper_engine::{Engine, Input};
@@ -96,13 +96,15 @@ impl Server {
         let whom = member::recover_for(config.ensemble.as_ref());
         let recover = || recovery::recover(&store, engine_config.tree, whom);
         let (mut recovered, mut end, report) = recover()?;
+        let metrics = Arc::new(Metrics::default());
         let awaits_database = config.ensemble.is_some() && end.last == recovery::NO_DATABASE;
         if report.snapshot.is_none() && !awaits_database {
             let config = engine_config.clone();
+            let began = Instant::now();
             recovery::write_first_snapshot(&store, config, recovered, clock.now())?;
+            metrics.note_snapshot(began.elapsed());
             (recovered, end, _) = recover()?;
         }
-        let metrics = Arc::new(Metrics::default());
         let (log_reads, wishes) = LogReads::new();
         let (engine, member) = match &config.ensemble {
             None => (Engine::new(engine_config, recovered, seed, clock.now()), None),

@@ -2,12 +2,13 @@
 //!
 //! Everybody proposes itself, takes over any better proposal it hears of, and stops when a quorum
 //! proposes the same server and nobody has come up with a better one for a moment. Better is: a later
-//! epoch whose history is held, then a longer log, then a larger id.
+//! epoch whose history is held, then a longer log, then a larger id. Those who are known to be away are not
+//! given that moment: whoever has just lost its leader need not wait for its vote.
 //!
 //! Servers that already follow or lead answer with what they have. A quorum of such answers, one of them
 //! from the leader itself, is enough to join.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ironkeeper_proto::election::PeerState;
 use ironkeeper_proto::{Epoch, Notification, ServerId, Zxid};
@@ -65,6 +66,8 @@ pub(crate) struct Election {
     received: BTreeMap<ServerId, Vote>,
     /// Votes of those who follow or lead, of any round.
     settled: BTreeMap<ServerId, Settled>,
+    /// Voters that could not be reached, or whose connection broke, and who have not spoken since.
+    away: BTreeSet<ServerId>,
     poll_ms: u64,
 }
 
@@ -84,6 +87,7 @@ impl Election {
             proposal: initial,
             received: BTreeMap::new(),
             settled: BTreeMap::new(),
+            away: BTreeSet::new(),
             poll_ms: settings.notification_min_ms,
         };
         timers.set(Timer::Poll, now_ms + election.poll_ms);
@@ -111,6 +115,22 @@ impl Election {
         self.proposal
     }
 
+    /// Somebody cannot be reached. That may have been the one who was waited for.
+    pub(crate) fn on_away(
+        &mut self,
+        id: ServerId,
+        ensemble: &Ensemble,
+        settings: &Settings,
+        now_ms: u64,
+        timers: &mut Timers,
+    ) -> Option<Vote> {
+        if !ensemble.may_vote(id) {
+            return None;
+        }
+        self.away.insert(id);
+        self.judge(ensemble, settings, now_ms, timers)
+    }
+
     pub(crate) fn on_notification(
         &mut self,
         from: ServerId,
@@ -123,6 +143,7 @@ impl Election {
         if !ensemble.may_vote(from) || !ensemble.may_vote(notification.leader) {
             return Reaction::default();
         }
+        self.away.remove(&from);
         match notification.state {
             PeerState::Looking => {
                 self.on_looking(from, notification, ensemble, settings, now_ms, timers)
@@ -159,7 +180,9 @@ impl Election {
             self.proposal = if beats(&vote, &initial, ensemble, settings) { vote } else { initial };
             broadcast = true;
         } else if vote.round < self.proposal.round {
-            return Reaction { reply: true, ..Reaction::default() };
+            // Whoever does not vote is answered whatever it says, so it had better say nothing: two that
+            // answer each other would never stop.
+            return Reaction { reply: ensemble.may_vote(self.me), ..Reaction::default() };
         } else if beats(&vote, &self.proposal, ensemble, settings) {
             self.proposal = vote;
             broadcast = true;
@@ -175,7 +198,7 @@ impl Election {
         Reaction { broadcast, reply: false, elected }
     }
 
-    /// Looks whether a quorum agrees. If everybody does, there is nobody left to wait for.
+    /// Looks whether a quorum agrees. If everybody does who is there, nobody is left to wait for.
     fn judge(
         &self,
         ensemble: &Ensemble,
@@ -188,7 +211,7 @@ impl Election {
             timers.clear(Timer::Finalize);
             return None;
         }
-        if ensemble.all_voters().all(agrees) {
+        if ensemble.all_voters().all(|id| agrees(id) || self.away.contains(&id)) {
             return Some(self.proposal);
         }
         if !timers.is_set(Timer::Finalize) {
@@ -342,6 +365,27 @@ mod tests {
     }
 
     #[test]
+    fn those_who_are_away_are_not_waited_for_until_they_speak() {
+        let mut table = table(THREE);
+        let away = |table: &mut Table, id: i64| {
+            let Table { election, ensemble, settings, timers } = table;
+            election.on_away(ServerId(id), ensemble, settings, 0, timers)
+        };
+        let mine = vote(2, 7, 5, 1);
+        assert_eq!(away(&mut table, 3), None, "one is no quorum, whoever is away");
+        assert_eq!(table.looking(1, mine).elected, Some(mine));
+
+        let mut table = self::table(THREE);
+        assert_eq!(table.looking(1, mine).elected, None, "the third may still speak");
+        assert_eq!(away(&mut table, 3), Some(mine));
+
+        let mut table = self::table(THREE);
+        assert_eq!(away(&mut table, 3), None);
+        assert_eq!(table.looking(3, vote(3, 6, 5, 1)).elected, None);
+        assert_eq!(table.looking(1, mine).elected, None, "it is back, and has not agreed yet");
+    }
+
+    #[test]
     fn later_rounds_start_over_and_earlier_ones_are_told() {
         let mut table = table(THREE);
         assert!(table.looking(1, vote(1, 9, 4, 1)).reply);
@@ -349,6 +393,13 @@ mod tests {
         let reaction = table.looking(1, vote(1, 3, 8, 1));
         assert!(reaction.broadcast);
         assert_eq!(table.election.proposal(), vote(2, 7, 8, 1), "our own is better, in that round");
+    }
+
+    #[test]
+    fn who_does_not_vote_does_not_answer_votes() {
+        let mut table = table("server.1=a:1:2\nserver.2=b:1:2:observer\nserver.3=c:1:2");
+        assert!(table.looking(1, vote(1, 3, 8, 1)).broadcast, "it asks in the round of the others");
+        assert_eq!(table.looking(3, vote(3, 3, 7, 1)), Reaction::default());
     }
 
     #[test]

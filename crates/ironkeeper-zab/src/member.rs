@@ -217,6 +217,9 @@ impl Member {
             Input::Timer => {}
             Input::Dialed { peer, port: Port::Election, link } => {
                 self.mesh.on_dialed(peer, link, out);
+                if link.is_none() {
+                    self.on_away(ledger, peer, out);
+                }
             }
             Input::Dialed { peer, port: Port::Quorum, link } => {
                 self.on_dialed(ledger, peer, link, out);
@@ -242,15 +245,14 @@ impl Member {
                 Role::Leading(leader) => leader.on_log_read(cx, link, &read),
                 _ => Next::Stay,
             }),
-            Input::Closed { link } => {
-                if !self.mesh.on_closed(link) {
-                    self.in_role(ledger, out, |role, cx| match role {
-                        Role::Learning(learner) => learner.on_closed(cx, link),
-                        Role::Leading(leader) => leader.on_closed(link),
-                        _ => Next::Stay,
-                    });
-                }
-            }
+            Input::Closed { link } => match self.mesh.on_closed(link) {
+                Some(peer) => self.on_away(ledger, peer, out),
+                None => self.in_role(ledger, out, |role, cx| match role {
+                    Role::Learning(learner) => learner.on_closed(cx, link),
+                    Role::Leading(leader) => leader.on_closed(link),
+                    _ => Next::Stay,
+                }),
+            },
             Input::Done(Durable::Flushed(zxid)) => self.on_flushed(ledger, zxid, out),
             Input::Done(done) => self.on_done(ledger, done, out),
         }
@@ -453,7 +455,11 @@ impl Member {
         if matches!(self.role, Role::Looking(_)) && self.adopt_config(notification, out) {
             return self.become_looking(ledger, out);
         }
-        if !self.shared.ensemble.may_vote(from) {
+        let ensemble = &self.shared.ensemble;
+        if !ensemble.may_vote(from) {
+            if notification.state != PeerState::Looking {
+                return;
+            }
             // It cannot vote, but it wants to know.
             let vote = Vote { round: self.round, ..self.current_vote() };
             return self.tell(from, vote, out);
@@ -475,9 +481,21 @@ impl Member {
                 self.react(ledger, from, vote, reaction, out);
             }
             Role::Learning(_) | Role::Leading(_) => {
-                if notification.state == PeerState::Looking {
+                // What those say who do not vote is not counted; and as Apache's voters answer them in
+                // any case, an answer from them would never be the last.
+                if notification.state == PeerState::Looking && ensemble.may_vote(self.shared.me) {
                     self.tell(from, self.shared.vote, out);
                 }
+            }
+        }
+    }
+
+    /// Somebody cannot be reached on the election port.
+    fn on_away(&mut self, ledger: &mut Ledger, peer: ServerId, out: &mut Vec<Output>) {
+        if let Role::Looking(election) = &mut self.role {
+            let Shared { ensemble, settings, timers, now_ms, .. } = &mut self.shared;
+            if let Some(vote) = election.on_away(peer, ensemble, settings, *now_ms, timers) {
+                self.become_elected(ledger, vote, out);
             }
         }
     }

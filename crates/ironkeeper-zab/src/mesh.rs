@@ -117,10 +117,11 @@ impl Mesh {
         true
     }
 
-    /// Whether the connection was one of ours.
-    pub(crate) fn on_closed(&mut self, link: LinkId) -> bool {
-        let peer = self.peers.values_mut().find(|peer| peer.link == Some(link));
-        peer.is_some_and(|peer| peer.link.take().is_some())
+    /// Whose connection it was, if it was one of ours.
+    pub(crate) fn on_closed(&mut self, link: LinkId) -> Option<ServerId> {
+        let (id, peer) = self.peers.iter_mut().find(|(_, peer)| peer.link == Some(link))?;
+        peer.link = None;
+        Some(*id)
     }
 
     /// Hangs up on everybody, as a change of the members asks for.
@@ -222,8 +223,8 @@ mod tests {
         out.clear();
         mesh.on_opened(LinkId(2), &opening(3), true, &mut out);
         assert_eq!(said(&mut out), "hangup 1, vote 4 on 2");
-        assert!(!mesh.on_closed(LinkId(1)), "the old one is not ours any more");
-        assert!(mesh.on_closed(LinkId(2)));
+        assert_eq!(mesh.on_closed(LinkId(1)), None, "the old one is not ours any more");
+        assert_eq!(mesh.on_closed(LinkId(2)), Some(ServerId(3)));
         mesh.send(ServerId(3), vote(5), &mut out);
         assert_eq!(said(&mut out), "dial 3");
         mesh.on_dialed(ServerId(3), None, &mut out);

@@ -68,10 +68,14 @@ impl Engine {
     }
 
     /// What has to be visible before an answer that needs no transaction of its own. A learner knows
-    /// only that the answers before it have to be given, and for that the line is enough.
+    /// only that the answers before it have to be given, and for that the line is enough. A leader that has
+    /// proposed nothing yet has an id that no transaction bears: what it took over is all there is.
     fn own_writes_until_now(&self) -> Zxid {
         match self.role {
-            Role::Leading => self.zab.last_proposed(),
+            Role::Leading => match self.zab.last_proposed() {
+                begun if begun.counter() == 0 => self.delivered,
+                last => last,
+            },
             _ => Zxid::ZERO,
         }
     }

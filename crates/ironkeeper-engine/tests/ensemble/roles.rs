@@ -55,6 +55,27 @@ fn after_the_death_of_the_leader_sessions_and_writes_go_on() {
 }
 
 #[test]
+fn a_new_leader_answers_a_sync_though_nothing_was_proposed_yet() {
+    let mut cluster = Cluster::three();
+    let leader = cluster.leader();
+    let clients = [0, 1, 2].map(|node| cluster.at(node).connect());
+    cluster.kill(leader);
+    cluster.until("a new leader serves", |cluster| cluster.serving() == 2);
+    let new_leader = cluster.leader();
+    // An old session comes back: a new one would be the first transaction.
+    let Client { session, password, .. } = clients[new_leader];
+    let at = &mut cluster.at(new_leader);
+    let mut client = at.dial();
+    assert_eq!(client.handshake(at, session, password, 8000), "open");
+    let mut path = Vec::new();
+    ironkeeper_proto::Put::put_str(&mut path, "/");
+    client.send(at, OpCode::Sync, &path);
+    client.send(at, OpCode::GetData, &read("/", false));
+    at.sync();
+    assert_eq!(client.heard(at).len(), 2);
+}
+
+#[test]
 fn what_was_asked_for_behind_a_gap_is_never_done() {
     let mut cluster = Cluster::three();
     let (leader, follower) = (cluster.leader(), cluster.follower());

@@ -6,7 +6,7 @@
 //! counting them would cost every read a search in a table that all threads share. So are a leader's
 //! queues to each learner (`<id>_learner_handler_qp_...`): there are none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -190,7 +190,7 @@ pub(super) fn render(shared: &Shared) -> String {
     lines.put("watch_count", watches);
     lines.put("global_sessions", sessions);
     let local_sessions = core.with_engine(|engine| {
-        engine.local_expiry().schedule().iter().map(|(_, due)| due.len()).sum::<usize>()
+        engine.local_expiry().schedule().values().map(BTreeSet::len).sum::<usize>()
     });
     lines.put("local_sessions", local_sessions);
     lines.put("num_alive_connections", shared.connections.len());

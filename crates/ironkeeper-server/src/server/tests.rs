@@ -9,8 +9,6 @@ use ironkeeper_proto::jute::{Put, Reader};
 use ironkeeper_proto::reply::ReplyHeader;
 use ironkeeper_proto::{CreateMode, OpCode, SessionId, Zxid, acl};
 
-use std::time::Instant;
-
 use super::*;
 use crate::accept::keep_alive;
 use crate::config::{ConnectionThrottle, RequestThrottle};
