@@ -59,7 +59,7 @@ fn an_epoch_that_is_not_written_down_is_noticed() {
 #[test]
 fn a_history_taken_over_too_early_is_noticed() {
     // It takes two losses of power in the right moment: the seeds begin where this happens.
-    check(Bug::EarlyNewLeaderAck, 2290..4000, &["durability", "agreement", "order"]);
+    check(Bug::EarlyNewLeaderAck, 3500..6000, &["durability", "agreement", "order"]);
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub struct Args {
     /// Keep data and logs here
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// The client port of the first server; the others follow. Ports that are taken are replaced
+    /// The client port of the first server, the others follow; 0 for any. Ports that are taken are replaced
     #[arg(long, value_name = "PORT", default_value_t = 2181)]
     port: u16,
 }

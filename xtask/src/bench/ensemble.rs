@@ -139,8 +139,7 @@ impl Round<'_> {
         for _ in 0..KILLS {
             load.wait_for_writes(WRITES)?;
             let leader = cluster.wait_for_leader(|_| true)?;
-            cluster.member_mut(leader).kill()?;
-            let took = load.wait_for_new_write()?.as_secs_f64() * 1e3;
+            let took = load.outage_after_kill(cluster.member_mut(leader))?.as_secs_f64() * 1e3;
             eprintln!("  {:<20} {took:.1}", "ensemble-failover");
             measures.add("ensemble-failover", self.side, took);
             cluster.member_mut(leader).start_again()?;

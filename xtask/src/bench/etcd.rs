@@ -97,10 +97,9 @@ impl<'a> Cluster<'a> {
         command
     }
 
-    /// Milliseconds until a write is acknowledged.
-    fn wait_for_write(&self) -> Result<f64> {
-        let said = tools::run(self.load().arg("wait"))?;
-        said.trim().parse().with_context(|| format!("the load said {said:?}"))
+    /// Waits until a write is acknowledged.
+    fn wait_for_write(&self) -> Result<()> {
+        tools::run(self.load().arg("wait")).map(drop)
     }
 
     fn measure(&self, load: &Load, seconds: f64, measures: &mut Measures) -> Result<()> {
@@ -148,8 +147,10 @@ impl<'a> Cluster<'a> {
             said.trim().parse().with_context(|| format!("the load said {said:?}"))?;
         let child = self.members.get_mut(leader).context("the leader is a member")?;
         child.kill()?;
+        let struck = Instant::now();
         child.wait()?;
-        self.wait_for_write()
+        self.wait_for_write()?;
+        Ok(struck.elapsed().as_secs_f64() * 1e3)
     }
 
     fn cpu_seconds(&self) -> Result<f64> {

@@ -19,6 +19,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::cluster::{Cluster, PATIENCE};
 use super::history::FIRST_VALUE;
+use crate::server::Server;
 use actor::Actor;
 
 const CLIENTS: usize = 6;
@@ -38,6 +39,10 @@ pub struct Report {
     /// Every other rule that was broken; none is what is wanted.
     pub failures: Vec<String>,
 }
+
+/// A point of time of one load.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment(u64);
 
 /// Clients at work. Dropped without [`Load::finish`], they end without a word.
 #[derive(Debug)]
@@ -104,11 +109,30 @@ impl Load {
         self.wait("writes", || self.shared.acknowledged.load(Ordering::Relaxed) >= wanted)
     }
 
-    /// Waits until a write is acknowledged that began after this call, and says how long that took.
-    pub fn wait_for_new_write(&self) -> Result<Duration> {
-        let now = self.shared.now();
-        self.wait("a write", || self.shared.newest_began.load(Ordering::Relaxed) > now)?;
-        Ok(Duration::from_nanos(self.shared.now() - now))
+    /// Now, on the clock of the clients.
+    pub fn moment(&self) -> Moment {
+        Moment(self.shared.now())
+    }
+
+    /// Waits until a write is acknowledged that began after the moment, and says how long after it that was.
+    pub fn wait_for_write_after(&self, moment: Moment) -> Result<Duration> {
+        let Moment(since) = moment;
+        self.wait("a write", || self.shared.newest_began.load(Ordering::Relaxed) > since)?;
+        Ok(Duration::from_nanos(self.shared.now() - since))
+    }
+
+    /// Waits until a write is acknowledged that begins after this call.
+    pub fn wait_for_new_write(&self) -> Result<()> {
+        self.wait_for_write_after(self.moment()).map(drop)
+    }
+
+    /// Kills a member (SIGKILL) and says how long it took from then until a write was acknowledged.
+    pub fn outage_after_kill(&self, member: &mut Server) -> Result<Duration> {
+        member.signal("KILL")?;
+        // What a process leaves behind takes the system a while; that belongs to the outage.
+        let struck = self.moment();
+        member.kill()?;
+        self.wait_for_write_after(struck)
     }
 
     fn wait(&self, what: &str, condition: impl Fn() -> bool) -> Result<()> {

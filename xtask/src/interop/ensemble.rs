@@ -11,6 +11,9 @@ use crate::ensemble::cluster::{Cluster, Terms};
 use crate::java as java_programs;
 use crate::server::Program;
 
+/// Tells a driver that its server is not alone.
+const MEMBER: &str = "member";
+
 /// Curator's recipes over all members, then its whole driver through one that follows.
 pub fn curator(lab: &Lab<'_>) -> Result<Tally> {
     let mut cluster = start(lab)?;
@@ -22,7 +25,7 @@ pub fn curator(lab: &Lab<'_>) -> Result<Tally> {
     )?;
     let follower = follower(&cluster)?;
     let mut command = java_programs::program(lab.cache, java::CURATOR, &QUICK_START)?;
-    tally.add(run(command.arg(follower), lab, &mut cluster)?);
+    tally.add(run(command.args([follower.as_str(), MEMBER]), lab, &mut cluster)?);
     Ok(tally)
 }
 
@@ -30,7 +33,7 @@ pub fn curator(lab: &Lab<'_>) -> Result<Tally> {
 pub fn c(lab: &Lab<'_>) -> Result<Tally> {
     let mut cluster = start(lab)?;
     let follower = follower(&cluster)?;
-    run(c_client::driver(lab)?.arg(follower), lab, &mut cluster)
+    run(c_client::driver(lab)?.args([follower.as_str(), MEMBER]), lab, &mut cluster)
 }
 
 fn start(lab: &Lab<'_>) -> Result<Cluster> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 use super::settings::Endpoint;
 
@@ -19,36 +19,44 @@ use super::settings::Endpoint;
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 
 /// Connects to the first of these that answers. Names are resolved now, so a server that has moved is
-/// found at its new place.
+/// found at its new place; a name that takes long keeps nobody from trying the others.
 pub(super) async fn dial(endpoints: &[Endpoint], within: Duration) -> io::Result<TcpStream> {
     let until = Instant::now() + within;
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "it is in no configuration");
-    let mut waiting = VecDeque::new();
-    for Endpoint { host, port } in endpoints {
-        match timeout_at(until, tokio::net::lookup_host((host.as_str(), *port))).await {
-            Ok(Ok(found)) => waiting.extend(found),
-            Ok(Err(error)) => failure = error,
-            Err(_) => failure = late(),
-        }
+    let mut lookups = JoinSet::new();
+    for endpoint in endpoints {
+        lookups.spawn(look_up(endpoint.clone()));
     }
     let mut attempts = JoinSet::new();
+    let mut waiting = VecDeque::new();
+    let mut next_at = Instant::now();
     loop {
-        if let Some(address) = waiting.pop_front() {
+        if (attempts.is_empty() || Instant::now() >= next_at)
+            && let Some(address) = waiting.pop_front()
+        {
             attempts.spawn(connect(address));
+            next_at = Instant::now() + NEXT_ADDRESS_AFTER;
         }
-        if attempts.is_empty() {
+        if attempts.is_empty() && lookups.is_empty() {
             return Err(failure);
         }
         tokio::select! {
-            Some(outcome) = attempts.join_next() => match outcome {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => failure = error,
-                Err(error) => failure = error.into(),
+            Some(outcome) = lookups.join_next() => match outcome.map_err(io::Error::from).flatten() {
+                Ok(found) => waiting.extend(found),
+                Err(error) => failure = error,
             },
-            () = sleep(NEXT_ADDRESS_AFTER), if !waiting.is_empty() => {}
-            () = tokio::time::sleep_until(until) => return Err(late()),
+            Some(outcome) = attempts.join_next() => match outcome.map_err(io::Error::from).flatten() {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failure = error,
+            },
+            () = sleep_until(next_at), if !waiting.is_empty() => {}
+            () = sleep_until(until) => return Err(late()),
         }
     }
+}
+
+async fn look_up(Endpoint { host, port }: Endpoint) -> io::Result<Vec<SocketAddr>> {
+    Ok(tokio::net::lookup_host((host.as_str(), port)).await?.collect())
 }
 
 fn late() -> io::Error {

@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use ironkeeper_proto::ServerId;
 use ironkeeper_proto::membership::PeerRole;
 use ironkeeper_server::config::Config;
+use socket2::{Domain, Socket, Type};
 
 /// As far from the client ports as Apache's usual 2888 and 3888 are from 2181.
 const QUORUM_PORT_OFFSET: u16 = 707;
@@ -18,6 +19,8 @@ const ELECTION_PORT_OFFSET: u16 = 1707;
 pub struct Layout {
     pub dir: PathBuf,
     pub places: Vec<Place>,
+    /// A server that does not run must not lose its ports.
+    _ports: Ports,
 }
 
 /// The place of one member.
@@ -36,11 +39,11 @@ impl Layout {
     /// The cluster that was left in `dir`, or a new one.
     pub fn prepare(dir: &Path, voters: u8, observers: u8, first_port: u16) -> Result<Layout> {
         let found = left_in(dir)?;
-        let places = match found.is_empty() {
+        let (places, ports) = match found.is_empty() {
             true => create(dir, voters, observers, first_port)?,
-            false => found,
+            false => (found, Ports::default()),
         };
-        Ok(Layout { dir: dir.to_owned(), places })
+        Ok(Layout { dir: dir.to_owned(), places, _ports: ports })
     }
 }
 
@@ -77,17 +80,20 @@ fn left_in(dir: &Path) -> Result<Vec<Place>> {
     Ok(places)
 }
 
-fn create(dir: &Path, voters: u8, observers: u8, first_port: u16) -> Result<Vec<Place>> {
+fn create(dir: &Path, voters: u8, observers: u8, first_port: u16) -> Result<(Vec<Place>, Ports)> {
     let mut ports = Ports::default();
     let mut servers = String::new();
     let mut places = Vec::new();
     for index in 0..u16::from(voters) + u16::from(observers) {
         let id = i64::from(index) + 1;
         let votes = index < u16::from(voters);
-        let port = first_port.wrapping_add(index);
-        let client_port = ports.take(port)?;
-        let quorum = ports.take(port.wrapping_add(QUORUM_PORT_OFFSET))?;
-        let election = ports.take(port.wrapping_add(ELECTION_PORT_OFFSET))?;
+        let wanted = |offset: u16| match first_port {
+            0 => 0,
+            first => first.saturating_add(offset).saturating_add(index),
+        };
+        let client_port = ports.take(wanted(0))?;
+        let quorum = ports.take(wanted(QUORUM_PORT_OFFSET))?;
+        let election = ports.take(wanted(ELECTION_PORT_OFFSET))?;
         let role = if votes { "participant" } else { "observer" };
         writeln!(servers, "server.{id}=127.0.0.1:{quorum}:{election}:{role}")?;
         places.push(place(dir, id, votes, client_port));
@@ -95,7 +101,10 @@ fn create(dir: &Path, voters: u8, observers: u8, first_port: u16) -> Result<Vec<
     for place in &places {
         write_files(place, &servers).with_context(|| place.config.display().to_string())?;
     }
-    Ok(places)
+    if cfg!(not(target_os = "linux")) {
+        ports.held.clear();
+    }
+    Ok((places, ports))
 }
 
 fn write_files(place: &Place, servers: &str) -> Result<()> {
@@ -116,21 +125,43 @@ fn write_files(place: &Place, servers: &str) -> Result<()> {
     Ok(fs::write(&place.config, config)?)
 }
 
-/// Ports that nobody else has, held until all are chosen.
-#[derive(Default)]
+/// Ports that nobody else has.
+#[derive(Debug, Default)]
 struct Ports {
-    held: Vec<TcpListener>,
+    /// Bound, so that the system gives them to nobody, but not listening. Linux lets a server of ours
+    /// listen beside that; elsewhere they are let go.
+    held: Vec<Socket>,
 }
 
 impl Ports {
-    /// This one, or any if it is taken.
+    /// This one, or any if it is zero or taken.
     fn take(&mut self, wanted: u16) -> Result<u16> {
-        let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
-        let listener = bind(wanted).or_else(|_| bind(0)).context("there is no free port")?;
-        let port = listener.local_addr()?.port();
-        self.held.push(listener);
+        let mut socket = bind(wanted).or_else(|_| bind(0)).context("there is no free port")?;
+        // Sockets that do not listen may share a port, so a second one has to be noticed here.
+        while self.has(port(&socket)?) {
+            socket = bind(0).context("there is no free port")?;
+        }
+        let port = port(&socket)?;
+        self.held.push(socket);
         Ok(port)
     }
+
+    fn has(&self, wanted: u16) -> bool {
+        self.held.iter().any(|held| port(held).is_ok_and(|port| port == wanted))
+    }
+}
+
+fn port(socket: &Socket) -> Result<u16> {
+    let address = socket.local_addr()?.as_socket().context("a port of another kind")?;
+    Ok(address.port())
+}
+
+fn bind(port: u16) -> std::io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    // Connections that have ended a moment ago do not matter.
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
+    Ok(socket)
 }
 
 #[cfg(test)]
@@ -153,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_port_that_is_taken_is_replaced() {
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
         assert_ne!(Ports::default().take(port).unwrap(), port);
     }

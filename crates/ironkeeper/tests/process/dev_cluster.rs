@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use ironkeeper_testing::HeldPort;
+
 struct Cluster {
     process: Child,
     input: ChildStdin,
@@ -98,16 +100,25 @@ fn a_killed_leader_is_replaced_and_comes_back_as_a_follower() {
 }
 
 #[test]
-fn a_cluster_that_was_left_is_started_again_where_it_was() {
+fn a_cluster_that_was_left_is_started_where_it_was() {
     let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::start(dir.path(), &["1"]);
-    cluster.settled(1);
-    let connect = cluster.line();
-    cluster.quit();
-    let mut again = Cluster::start(dir.path(), &["5"]);
-    let (how, rows) = again.settled(1);
-    assert!(how.starts_with("1 servers"), "{how}");
+    let own = dir.path().join("1");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::write(own.join("myid"), "1").unwrap();
+    let [client, quorum, election] = [0; 3].map(|any| HeldPort::take(any).unwrap());
+    let config = format!(
+        "tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir={}\nclientPortAddress=127.0.0.1\n\
+         clientPort={}\nstandaloneEnabled=false\nserver.1={}:{}\n",
+        own.display(),
+        client.address().port(),
+        quorum.address(),
+        election.address().port()
+    );
+    std::fs::write(own.join("zoo.cfg"), config).unwrap();
+    let mut cluster = Cluster::start(dir.path(), &["5"]);
+    let (how, rows) = cluster.settled(1);
+    assert!(how.starts_with("1 servers, server 1 leads"), "{how}");
     assert_eq!(id_of(&rows, "leader"), "1");
-    assert_eq!(again.line(), connect);
-    again.quit();
+    assert_eq!(cluster.line(), format!("connect  ironkeeper shell -server {}", client.address()));
+    cluster.quit();
 }

@@ -29,8 +29,9 @@ fn kill_one(cluster: &mut Cluster, load: &Load, victim: usize) -> Result<()> {
     let role = cluster.member(victim).mode().unwrap_or_else(|| "nobody".to_owned());
     let name =
         format!("member {} ({role}, {})", victim + 1, cluster.member(victim).program().name());
-    cluster.member_mut(victim).kill()?;
-    let took = load.wait_for_new_write().with_context(|| format!("after the end of {name}"))?;
+    let took = load
+        .outage_after_kill(cluster.member_mut(victim))
+        .with_context(|| format!("after the end of {name}"))?;
     println!("   {name} killed: a write after {:.0} ms", took.as_secs_f64() * 1e3);
     load.wait_for_writes(WRITES)?;
     cluster.member_mut(victim).start_again().with_context(|| format!("{name} comes back"))?;

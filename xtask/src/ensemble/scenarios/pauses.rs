@@ -28,7 +28,7 @@ fn pause_one(cluster: &mut Cluster, load: &Load, victim: usize) -> Result<()> {
     let name = format!("member {} ({role})", victim + 1);
     cluster.member(victim).signal("STOP")?;
     let gone_on = load
-        .wait_for_new_write()
+        .wait_for_write_after(load.moment())
         .and_then(|took| load.wait_for_writes(WRITES).map(|()| took))
         .with_context(|| format!("while {name} is paused"));
     // Whatever came of it: a stopped process would stay behind.
