@@ -1,7 +1,7 @@
 //! Whether members agree on their trees' digests, and whether any of them complained.
 //!
-//! One complaint proves nothing: the tree that an Apache leader sends under load already holds some of what follows it,
-//! and Apache's learners compare digests while they apply that once more. It happens among Apache servers alone.
+//! One complaint proves nothing: it seems that the tree an Apache leader sends under load holds some of what follows it,
+//! and that Apache's learners compare digests while they apply that once more. It was seen among Apache servers alone.
 
 use std::collections::HashMap;
 use std::fs;
