@@ -37,28 +37,6 @@ pub struct Actor {
     pub client: Client,
 }
 
-/// A change on the tree that a scene waits for.
-#[derive(Clone, Copy, Debug)]
-pub enum Change<'a> {
-    /// A node whose path contains this appears.
-    Created(&'a str),
-    /// A node whose path contains this goes.
-    Deleted(&'a str),
-}
-
-impl Change<'_> {
-    fn is(self, event: &WatchEvent) -> bool {
-        match self {
-            Change::Created(part) => {
-                event.kind == EventType::NodeCreated && event.path.contains(part)
-            }
-            Change::Deleted(part) => {
-                event.kind == EventType::NodeDeleted && event.path.contains(part)
-            }
-        }
-    }
-}
-
 impl Stage {
     /// An empty stage.
     pub async fn open(pace: Duration) -> Result<Stage> {
@@ -120,15 +98,15 @@ impl Stage {
         }
     }
 
-    /// Shows the tree until this has happened.
-    pub async fn until(&mut self, change: Change<'_>) -> Result<()> {
+    /// Shows the tree until a node appears whose path contains this.
+    pub async fn until_created(&mut self, part: &str) -> Result<()> {
         loop {
             let item = tokio::time::timeout(PATIENCE, self.events.next())
                 .await
-                .with_context(|| format!("{change:?} never came"))?;
+                .with_context(|| format!("no node {part} has appeared"))?;
             let event = event_of(item)?;
             self.show(&event).await?;
-            if change.is(&event) {
+            if event.kind == EventType::NodeCreated && event.path.contains(part) {
                 return Ok(());
             }
         }

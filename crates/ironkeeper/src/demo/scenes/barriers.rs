@@ -3,7 +3,7 @@
 use anyhow::Result;
 use ironkeeper_recipes::barrier::{Barrier, CountDownLatch, CyclicBarrier, DoubleBarrier};
 
-use crate::demo::stage::{Change, Stage, done, meanwhile};
+use crate::demo::stage::{Stage, done, meanwhile};
 
 pub async fn barrier(stage: &mut Stage) -> Result<()> {
     let (guard, anna) = (stage.enter("guard").await?, stage.enter("anna").await?);
@@ -25,13 +25,12 @@ pub async fn double(stage: &mut Stage) -> Result<()> {
     let annas = DoubleBarrier::new(&anna.client, "/job", 2)?;
     let bobs = DoubleBarrier::new(&bob.client, "/job", 2)?;
     let annas = meanwhile(async move { annas.enter().await });
-    stage.until(Change::Created("/job/")).await?;
+    stage.until_created("/job/").await?;
     stage.says(&anna, "is here and waits for one more").await?;
     let bob_inside = bobs.enter().await?;
     let anna_inside = done(annas).await?;
     stage.tells("both are here: the node `ready` lets them begin").await?;
     let leaving = meanwhile(async move { anna_inside.leave().await });
-    stage.until(Change::Deleted("/job/")).await?;
     stage.says(&anna, "is done and waits for bob").await?;
     bob_inside.leave().await?;
     done(leaving).await?;

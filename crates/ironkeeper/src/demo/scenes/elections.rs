@@ -5,7 +5,7 @@ use ironkeeper_recipes::election::{
     Election, ElectionEvent, ElectionSupport, LeaderLatch, LeaderObserver, LeaderSelector,
 };
 
-use crate::demo::stage::{Change, Stage, done, meanwhile};
+use crate::demo::stage::{Stage, done, meanwhile};
 
 pub async fn latch(stage: &mut Stage) -> Result<()> {
     let (anna, bob, fan) =
@@ -17,7 +17,7 @@ pub async fn latch(stage: &mut Stage) -> Result<()> {
     let leader = observer.next().await?.context("nobody leads")?;
     stage.says(&fan, format!("sees from outside that {} leads", leader.id())).await?;
     let bobs = LeaderLatch::start(&bob.client, "/leader", "bob");
-    stage.until(Change::Created("latch-0000000001")).await?;
+    stage.until_created("latch-0000000001").await?;
     stage.says(&bob, "is the next in line").await?;
     stage.kill(&anna).await?;
     let leadership = bobs.leading().await?;
@@ -48,7 +48,7 @@ pub async fn selector(stage: &mut Stage) -> Result<()> {
     stage.says(&anna, "leads for as long as her function runs").await?;
     let bobs = LeaderSelector::new(&bob.client, "/leader", "bob");
     let bobs = meanwhile(async move { bobs.lead(async |_| "bob's term").await });
-    stage.until(Change::Created("-0000000001")).await?;
+    stage.until_created("-0000000001").await?;
     stage.says(&bob, "waits for his turn").await?;
     let _ = end.send(());
     done(annas).await?;

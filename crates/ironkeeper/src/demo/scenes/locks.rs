@@ -9,7 +9,7 @@ use ironkeeper_recipes::lock::{
     Semaphore, Victim,
 };
 
-use crate::demo::stage::{Actor, Change, Stage, done, meanwhile};
+use crate::demo::stage::{Actor, Stage, done, meanwhile};
 
 pub async fn mutex(stage: &mut Stage) -> Result<()> {
     let (anna, bob, carol) =
@@ -20,11 +20,11 @@ pub async fn mutex(stage: &mut Stage) -> Result<()> {
 
     let bobs = lock(&bob);
     let bobs = meanwhile(async move { bobs.lock().await });
-    stage.until(Change::Created("lock-0000000001")).await?;
+    stage.until_created("lock-0000000001").await?;
     stage.says(&bob, "stands in line and watches anna's node, nothing else").await?;
     let carols = lock(&carol);
     let carols = meanwhile(async move { carols.lock().await });
-    stage.until(Change::Created("lock-0000000002")).await?;
+    stage.until_created("lock-0000000002").await?;
     stage.says(&carol, "stands behind bob and watches his").await?;
 
     held.release().await?;
@@ -70,7 +70,7 @@ pub async fn read_write(stage: &mut Stage) -> Result<()> {
     stage.tells("anna and bob read at the same time").await?;
     let writer = lock(&carol);
     let writer = meanwhile(async move { writer.write().await });
-    stage.until(Change::Created("__WRIT__")).await?;
+    stage.until_created("__WRIT__").await?;
     stage.says(&carol, "wants to write and waits for both").await?;
     one.release().await?;
     two.release().await?;
@@ -161,7 +161,7 @@ pub async fn condition(stage: &mut Stage) -> Result<()> {
             opened.wait_while(mutex.lock().await?, is_closed).await?.release().await
         })
     };
-    stage.until(Change::Created("waits-")).await?;
+    stage.until_created("waits-").await?;
     stage.says(&guest, "has looked inside the lock: closed; waits, and lets the lock go").await?;
     let mutex = Mutex::new(&porter.client, "/door");
     let held = mutex.lock().await?;
@@ -184,9 +184,9 @@ pub async fn deadlock(stage: &mut Stage) -> Result<()> {
     stage.tells("anna has the fork, bob the knife").await?;
     let (annas, bobs) = (lock(&anna, "/table/knife"), lock(&bob, "/table/fork"));
     let annas = meanwhile(async move { annas.lock().await });
-    stage.until(Change::Created("/table/knife/")).await?;
+    stage.until_created("/table/knife/").await?;
     let bobs = meanwhile(async move { bobs.lock().await });
-    stage.until(Change::Created("/table/fork/")).await?;
+    stage.until_created("/table/fork/").await?;
     let detector = DeadlockDetector::new(&anna.client, "/table");
     let found = loop {
         if let Some(found) = detector.detect().await?.pop() {
