@@ -37,8 +37,10 @@ async fn the_first_leads_and_the_next_follows() {
 async fn curator_696_652_444_460_620_a_session_that_ends_ends_the_leadership() {
     let world = World::start().await;
     let (one, two) = (world.client().await, world.client().await);
-    let (first, second) = (latch(&one, "one"), latch(&two, "two"));
+    let first = latch(&one, "one");
     let old = first.leading().await.unwrap();
+    // Only now: two connections have no order between them, and the first to stand leads.
+    let second = latch(&two, "two");
     let (_, ()) = tokio::join!(first.over(&old), world.end_session(&one));
     assert!(!first.has_leadership());
     assert!(first.leading().await.unwrap_err().is_session_over());
