@@ -15,6 +15,7 @@ pub mod ensemble;
 pub mod interop;
 pub mod ironkeeper;
 pub mod java;
+pub mod limited;
 pub mod measured;
 pub mod peers;
 pub mod permutations;

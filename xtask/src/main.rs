@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 use xtask::{
-    bench, bench_clients, bench_handovers, differential, ensemble, interop, peers, permutations,
-    sim, test,
+    bench, bench_clients, bench_handovers, differential, ensemble, interop, limited, peers,
+    permutations, sim, test,
 };
 
 /// Chores of the Ironkeeper repository.
@@ -40,6 +40,9 @@ enum Chore {
     Sim(sim::Options),
     /// Run everything that has to hold before a change lands.
     Test(test::Options),
+    /// Run a command and end it if it takes longer.
+    #[command(hide = true)]
+    Limited(limited::Options),
     /// Fetch the foreign software the other chores need, without running anything.
     Peers,
 }
@@ -63,6 +66,7 @@ fn run(chore: Chore) -> Result<bool> {
         Chore::Ensemble(options) => ensemble::run(&options),
         Chore::Interop(options) => interop::run(&options),
         Chore::Differential(options) => differential::run(&options),
+        Chore::Limited(options) => limited::run(&options),
         Chore::Permutations(options) => permutations::run(&options),
         Chore::Sim(options) => sim::run(&options),
         Chore::Test(options) => test::run(&options),

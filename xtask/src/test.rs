@@ -2,12 +2,23 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::repo;
+use crate::{limited, repo};
+
+/// How long one test binary may take: many times what the slowest takes on a busy machine.
+const TEST_BINARY_MAX: Duration = Duration::from_secs(480);
+
+/// How long one step may take.
+const STEP_MAX: Duration = Duration::from_secs(1800);
+
+/// How long to wait for another line of a command that has ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Options of `cargo xtask test`.
 #[derive(Debug, Args)]
@@ -122,27 +133,51 @@ pub fn run(options: &Options) -> Result<bool> {
 /// Runs cargo and shows what it says. What comes back is what to run again: nothing if all went well, the test
 /// binaries that failed if it names them, or else the whole command.
 fn cargo(arguments: &str) -> Result<Vec<String>> {
-    let mut child = Command::new(env!("CARGO"))
-        .args(arguments.split(' '))
+    let mut command = Command::new(env!("CARGO"));
+    command.args(arguments.split(' '));
+    if arguments.starts_with("test ") {
+        command.args(["--config", &limited_runner()?]);
+    }
+    let mut child = command
         .current_dir(repo::root())
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cargo {arguments} did not start"))?;
-    let mut failed = Vec::new();
     let stderr = child.stderr.take().context("stderr was piped")?;
-    for line in BufReader::new(stderr).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        eprintln!("{line}");
-        failed.extend(failed_target(&line));
+    let (failed, of_them) = mpsc::channel();
+    // On a thread: what a step leaves behind may hold the pipe open.
+    thread::spawn(move || {
+        for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            eprintln!("{line}");
+            if let Some(target) = failed_target(&line) {
+                let _ = failed.send(target);
+            }
+        }
+    });
+    match limited::wait(&mut child, STEP_MAX)? {
+        Some(status) if status.success() => return Ok(Vec::new()),
+        Some(_) => {}
+        None => eprintln!("it hangs: ended after {} s", STEP_MAX.as_secs()),
     }
-    if child.wait()?.success() {
-        return Ok(Vec::new());
+    // Everything it printed has been read soon after its end.
+    let mut failed: Vec<String> = Vec::new();
+    while let Ok(target) = of_them.recv_timeout(LAST_WORDS) {
+        failed.push(target);
     }
     if failed.is_empty() {
         failed.push(arguments.to_owned());
     }
     Ok(failed)
+}
+
+/// The setting of cargo that runs every test binary under a time limit.
+fn limited_runner() -> Result<String> {
+    let this = std::env::current_exe()?;
+    let this = this.to_str().context("the path of this program is not readable text")?;
+    let limit = TEST_BINARY_MAX.as_secs().to_string();
+    let runner = serde_json::to_string(&[this, "limited", &limit])?;
+    Ok(format!("target.'cfg(all())'.runner = {runner}"))
 }
 
 /// The arguments that run one test binary again, if this line of cargo's is about one that failed.
