@@ -34,7 +34,7 @@ const WATCH_EVENTS_MAX: usize = 16 * 1024;
 ///
 /// let client = Client::builder(&server)
 ///     .session_timeout(Duration::from_secs(10))
-///     .connect_timeout(Duration::from_secs(3))
+///     .connect_timeout(Duration::from_secs(30))
 ///     .read_only(true)
 ///     .connect()
 ///     .await?;
@@ -100,7 +100,7 @@ impl ClientBuilder {
     /// # let server = running.connect_string();
     /// # use ironkeeper_client::Client;
     /// # use std::time::Duration;
-    /// let client = Client::builder(&server).connect_timeout(Duration::from_secs(3)).connect().await?;
+    /// let client = Client::builder(&server).connect_timeout(Duration::from_secs(30)).connect().await?;
     /// # Ok(()) }
     /// ```
     pub fn connect_timeout(mut self, timeout: Duration) -> ClientBuilder {

@@ -46,25 +46,31 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn create_parents_with(&self, path: &str, options: &CreateOptions) -> Result<()> {
-        // From below: mostly all or all but one of them are there.
-        let mut missing = Vec::new();
-        let mut above = path::parent(path);
-        while let Some(at) = above.filter(|at| *at != "/") {
-            match self.create_with(at, "", options).await {
-                Ok(_) => break,
-                Err(error) if error.kind() == ErrorKind::NodeExists => break,
-                Err(error) if error.kind() == ErrorKind::NoNode => missing.push(at),
-                Err(error) => return Err(error),
+        'again: loop {
+            // From below: mostly all or all but one of them are there.
+            let mut missing = Vec::new();
+            let mut above = path::parent(path);
+            while let Some(at) = above.filter(|at| *at != "/") {
+                match self.create_with(at, "", options).await {
+                    Ok(_) => break,
+                    Err(error) if error.kind() == ErrorKind::NodeExists => break,
+                    Err(error) if error.kind() == ErrorKind::NoNode => missing.push(at),
+                    Err(error) => return Err(error),
+                }
+                above = path::parent(at);
             }
-            above = path::parent(at);
-        }
-        for at in missing.into_iter().rev() {
-            match self.create_with(at, "", options).await {
-                Err(error) if error.kind() != ErrorKind::NodeExists => return Err(error),
-                _ => {}
+            for at in missing.into_iter().rev() {
+                match self.create_with(at, "", options).await {
+                    // One that was there a moment ago is gone, as an empty container goes.
+                    Err(error) if error.kind() == ErrorKind::NoNode && !is_child_of_root(at) => {
+                        continue 'again;
+                    }
+                    Err(error) if error.kind() != ErrorKind::NodeExists => return Err(error),
+                    _ => {}
+                }
             }
+            return Ok(());
         }
-        Ok(())
     }
 
     /// Creates the node that this handle takes for the root, and those above it.
@@ -109,12 +115,8 @@ impl Client {
         let (data, options) = (data.as_ref(), options.into());
         loop {
             match self.create_with(path, data, &options).await {
-                // In a loop: a parent may be deleted again in between. Above a child of the root there is
-                // nothing to create; then it is the chroot that is missing.
-                Err(error)
-                    if error.kind() == ErrorKind::NoNode
-                        && path::parent(path).is_some_and(|parent| parent != "/") =>
-                {
+                // In a loop: a parent may be deleted again in between.
+                Err(error) if error.kind() == ErrorKind::NoNode && !is_child_of_root(path) => {
                     self.create_parents(path).await?;
                 }
                 other => return other,
@@ -270,6 +272,11 @@ impl Client {
 }
 
 /// Counts a deletion. A node that is gone already or that got new children is left to the next look.
+/// Above it there is nothing to create: if its parent is missing, that is the chroot.
+fn is_child_of_root(path: &str) -> bool {
+    path::parent(path).is_none_or(|parent| parent == "/")
+}
+
 fn gone(deleted: Result<()>) -> Result<u64> {
     match deleted {
         Ok(()) => Ok(1),

@@ -57,7 +57,8 @@ impl Builder {
     /// ```
     /// use ironkeeper_testing::TestServer;
     ///
-    /// # let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    /// # let held = ironkeeper_testing::HeldPort::take(0)?;
+    /// # let free = held.address().port();
     /// let server = TestServer::builder().port(free).start()?;
     /// assert_eq!(server.port(), free);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

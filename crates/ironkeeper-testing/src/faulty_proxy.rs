@@ -467,7 +467,10 @@ impl Shared {
 async fn accept(shared: Arc<Shared>) {
     loop {
         let accepted = std::future::poll_fn(|cx| match &*shared.listener() {
-            Some(listener) => listener.poll_accept(cx).map(Some),
+            // Counted before the lock is let go: whoever refuses and then cuts leaves none behind.
+            Some(listener) => listener.poll_accept(cx).map(|accepted| {
+                Some(accepted.map(|(stream, _)| (stream, Connection::open(&shared))))
+            }),
             None => Poll::Ready(None),
         });
         // Closing the listener does not wake who waits for it, but opening a new one does.
@@ -476,10 +479,7 @@ async fn accept(shared: Arc<Shared>) {
             () = shared.listening.notified() => continue,
         };
         match accepted {
-            Some(Ok((stream, _))) => {
-                let connection = Connection::open(&shared);
-                tokio::spawn(connection.run(stream));
-            }
+            Some(Ok((stream, connection))) => drop(tokio::spawn(connection.run(stream))),
             Some(Err(_)) => tokio::time::sleep(ACCEPT_PAUSE).await,
             None => shared.listening.notified().await,
         }

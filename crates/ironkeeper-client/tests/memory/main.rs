@@ -201,6 +201,32 @@ async fn a_missing_chroot_is_an_error_and_not_tried_for_ever() {
         let error = soon(client.create_recursive(path, "", mode)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoNode);
     }
+    let error = soon(client.create_parents("/x/y/z")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoNode);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parent_that_goes_while_others_are_created_is_created_again() {
+    let (client, mut listener) = client("a");
+    let creating = tokio::spawn(async move { client.create_parents("/a/b/c").await });
+    let (_, mut stream) = soon(listener.accept()).await.unwrap();
+    frame(&mut stream).await.unwrap();
+    send(&mut stream, &greeting(9, false)).await;
+    // What is there is an empty container, and the server removes it before it has a child.
+    for (path, refusal) in [
+        ("/a/b", ErrorCode::NoNode),
+        ("/a", ErrorCode::NodeExists),
+        ("/a/b", ErrorCode::NoNode),
+        ("/a/b", ErrorCode::NoNode),
+        ("/a", ErrorCode::NodeExists),
+        ("/a/b", ErrorCode::NodeExists),
+    ] {
+        let request = soon(frame(&mut stream)).await.unwrap();
+        let length = u32::from_be_bytes(request[8..12].try_into().unwrap()) as usize;
+        assert_eq!(String::from_utf8_lossy(&request[12..12 + length]), path);
+        send(&mut stream, &answer(&request, refusal.code(), &[])).await;
+    }
+    soon(creating).await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]

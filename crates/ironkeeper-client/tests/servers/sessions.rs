@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ironkeeper_client::{Client, ConnectionState, CreateMode, ErrorKind, WatchItem, WatchMode};
+use ironkeeper_testing::HeldPort;
 
 use super::place::{Place, soon, until};
 
@@ -100,26 +101,27 @@ async fn the_server_decides_on_the_timeout() {
 #[tokio::test]
 async fn an_idle_session_is_kept_alive_by_pings() {
     let place = Place::new().await;
-    let asked = Client::builder(&place.connect_string()).session_timeout(Duration::from_secs(4));
+    let asked = Client::builder(&place.connect_string()).session_timeout(Duration::from_secs(10));
     let client = asked.connect().await.unwrap();
     let mut states = client.states();
     client.create("/e", "", CreateMode::Ephemeral).await.unwrap();
     // Longer than the server would wait in silence, the roundness of its buckets included.
-    let change = tokio::time::timeout(Duration::from_secs(7), states.next()).await;
+    let change = tokio::time::timeout(Duration::from_secs(12), states.next()).await;
     assert!(change.is_err(), "{change:?}");
     assert!(client.exists("/e").await.unwrap().is_some());
 }
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_an_error_with_a_reason() {
-    // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let builder = Client::builder(&format!("127.0.0.1:{port}"));
-    let error = builder.connect_timeout(Duration::from_millis(300)).connect().await.unwrap_err();
+    // A port that nobody listens on, and nobody else can get.
+    let held = HeldPort::take(0).unwrap();
+    let address = held.address().to_string();
+    let builder = Client::builder(&address);
+    let error = builder.connect_timeout(Duration::from_secs(3)).connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectTimeout);
     assert!(error.to_string().contains("refused"), "{error}");
 
-    let waiting = Client::builder(&format!("127.0.0.1:{port}")).start().unwrap();
+    let waiting = Client::builder(&address).start().unwrap();
     let error = soon(waiting.get("/")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
     assert_eq!(error.happened(), ironkeeper_client::Happened::No);

@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ironkeeper_client::{Client, CreateMode, ErrorKind, TlsSettings, TlsTransport, Version};
+use ironkeeper_client::{
+    Client, ClientBuilder, CreateMode, Error, ErrorKind, TlsSettings, TlsTransport, Version,
+};
 use ironkeeper_testing::TestServer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -56,19 +58,27 @@ async fn terminator(server: &TestServer, wants_certificates: bool) -> u16 {
     port
 }
 
-async fn connect(port: u16, settings: &TlsSettings) -> ironkeeper_client::Result<Client> {
-    Client::builder(&format!("127.0.0.1:{port}"))
-        .transport(TlsTransport::new(settings)?)
-        .connect_timeout(Duration::from_secs(2))
-        .connect()
-        .await
+fn builder(port: u16, settings: &TlsSettings) -> ClientBuilder {
+    let transport = TlsTransport::new(settings).expect("settings that can work");
+    Client::builder(&format!("127.0.0.1:{port}")).transport(transport)
+}
+
+async fn connect(port: u16, settings: &TlsSettings) -> Client {
+    let patient = builder(port, settings).connect_timeout(Duration::from_secs(60));
+    patient.connect().await.expect("a handshake")
+}
+
+/// Why there is no connection, after as much time as the first handshake may take on a busy machine.
+async fn refused(port: u16, settings: &TlsSettings) -> Error {
+    let brief = builder(port, settings).connect_timeout(Duration::from_secs(4));
+    brief.connect().await.expect_err("a refusal")
 }
 
 #[tokio::test]
 async fn requests_of_all_sizes_pass_through_tls() {
     let server = TestServer::start().unwrap();
     let port = terminator(&server, false).await;
-    let client = connect(port, &TlsSettings::new().trust(AUTHORITY)).await.unwrap();
+    let client = connect(port, &TlsSettings::new().trust(AUTHORITY)).await;
     let large = vec![7; 1_000_000];
     client.create("/large", &large, CreateMode::Persistent).await.unwrap();
     // More than the buffers in between hold, in both directions at once.
@@ -88,12 +98,12 @@ async fn names_and_authorities_are_checked() {
     let server = TestServer::start().unwrap();
     let port = terminator(&server, false).await;
     let trusting = TlsSettings::new().trust(AUTHORITY);
-    connect(port, &trusting.clone().server_name("zookeeper.test")).await.unwrap();
-    let wrong = connect(port, &trusting.server_name("other.test")).await.unwrap_err();
+    connect(port, &trusting.clone().server_name("zookeeper.test")).await;
+    let wrong = refused(port, &trusting.server_name("other.test")).await;
     assert_eq!(wrong.kind(), ErrorKind::ConnectTimeout);
     assert!(wrong.to_string().contains("certificate"), "{wrong}");
     // The certificate of a server is no authority.
-    let stranger = connect(port, &TlsSettings::new().trust(CLIENT.0)).await.unwrap_err();
+    let stranger = refused(port, &TlsSettings::new().trust(CLIENT.0)).await;
     assert!(stranger.to_string().contains("certificate"), "{stranger}");
 }
 
@@ -102,8 +112,8 @@ async fn clients_show_their_certificates() {
     let server = TestServer::start().unwrap();
     let port = terminator(&server, true).await;
     let settings = TlsSettings::new().trust(AUTHORITY);
-    assert!(connect(port, &settings).await.is_err());
-    let client = connect(port, &settings.identity(CLIENT.0, CLIENT.1)).await.unwrap();
+    refused(port, &settings).await;
+    let client = connect(port, &settings.identity(CLIENT.0, CLIENT.1)).await;
     assert!(client.exists("/").await.unwrap().is_some());
 }
 

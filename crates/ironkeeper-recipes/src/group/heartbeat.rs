@@ -40,7 +40,7 @@ use tokio::time::Instant;
 
 use crate::cache::{CacheEvent, CacheEvents, TreeCache};
 use crate::error::{RecipeError, Result};
-use crate::group::roster::{OwnEntry, entries};
+use crate::group::roster::{Life, OwnEntry, entries};
 use crate::guard::at;
 
 /// One that lives, and says so.
@@ -156,7 +156,7 @@ pub enum Health {
 struct Seen {
     about: Bytes,
     /// `None` is dead.
-    beat: Option<Bytes>,
+    life: Option<Life>,
     /// When the last beat was seen.
     since: Instant,
     is_silent: bool,
@@ -198,7 +198,7 @@ impl HeartbeatMonitor {
     /// All who are known, as far as [`HeartbeatMonitor::next`] has told.
     pub fn health(&self) -> BTreeMap<String, Health> {
         let health = |seen: &Seen| match seen {
-            Seen { beat: None, .. } => Health::Dead,
+            Seen { life: None, .. } => Health::Dead,
             Seen { is_silent: true, .. } => Health::Silent,
             _ => Health::Alive,
         };
@@ -218,7 +218,7 @@ impl HeartbeatMonitor {
             if self.is_over {
                 return None;
             }
-            let silence = self.seen.values().filter(|seen| seen.beat.is_some() && !seen.is_silent);
+            let silence = self.seen.values().filter(|seen| seen.life.is_some() && !seen.is_silent);
             // A patience that never ends is one.
             let silence = silence.filter_map(|seen| seen.since.checked_add(self.patience)).min();
             tokio::select! {
@@ -256,18 +256,25 @@ impl HeartbeatMonitor {
             let known = self.seen.get(&id);
             let about = entry.known.or_else(|| known.map(|seen| seen.about.clone()));
             let about = about.unwrap_or_default();
-            let beat_before = known.map(|seen| seen.beat.clone());
-            if beat_before.as_ref() == Some(&entry.alive) {
+            let life_before = known.map(|seen| seen.life.clone());
+            if life_before.as_ref() == Some(&entry.alive) {
                 continue;
             }
-            self.news.push_back(match (&entry.alive, beat_before.flatten()) {
-                (None, _) => Pulse::Dead { id: id.clone(), about: about.clone() },
-                (Some(beat), Some(_)) if number(beat) > 0 => {
-                    Pulse::Beat { id: id.clone(), number: number(beat) }
+            let dead = || Pulse::Dead { id: id.clone(), about: about.clone() };
+            let alive = || Pulse::Alive { id: id.clone(), about: about.clone() };
+            match (&entry.alive, life_before.flatten()) {
+                (None, _) => self.news.push_back(dead()),
+                // Both between two looks.
+                (Some(life), Some(before)) if life.since != before.since => {
+                    self.news.extend([dead(), alive()]);
                 }
-                _ => Pulse::Alive { id: id.clone(), about: about.clone() },
-            });
-            self.seen.insert(id, Seen { about, beat: entry.alive, since: now, is_silent: false });
+                (Some(life), Some(_)) if number(&life.sign) > 0 => {
+                    let number = number(&life.sign);
+                    self.news.push_back(Pulse::Beat { id: id.clone(), number });
+                }
+                _ => self.news.push_back(alive()),
+            }
+            self.seen.insert(id, Seen { about, life: entry.alive, since: now, is_silent: false });
         }
     }
 
@@ -285,7 +292,7 @@ impl HeartbeatMonitor {
         let now = Instant::now();
         for (id, seen) in &mut self.seen {
             let is_due = seen.since.checked_add(self.patience).is_some_and(|due| due <= now);
-            if is_due && seen.beat.is_some() && !seen.is_silent {
+            if is_due && seen.life.is_some() && !seen.is_silent {
                 seen.is_silent = true;
                 self.news.push_back(Pulse::Silent { id: id.clone() });
             }

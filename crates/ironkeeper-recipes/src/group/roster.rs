@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
+use ironkeeper_client::{Client, CreateMode, ErrorKind, Version, Zxid};
 
 use crate::cache::TreeCache;
 use crate::error::{RecipeError, Result};
@@ -88,8 +88,16 @@ impl OwnEntry {
 pub(super) struct Entry {
     /// What it has said last, if it is known.
     pub(super) known: Option<Bytes>,
-    /// What its living node holds, if it lives.
-    pub(super) alive: Option<Bytes>,
+    /// If it lives.
+    pub(super) alive: Option<Life>,
+}
+
+/// The node that says that somebody lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Life {
+    pub(super) sign: Bytes,
+    /// Tells one life from the next, whose node may look the same.
+    pub(super) since: Zxid,
 }
 
 /// All entries in a cache, by their names.
@@ -99,8 +107,11 @@ pub(super) fn entries(cache: &TreeCache) -> BTreeMap<String, Entry> {
         for node in cache.children(&join(cache.path(), part)) {
             let Some(id) = from_name(name_of(&node.path)) else { continue };
             let entry = entries.entry(id).or_insert(Entry { known: None, alive: None });
-            let half = if is_alive { &mut entry.alive } else { &mut entry.known };
-            *half = Some(node.data.clone());
+            if is_alive {
+                entry.alive = Some(Life { sign: node.data.clone(), since: node.stat.czxid });
+            } else {
+                entry.known = Some(node.data.clone());
+            }
         }
     }
     entries

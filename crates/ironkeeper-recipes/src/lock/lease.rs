@@ -120,8 +120,9 @@ impl NonBlockingLease {
             let why = "not a lease".to_owned();
             return Err(RecipeError::Malformed { path, why });
         };
+        // Times are cut to milliseconds: the one in which it ends may be still its holder's.
         if holder != identifier
-            && (own_only || self.server_time_ms().await? < node.stat.mtime + duration_ms)
+            && (own_only || self.server_time_ms().await? <= node.stat.mtime + duration_ms)
         {
             return Ok(None);
         }

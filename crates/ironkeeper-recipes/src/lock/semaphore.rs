@@ -213,6 +213,8 @@ impl Semaphore {
             let mode = CreateMode::EphemeralSequential;
             places.push(Place::take(&self.client, &self.leases, BASES[0], &data, mode).await?);
         }
+        // By which the time of others is measured, so that they are not cut short by what a create took.
+        let taken = Instant::now();
         while !self.has_room(&places).await? {
             if !waits {
                 for place in places {
@@ -220,7 +222,7 @@ impl Semaphore {
                 }
                 return Ok(None);
             }
-            self.wait(&places, started).await?;
+            self.wait(&places, taken).await?;
         }
         let deadline = self.lease_time.map(|time| started + time);
         Ok(Some(places.into_iter().map(|place| Guard::new(place).until(deadline)).collect()))
@@ -276,7 +278,7 @@ impl Semaphore {
     }
 
     /// Returns when the leases or the limit have changed, or when a lease has expired.
-    async fn wait(&self, ours: &[Place], started: Instant) -> Result<()> {
+    async fn wait(&self, ours: &[Place], taken: Instant) -> Result<()> {
         let client = &self.client;
         let (names, _, leases_changed) =
             match client.retry(&patient(), || client.children_and_watch(&self.leases)).await {
@@ -300,7 +302,7 @@ impl Semaphore {
             }
             return Ok(());
         }
-        let next_end = self.remove_expired(&line, ours, started).await?;
+        let next_end = self.remove_expired(&line, ours, taken).await?;
         let mut leases_changed = leases_changed;
         let mut limit_changed = limit_changed;
         tokio::select! {
@@ -321,7 +323,7 @@ impl Semaphore {
         &self,
         line: &[Contender],
         ours: &[Place],
-        started: Instant,
+        taken: Instant,
     ) -> Result<Option<Instant>> {
         let (true, Some(own)) = (self.lease_time.is_some(), ours.first()) else { return Ok(None) };
         let mut next: Option<Instant> = None;
@@ -333,10 +335,11 @@ impl Semaphore {
                 Err(error) => return Err(error.into()),
             };
             let Some(time) = parse_lease_time(&node.data) else { continue };
-            // On the clock of the servers: how long after our own node was created it ends.
-            let left_ms = (node.stat.ctime - own.stat().ctime)
+            // On the clock of the servers: how long after our own node was created it ends. One more, as
+            // the times are cut to milliseconds.
+            let left_ms = (node.stat.ctime - own.stat().ctime + 1)
                 .saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
-            let end = started + Duration::from_millis(u64::try_from(left_ms).unwrap_or(0));
+            let end = taken + Duration::from_millis(u64::try_from(left_ms).unwrap_or(0));
             if Instant::now() < end {
                 next = Some(next.map_or(end, |next| next.min(end)));
                 continue;

@@ -10,7 +10,7 @@ use ironkeeper_testing::Direction;
 
 use crate::barrier::until_watches;
 use crate::world::watch_events::counted;
-use crate::world::{World, children, drop_after_polls, until_children, with_every_cut};
+use crate::world::{World, children, until_children, waits_within_polls, with_every_cut};
 
 const PATH: &str = "/barriers/c";
 
@@ -111,8 +111,7 @@ async fn who_gives_up_does_not_count() {
     assert_eq!(children(&client, PATH).await, [""; 0]);
     let mut polls = 0;
     loop {
-        let dropped = drop_after_polls(barrier.wait(), polls);
-        let waits = tokio::time::timeout(Duration::from_millis(300), dropped).await.is_err();
+        let waits = waits_within_polls(&client, barrier.wait(), polls).await;
         until_children(&client, PATH, 0).await;
         if waits {
             break;

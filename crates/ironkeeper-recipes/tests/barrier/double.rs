@@ -11,7 +11,7 @@ use ironkeeper_testing::Direction;
 
 use crate::barrier::until_watches;
 use crate::world::watch_events::counted;
-use crate::world::{World, children, drop_after_polls, until_children, with_every_cut};
+use crate::world::{World, children, until_children, waits_within_polls, with_every_cut};
 
 const PATH: &str = "/barriers/d";
 
@@ -154,8 +154,7 @@ async fn who_gives_up_entering_does_not_count_and_leaves_no_watch() {
     assert!(barrier.enter_within(Duration::from_millis(20)).await.unwrap().is_none());
     let mut polls = 0;
     loop {
-        let dropped = drop_after_polls(barrier.enter(), polls);
-        let waits = tokio::time::timeout(Duration::from_millis(300), dropped).await.is_err();
+        let waits = waits_within_polls(&client, barrier.enter(), polls).await;
         until_children(&client, PATH, 0).await;
         until_watches(&client, 0).await;
         if waits {

@@ -104,15 +104,13 @@ async fn a_node_deleted_by_mistake_is_a_death_and_a_return() {
     let mut monitor = HeartbeatMonitor::open(&client, PATH, FOR_EVER).await.unwrap();
     let _anna = Heartbeat::start(&client, PATH, "anna", "here").await.unwrap();
     assert_eq!(told(&mut monitor).await, "anna lives");
-    client.delete(&format!("{PATH}/alive/anna"), Version::Any).await.unwrap();
-    loop {
-        // Both may have happened before the monitor has looked.
-        match told(&mut monitor).await.as_str() {
-            "anna at here is dead" => {}
-            "anna lives" => break,
-            other => panic!("{other}"),
-        }
-    }
+    let alive = format!("{PATH}/alive/anna");
+    let first = client.exists(&alive).await.unwrap().unwrap().czxid;
+    client.delete(&alive, Version::Any).await.unwrap();
+    // Both have happened before the monitor looks, and both are told.
+    while client.exists(&alive).await.unwrap().is_none_or(|stat| stat.czxid == first) {}
+    assert_eq!(told(&mut monitor).await, "anna at here is dead");
+    assert_eq!(told(&mut monitor).await, "anna lives");
 }
 
 #[tokio::test]

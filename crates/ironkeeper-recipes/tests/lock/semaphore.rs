@@ -174,6 +174,32 @@ async fn expired_leases_go_to_whoever_waits() {
 }
 
 #[tokio::test]
+async fn a_lease_is_not_cut_short_by_what_the_next_one_took_to_ask() {
+    let world = World::start().await;
+    let one = world.client().await;
+    let (proxy, two) = world.proxied().await;
+    let semaphore =
+        |client: &Client| semaphore(client, 1).with_lease_time(Duration::from_millis(1500));
+    let lease = semaphore(&one).acquire().await.unwrap();
+    proxy.delay(Direction::ToServer, Duration::from_millis(50));
+    let mut acquiring = tokio::spawn({
+        let semaphore = semaphore(&two);
+        async move { semaphore.acquire().await.unwrap() }
+    });
+    let next = tokio::select! {
+        // It has asked, and waits for the end of the other one. What it does then is not delayed.
+        () = until_children(&one, LEASES, 2) => {
+            proxy.heal().unwrap();
+            acquiring.await.unwrap()
+        }
+        // Not before the time was over, on a machine that has stood still.
+        next = &mut acquiring => next.unwrap(),
+    };
+    assert!(!lease.is_valid());
+    next.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn curator_376_a_semaphore_mutex_hands_over() {
     let world = World::start().await;
     let (one, two) = (world.client().await, world.client().await);

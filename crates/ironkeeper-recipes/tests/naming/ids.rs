@@ -122,6 +122,8 @@ async fn a_block_is_fetched_ahead_and_lasts_beyond_the_session() {
     while number.get().await.unwrap() < 20 {
         tokio::task::yield_now().await;
     }
+    // The server has written it; and now the client has been told.
+    client.exists("/").await.unwrap();
     world.end_session(&client).await;
     for expected in 5..20 {
         assert_eq!(ids.next().await.unwrap(), expected);

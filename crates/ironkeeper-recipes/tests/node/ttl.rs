@@ -9,11 +9,14 @@ use ironkeeper_recipes::node::TtlNode;
 use crate::world::World;
 
 const PATH: &str = "/ttl/n";
-const TTL: Duration = Duration::from_millis(100);
+/// So short that a machine that stands still for a while finds the node gone, and created again a moment
+/// later.
+const SHORT: Duration = Duration::from_millis(100);
+const LONG: Duration = Duration::from_secs(600);
 
 /// Not every server allows such nodes.
-async fn started(client: &Client) -> Option<TtlNode> {
-    let node = TtlNode::start(client, PATH, TTL, "1").unwrap();
+async fn started(client: &Client, ttl: Duration) -> Option<TtlNode> {
+    let node = TtlNode::start(client, PATH, ttl, "1").unwrap();
     match node.created().await {
         Err(error) if error.kind() == Some(ErrorKind::Unimplemented) => {
             assert!(std::env::var("IRONKEEPER_TEST_SERVER").is_ok(), "{error}");
@@ -38,12 +41,29 @@ async fn until_renewed(client: &Client, times: i32) {
     }
 }
 
+/// What the node says, as soon as it is there.
+async fn said(client: &Client) -> bytes::Bytes {
+    loop {
+        match client.get(PATH).await {
+            Ok(node) => return node.data,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::NoNode),
+        }
+    }
+}
+
 #[tokio::test]
 async fn it_is_renewed_again_and_again() {
     let world = World::start().await;
     let client = world.client().await;
-    let Some(node) = started(&client).await else { return };
+    let Some(_node) = started(&client, SHORT).await else { return };
     until_renewed(&client, 5).await;
+}
+
+#[tokio::test]
+async fn it_says_what_was_set_and_stays_behind() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let Some(node) = started(&client, LONG).await else { return };
     node.set_data("2").await.unwrap();
     assert_eq!((node.data(), client.get(PATH).await.unwrap().data), ("2".into(), "2".into()));
     // It stays behind, for its time to live.
@@ -55,7 +75,7 @@ async fn it_is_renewed_again_and_again() {
 async fn deleted_it_is_created_and_renewed_again() {
     let world = World::start().await;
     let client = world.client().await;
-    let Some(_node) = started(&client).await else { return };
+    let Some(_node) = started(&client, SHORT).await else { return };
     until_renewed(&client, 1).await;
     let (_, watch) = client.exists_and_watch(PATH).await.unwrap();
     loop {
@@ -66,7 +86,7 @@ async fn deleted_it_is_created_and_renewed_again() {
     }
     watch.await.unwrap();
     until_renewed(&client, 1).await;
-    assert_eq!(client.get(PATH).await.unwrap().data, "1");
+    assert_eq!(said(&client).await, "1");
 }
 
 #[tokio::test]
@@ -74,13 +94,15 @@ async fn a_renewal_outlives_a_broken_connection() {
     let world = World::start().await;
     let (proxy, client) = world.proxied().await;
     let other = world.client().await;
-    let Some(_node) = started(&client).await else { return };
+    let Some(_node) = started(&client, SHORT).await else { return };
     until_renewed(&other, 1).await;
     proxy.cut();
     let touch = format!("{PATH}/touch");
     let version = other.exists(&touch).await.unwrap().map_or(0, |stat| stat.version);
     until_renewed(&other, version + 3).await;
-    other.delete(&touch, Version::Any).await.unwrap();
+    if let Err(error) = other.delete(&touch, Version::Any).await {
+        assert_eq!(error.kind(), ErrorKind::NoNode, "it is not there only if its time was over");
+    }
     until_renewed(&other, 1).await;
 }
 

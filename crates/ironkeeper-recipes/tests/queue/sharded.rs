@@ -54,16 +54,23 @@ async fn a_waiting_worker_sees_new_shards() {
     let world = World::start().await;
     let (client, other) = (world.client().await, world.client().await);
     let waits = ShardedQueue::new(&client, PATH);
-    let waiting = tokio::spawn(async move {
-        let first = waits.next().await.unwrap();
-        (first, waits.next().await.unwrap())
-    });
+    let wait = || {
+        let waits = waits.clone();
+        tokio::spawn(async move { waits.next().await.unwrap() })
+    };
+    let waiting = wait();
     until_watches(&client, 1).await;
     let queue = ShardedQueue::new(&other, PATH).with_threshold(1).unwrap();
     queue.put_all(["one"]).await.unwrap();
+    let first = waiting.await.unwrap();
+    assert_eq!(first.items(), ["one"]);
+    let waiting = wait();
+    // For the shards, and at the one there is for an item and for a lock.
+    until_watches(&client, 3).await;
     queue.put("two").await.unwrap();
-    let (first, second) = waiting.await.unwrap();
-    assert_eq!((first.items(), second.items()), (&["one".into()][..], &["two".into()][..]));
+    let second = waiting.await.unwrap();
+    assert_eq!(second.items(), ["two"]);
+    assert_eq!(queue.shards().await.unwrap().len(), 2);
     first.done().await.unwrap();
     second.done().await.unwrap();
     for name in children(&other, "/queues/s.takers").await {

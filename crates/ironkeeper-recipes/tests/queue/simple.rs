@@ -215,8 +215,9 @@ async fn a_removal_dropped_at_any_await_loses_nothing_and_keeps_the_order() {
             assert_eq!(item.unwrap(), "a");
             break;
         }
-        // The put-back is under way as long as there is a receipt.
-        until_children(&other, "/queues/q.receipts", 0).await;
+        // The put-back is under way as long as there is a receipt. Asked by the one who has taken: what the
+        // other one sees has no order with what this one has under way.
+        until_children(&client, "/queues/q.receipts", 0).await;
         names(3).await;
         assert_eq!(SimpleQueue::new(&other, PATH).unwrap().peek().await.unwrap().unwrap(), "a");
         polls += 1;
@@ -234,7 +235,8 @@ async fn an_offer_dropped_at_any_await_is_done_once_or_not() {
         let queue = queue(&client);
         let done = drop_after_polls(queue.offer("x"), polls).await.is_some();
         drop(queue);
-        until_children(&other, "/queues/q.receipts", 0).await;
+        // Behind whatever the dropped one had under way, and from there on the other one sees it, too.
+        until_children(&client, "/queues/q.receipts", 0).await;
         let items = drain(&SimpleQueue::new(&other, PATH).unwrap()).await;
         assert!(items.len() <= 1 && (!done || items.len() == 1), "{items:?}");
         if done {

@@ -8,6 +8,7 @@
 
 pub mod watch_events;
 
+use std::cell::Cell;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use ironkeeper_client::{Client, ConnectionState};
+use ironkeeper_client::{Client, ConnectionState, ErrorKind};
 use ironkeeper_testing::{Direction, FaultyProxy, TestServer};
 
 pub struct World {
@@ -95,13 +96,19 @@ impl World {
 
     /// Ends the session and does not wait until the client knows.
     pub async fn end_session_quietly(&self, client: &Client) {
-        let thief = Client::builder(&self.address)
-            .session_timeout(SESSION_TIMEOUT)
-            .resume(client.session_id(), client.session_password())
-            .connect()
-            .await
-            .expect("a live session can be taken over");
-        thief.close().await.expect("the server is there");
+        // Until the server refuses it. The client, whose connection is closed by the take-over, comes back
+        // at once, and may take the session back before the server has read that it is to be closed.
+        loop {
+            let taken_over = Client::builder(&self.address)
+                .session_timeout(SESSION_TIMEOUT)
+                .resume(client.session_id(), client.session_password())
+                .connect()
+                .await;
+            match taken_over {
+                Ok(thief) => thief.close().await.expect("the server is there"),
+                Err(error) => break assert_eq!(error.kind(), ErrorKind::SessionExpired, "{error}"),
+            }
+        }
     }
 }
 
@@ -181,6 +188,35 @@ pub async fn drop_after_polls<F: Future>(future: F, polls: usize) -> Option<F::O
         }
     })
     .await
+}
+
+/// As [`drop_after_polls`], for a future that has to wait for somebody else in the end. Says whether that was
+/// reached, and drops it then, too.
+pub async fn waits_within_polls<F: Future>(client: &Client, future: F, polls: usize) -> bool {
+    /// Round trips without a poll. One is enough, as a client's requests are answered in order; more are for
+    /// futures that leave a part to other tasks.
+    const QUIET_MIN: usize = 3;
+    let mut future = pin!(future);
+    let polled = Cell::new(0);
+    let counted = std::future::poll_fn(|cx| {
+        polled.set(polled.get() + 1);
+        future.as_mut().poll(cx)
+    });
+    let mut dropped = pin!(drop_after_polls(counted, polls));
+    let mut quiet = 0;
+    while quiet < QUIET_MIN {
+        let before = polled.get();
+        tokio::select! {
+            biased;
+            done = &mut dropped => {
+                assert!(done.is_none(), "there is nobody to wait for");
+                return false;
+            }
+            reply = client.exists("/") => reply.expect("the server is there"),
+        };
+        quiet = if polled.get() == before { quiet + 1 } else { 0 };
+    }
+    true
 }
 
 /// Runs a piece of work again and again with a new client each time, and cuts its connection after

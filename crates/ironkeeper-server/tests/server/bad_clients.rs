@@ -381,7 +381,7 @@ fn a_client_that_reads_nothing_is_cut_off_when_its_session_ends() {
     let mut witness = Client::connect(server.address());
     witness.create("/large", &vec![7; LARGE_BYTES]);
     let mut slow: Vec<Client> = (0..4)
-        .map(|_| Client::open(server.address(), Session::none(3000)).expect("a session"))
+        .map(|_| Client::open(server.address(), Session::none(8000)).expect("a session"))
         .collect();
     for client in &mut slow {
         for _ in 0..200 {
@@ -439,7 +439,7 @@ fn a_client_that_never_reads_its_events_is_cut_off() {
 #[test]
 fn connections_that_ask_for_no_session_are_closed_after_a_while() {
     let mut config = config();
-    config.sessionless_timeout_ms = 2000;
+    config.sessionless_timeout_ms = 6000;
     let (server, _dir) = start(config);
     let mut witness = Client::connect(server.address());
     let greeting = greeting(Session::none(TIMEOUT_MS));

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use ironkeeper_proto::CreateMode;
-use ironkeeper_testing::{Direction, FaultyProxy, TestServer};
+use ironkeeper_testing::{Direction, FaultyProxy, HeldPort, TestServer};
 
 use crate::session::{PATIENCE, Session, dial};
 
@@ -203,8 +203,8 @@ fn a_reset_is_an_error_on_both_ends_and_a_cut_is_not() {
 
 #[test]
 fn a_server_that_is_not_there_resets_the_client() {
-    let Pair { listener, proxy } = Pair::start();
-    drop(listener);
+    let nobody = HeldPort::take(0).expect("a port");
+    let proxy = FaultyProxy::start(nobody.address().to_string()).expect("a proxy");
     expect_reset(&mut dial(proxy.address()));
 }
 

@@ -156,7 +156,8 @@ fn no_acknowledged_write_is_lost_when_members_of_an_ensemble_are_killed() {
     runtime.block_on(writer.write(1));
     for address in ensemble.addresses() {
         runtime.block_on(async {
-            let client = Client::connect(&address.to_string()).await.expect("it serves");
+            let client = Client::builder(&address.to_string()).connect_timeout(PATIENCE);
+            let client = client.connect().await.expect("it serves");
             client.sync("/").await.expect("it catches up");
             for path in &writer.acknowledged {
                 let found = client.exists(path).await.expect("an answer");

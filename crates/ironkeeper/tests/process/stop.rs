@@ -4,6 +4,8 @@ use std::net::TcpListener;
 use std::sync::mpsc;
 use std::thread;
 
+use ironkeeper_testing::HeldPort;
+
 use crate::client::{Client, Op};
 use crate::server_process::Setup;
 
@@ -13,7 +15,10 @@ fn a_server_told_to_stop_under_load_ends_well_and_keeps_what_it_acknowledged() {
     const ACKS_BEFORE: u64 = 200;
     let dir = tempfile::tempdir().expect("a temporary directory");
     let setup = Setup::new(dir.path(), "");
-    let server = setup.start();
+    // Nobody else gets the port when the server has let go of it.
+    let port = HeldPort::take(0).expect("a free port");
+    let ready = setup.spawn(port.address().port()).ready();
+    let server = ready.unwrap_or_else(|(_, log)| panic!("{log}"));
     let address = server.address;
     let (busy, is_busy) = mpsc::channel();
     let mut acknowledged = Vec::new();

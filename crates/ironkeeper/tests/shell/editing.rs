@@ -1,7 +1,6 @@
 //! `edit` with editors made for the occasion.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use tempfile::TempDir;
 
@@ -12,15 +11,15 @@ use crate::scene::Scene;
 fn edit(scene: &Scene, script: &str, words: &[&str]) -> (Said, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let editor = dir.path().join("an editor");
-    fs::write(&editor, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(&editor, script).unwrap();
     let drafts = dir.path().join("drafts");
     fs::create_dir(&drafts).unwrap();
     let output = shell(&scene.at)
         .arg("edit")
         .args(words)
-        // Variables like this have options and quotes in real life.
-        .env("EDITOR", format!("'{}'", editor.display()))
+        // Variables like this have options and quotes in real life. The file itself is not executed: that
+        // fails while another thread starts a process, which has it open for writing for a moment.
+        .env("EDITOR", format!("sh '{}'", editor.display()))
         .env("TMPDIR", drafts)
         .env("IRONKEEPER", env!("CARGO_BIN_EXE_ironkeeper"))
         .env("SERVER", &scene.at)

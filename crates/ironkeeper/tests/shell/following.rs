@@ -73,10 +73,13 @@ fn a_lost_connection_leaves_a_mark() {
     let scene = Scene::new();
     scene.create("/app", b"");
     let mut following = Following::start(&scene, &["/app"]);
+    let mut states = scene.client.states();
     scene.server.drop_connections().unwrap();
     let gap = following.next();
     assert_eq!(gap["event"], "gap");
     assert!(gap["message"].as_str().unwrap().contains("may be missing"));
+    // The one who writes has lost its connection as well.
+    scene.runtime.block_on(async { while !states.next().await.unwrap().is_connected() {} });
     scene.set("/app", b"after");
     assert_eq!(following.next()["data"], "after");
 }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use ironkeeper_testing::TestServer;
+use ironkeeper_testing::{HeldPort, TestServer};
 
 fn shell(server: &str, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ironkeeper"))
@@ -94,18 +94,17 @@ fn bytes_that_are_no_text_are_shown_as_bytes() {
 
 #[test]
 fn a_server_that_is_not_there_is_said_so() {
-    // Taken and given back: nobody listens here now.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let at = format!("127.0.0.1:{port}");
+    let nobody = HeldPort::take(0).unwrap();
+    let at = nobody.address().to_string();
     let refused = format!("Cannot connect to {at}: {at}: Connection refused (os error 111)\n");
     check(&at, &["ls", "/"], 1, "", &refused);
     check(&at, &["addauth", "digest", "a:b"], 1, "", &refused);
     // What needs no server does without one.
     assert!(shell(&at, &["help"]).status.success());
-    let output = shell(&at, &["-timeout", "100", "-waitforconnection", "ls", "/"]);
+    let output = shell(&at, &["-timeout", "2000", "-waitforconnection", "ls", "/"]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("no server answered within 100 ms (127.0.0.1:"), "{said}");
+    assert!(said.contains("no server answered within 2000 ms (127.0.0.1:"), "{said}");
     let output = shell("host:port", &["ls", "/"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }

@@ -1,7 +1,7 @@
 //! A host: peer links with nobody behind them but a test.
 
 use std::collections::VecDeque;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -11,6 +11,7 @@ use ironkeeper_proto::membership::{Member, PeerAddress, PeerRole};
 use ironkeeper_proto::{Membership, ServerId};
 use ironkeeper_store::disk::RealDisk;
 use ironkeeper_store::{Dirs, Store, StoreOptions};
+use ironkeeper_testing::HeldPort;
 use ironkeeper_zab::{Hangup, Input, LinkId, Output, Port};
 use tempfile::TempDir;
 
@@ -28,21 +29,36 @@ pub struct Host {
     inputs: Receiver<Vec<Input>>,
     taken: VecDeque<Input>,
     thread: Option<JoinHandle<()>>,
+    _ports: FreePorts,
 }
 
-/// Ports that nobody listens on, as far as one can know.
-pub fn free_ports() -> (u16, u16) {
-    let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-    let [first, second] = listeners.map(|listener| listener.local_addr().unwrap().port());
-    (first, second)
+/// A quorum and an election port that nobody listens on, and nobody gets by chance.
+pub struct FreePorts {
+    quorum: HeldPort,
+    election: HeldPort,
 }
 
-pub fn own_addresses(quorum_port: u16, election_port: u16) -> OwnAddresses {
-    let here = |port| Endpoint { host: "127.0.0.1".to_owned(), port };
+impl FreePorts {
+    pub fn take() -> FreePorts {
+        let take = || HeldPort::take(0).unwrap();
+        FreePorts { quorum: take(), election: take() }
+    }
+
+    pub fn address(&self) -> PeerAddress {
+        PeerAddress {
+            host: "127.0.0.1".to_owned(),
+            quorum_port: self.quorum.address().port(),
+            election_port: self.election.address().port(),
+        }
+    }
+}
+
+pub fn own_addresses(address: &PeerAddress) -> OwnAddresses {
+    let here = |port| Endpoint { host: address.host.clone(), port };
     OwnAddresses {
-        election_binds: vec![here(election_port)],
-        quorum_binds: vec![here(quorum_port)],
-        opening: vec![here(election_port).to_string()],
+        election_binds: vec![here(address.election_port)],
+        quorum_binds: vec![here(address.quorum_port)],
+        opening: vec![here(address.election_port).to_string()],
     }
 }
 
@@ -53,10 +69,10 @@ impl Host {
 
     pub fn start_with(id: i64, adjust: impl FnOnce(&mut PeerSettings)) -> Host {
         let dir = tempfile::tempdir().unwrap();
-        let (quorum_port, election_port) = free_ports();
-        let host = "127.0.0.1".to_owned();
+        let ports = FreePorts::take();
+        let address = ports.address();
         let mut settings = PeerSettings::new(ServerId(id));
-        settings.own = own_addresses(quorum_port, election_port);
+        settings.own = own_addresses(&address);
         adjust(&mut settings);
         let options = StoreOptions { prealloc_bytes: 0, ..StoreOptions::default() };
         let store = Store::open(RealDisk, Dirs::single(dir.path()), options).unwrap();
@@ -69,9 +85,8 @@ impl Host {
             let sink = move |batch: Vec<Input>| drop(sender.lock().unwrap().send(batch));
             running.run(sink).unwrap();
         });
-        let address = PeerAddress { host, quorum_port, election_port };
         let (id, taken) = (ServerId(id), VecDeque::new());
-        Host { id, links, dir, store, address, inputs, taken, thread: Some(thread) }
+        Host { id, links, dir, store, address, inputs, taken, thread: Some(thread), _ports: ports }
     }
 
     /// Tells this host where others are.
