@@ -24,8 +24,9 @@ pub fn run(lab: &Lab<'_>) -> Result<Tally> {
     let done = AtomicBool::new(false);
     let tests = OwnTests {
         package: "ironkeeper-client",
-        binaries: "servers",
+        binary: Some("servers"),
         // Restarts hit everybody.
+        binaries_at_once: 1,
         threads: 1,
         address: &address,
         environment: &[("IRONKEEPER_TEST_CONTROL", control_address.to_string())],
