@@ -15,6 +15,8 @@ pub mod ensemble;
 pub mod interop;
 pub mod ironkeeper;
 pub mod java;
+#[cfg(test)]
+mod known_bugs;
 pub mod limited;
 pub mod measured;
 pub mod peers;

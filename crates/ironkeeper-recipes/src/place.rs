@@ -142,26 +142,36 @@ impl Place {
         Ok(place)
     }
 
-    /// Creates the one ephemeral node at `path`, unless it is there. Its data must be unique, since it
-    /// is by the data that the node is found again after a lost reply.
+    /// Creates the one ephemeral node at `path`, unless it is there, and the parents as containers if
+    /// they are not there. Its data must be unique, since it is by the data that the node is found again
+    /// after a lost reply.
     pub(crate) async fn claim(client: &Client, path: &str, data: &[u8]) -> Result<Option<Place>> {
-        let mut claim = Claim { client, path, data, open: true };
-        let created = loop {
-            let creating =
-                client.create_idempotent(path, data, CreateMode::Ephemeral, &patient()).await;
-            match creating {
-                Ok(created) => break created,
-                Err(error) if error.kind() == ErrorKind::NodeExists => {
-                    claim.open = false;
-                    return Ok(None);
-                }
-                Err(error) if error.kind() == ErrorKind::NoNode => {
+        loop {
+            match Place::claim_below(client, path, data).await {
+                Err(error) if error.kind() == Some(ErrorKind::NoNode) => {
                     create_containers(client, path).await?;
                 }
-                Err(error) => return Err(error.into()),
+                claimed => return claimed,
             }
+        }
+    }
+
+    /// As [`Place::claim`], below a node that is there.
+    pub(crate) async fn claim_below(
+        client: &Client,
+        path: &str,
+        data: &[u8],
+    ) -> Result<Option<Place>> {
+        let mut claim = Claim { client, path, data, open: true };
+        let creating =
+            client.create_idempotent(path, data, CreateMode::Ephemeral, &patient()).await;
+        let kind = creating.as_ref().err().map(ironkeeper_client::Error::kind);
+        // Nothing of ours is there, or it becomes a place.
+        claim.open = !matches!(kind, None | Some(ErrorKind::NodeExists | ErrorKind::NoNode));
+        let created = match creating {
+            Err(error) if error.kind() == ErrorKind::NodeExists => return Ok(None),
+            created => created?,
         };
-        claim.open = false;
         let place = Place {
             client: client.clone(),
             parent: path.rsplit_once('/').map_or("/", |(parent, _)| parent).to_owned(),

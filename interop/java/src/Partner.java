@@ -6,6 +6,7 @@ import java.io.PrintWriter;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Predicate;
 
 /** The Rust side: a process that does what it is told and says what came of it, line by line. */
 final class Partner implements AutoCloseable {
@@ -48,14 +49,27 @@ final class Partner implements AutoCloseable {
     }
 
     /** Waits until it says this. */
-    synchronized void await(String answer) throws InterruptedException {
+    void await(String answer) throws InterruptedException {
+        find(answer, answer::equals);
+    }
+
+    /** Waits until it says something that begins like this, and returns what follows. */
+    String next(String beginning) throws InterruptedException {
+        return find(beginning, line -> line.startsWith(beginning)).substring(beginning.length());
+    }
+
+    private synchronized String find(String wanted, Predicate<String> isWanted) throws InterruptedException {
         long end = System.currentTimeMillis() + Checks.PATIENCE_MS;
-        while (!said.remove(answer)) {
+        while (true) {
             for (String line : said) {
+                if (isWanted.test(line)) {
+                    said.remove(line);
+                    return line;
+                }
                 Checks.that(!line.startsWith("error"), line);
             }
             long left = end - System.currentTimeMillis();
-            Checks.that(left > 0, "the partner says \"" + answer + "\", it said " + said);
+            Checks.that(left > 0, "the partner says \"" + wanted + "\", it said " + said);
             wait(left);
         }
     }

@@ -2,13 +2,14 @@
 //! while the scenario waits for processes.
 
 use std::future::Future;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use ironkeeper_client::Client;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::cluster::PATIENCE;
 
@@ -17,7 +18,7 @@ use super::cluster::PATIENCE;
 pub struct Background {
     handle: Handle,
     stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Background {
@@ -40,6 +41,14 @@ impl Background {
                 .with_context(|| format!("{what}: not within {PATIENCE:?}"))?
                 .with_context(|| what.to_owned())
         })
+    }
+
+    /// Lets clients work while the scenario does something else.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.handle.spawn(work)
     }
 
     /// A new session.

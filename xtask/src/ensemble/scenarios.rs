@@ -5,6 +5,7 @@ mod catch_up;
 mod cuts;
 mod kills;
 mod pauses;
+mod recipes;
 mod rolling;
 mod sessions;
 
@@ -30,6 +31,8 @@ pub enum Scenario {
     Rolling,
     /// Ephemeral nodes go when their session ends, by close and by expiry, and not before.
     Sessions,
+    /// Locks, elections, queues and barriers are in use while leaders are killed.
+    Recipes,
     /// Garbage, strangers, doubles and a damaged log.
     BadPeers,
 }
@@ -61,6 +64,7 @@ impl Scenario {
                 &["ours,ours,ours", "apache38,apache38,ours", "ours,ours,apache38"],
             ),
             Self::Rolling => (&["apache,apache,apache"], &["apache38,apache38,apache38"]),
+            Self::Recipes => (&["ours,ours,ours", "apache,apache,apache"], &["apache,ours,ours"]),
             Self::BadPeers => (&["ours,ours,ours"], &["apache,ours,ours"]),
             Self::Sessions => (&["apache,ours,ours"], &["ours,ours,ours", "apache,apache,ours"]),
         };
@@ -90,6 +94,7 @@ impl Scenario {
             Self::CatchUp => catch_up::play(stage),
             Self::Rolling => rolling::play(stage),
             Self::Sessions => sessions::play(stage),
+            Self::Recipes => recipes::play(stage),
             Self::BadPeers => bad_peers::play(stage),
         }
     }

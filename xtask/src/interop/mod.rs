@@ -11,6 +11,8 @@ mod ensemble;
 mod files;
 mod java;
 mod kazoo;
+mod own_tests;
+mod recipe_tests;
 mod recipes;
 mod rust_client;
 mod shell;
@@ -44,7 +46,7 @@ pub struct Options {
     /// The server to run against.
     #[arg(long, value_enum, default_value_t = Peer::Ours)]
     peer: Peer,
-    /// Suites that take many minutes as well.
+    /// The suites that are run only when asked for as well.
     #[arg(long)]
     long: bool,
     /// Record what Apache does as what is expected, instead of comparing; needs `--peer apache`.
@@ -83,6 +85,8 @@ enum Suite {
     Client,
     /// Our recipes and Curator's on the same paths.
     Recipes,
+    /// Our own recipes: their tests against the server.
+    RecipeTests,
     /// kazoo's own test suite on three members.
     KazooEnsemble,
     /// Curator on three members, whose leader fails.
@@ -108,13 +112,14 @@ impl Suite {
             Self::CEnsemble => ensemble::c(lab),
             Self::Client => client::run(lab),
             Self::Recipes => recipes::run(lab),
+            Self::RecipeTests => recipe_tests::run(lab),
             Self::Files => files::run(lab),
         }
     }
 
     /// Whether it is run only when asked for.
-    fn is_long(self) -> bool {
-        self == Self::KazooEnsemble
+    fn is_on_demand(self) -> bool {
+        matches!(self, Self::KazooEnsemble | Self::RecipeTests)
     }
 
     fn name(self) -> String {
@@ -183,7 +188,7 @@ pub fn run(options: &Options) -> Result<bool> {
     let usual: Vec<Suite> = Suite::value_variants()
         .iter()
         .copied()
-        .filter(|suite| options.long || !suite.is_long())
+        .filter(|suite| options.long || !suite.is_on_demand())
         .collect();
     let suites = if options.only.is_empty() { &usual } else { &options.only };
     let work = tempfile::Builder::new().prefix("ironkeeper-interop-").tempdir()?;

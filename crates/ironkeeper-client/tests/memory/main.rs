@@ -295,7 +295,7 @@ async fn a_read_only_server_is_left_when_another_takes_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_swaps_the_session_is_found_out() {
+async fn clickhouse_116690_a_server_that_swaps_the_session_is_found_out() {
     let (client, mut listener) = client("a");
     let mut states = client.states();
     let (_, mut stream) = soon(listener.accept()).await.unwrap();
@@ -307,6 +307,19 @@ async fn a_server_that_swaps_the_session_is_found_out() {
     tokio::spawn(serve(stream, 10, false));
     until(&mut states, ConnectionState::Lost).await;
     assert_eq!(client.get("/").await.unwrap_err().kind(), ErrorKind::SessionExpired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pravega_3651_zk_3100_a_server_is_looked_for_by_its_name_at_every_connect() {
+    let (client, mut listener) = client("moves");
+    let mut states = client.states();
+    for state in [ConnectionState::Connected, ConnectionState::Reconnected] {
+        let (server, mut stream) = soon(listener.accept()).await.unwrap();
+        assert_eq!(server.name(), "moves");
+        frame(&mut stream).await.unwrap();
+        send(&mut stream, &greeting(9, false)).await;
+        until(&mut states, state).await;
+    }
 }
 
 /// The share of clients that start at each server.

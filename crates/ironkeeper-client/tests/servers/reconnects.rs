@@ -65,12 +65,14 @@ async fn what_happened_while_away_is_told_afterwards() {
 }
 
 #[tokio::test]
-async fn the_session_goes_on_at_another_server() {
+async fn curator_593_551_the_session_goes_on_at_another_server_below_the_same_path() {
     let place = Place::new().await;
     let (one, two) = (place.proxy(), place.proxy());
     let client = Client::connect(&place.through(&[&one, &two])).await.unwrap();
     client.add_auth("digest", "me:pw").await.unwrap();
     let session = client.session_id();
+    // The place of every test is below a path of its own.
+    client.create("/here", "", CreateMode::Ephemeral).await.unwrap();
     let mut states = client.states();
     for _ in 0..6 {
         let at = client.server().unwrap();
@@ -80,6 +82,7 @@ async fn the_session_goes_on_at_another_server() {
         until(&mut states, ConnectionState::Reconnected).await;
         assert_eq!(client.server().unwrap().port(), spare.port());
         assert_eq!(client.session_id(), session);
+        assert!(client.exists("/here").await.unwrap().is_some());
         // Credentials came along.
         let who = client.who_am_i().await.unwrap();
         assert!(who.iter().any(|identity| identity.scheme == "digest"));
@@ -154,7 +157,7 @@ async fn a_silent_server_is_left_for_another() {
 }
 
 #[tokio::test]
-async fn a_client_that_nobody_answers_gives_its_session_up() {
+async fn curator_184_220_292_405_525_561_627_a_client_that_nobody_answers_gives_its_session_up() {
     let place = Place::new().await;
     let proxy = place.proxy();
     let builder = Client::builder(&place.through(&[&proxy]));
@@ -164,7 +167,12 @@ async fn a_client_that_nobody_answers_gives_its_session_up() {
     proxy.refuse();
     proxy.cut();
     until(&mut states, ConnectionState::Suspended).await;
+    let retrying = tokio::spawn({
+        let client = client.clone();
+        async move { client.retry(&patiently(), || client.get("/")).await }
+    });
     until(&mut states, ConnectionState::Lost).await;
+    assert_eq!(soon(retrying).await.unwrap().unwrap_err().kind(), ErrorKind::SessionExpired);
     assert_eq!(soon(watch).await.unwrap_err().kind(), ErrorKind::SessionExpired);
     assert_eq!(client.get("/").await.unwrap_err().kind(), ErrorKind::SessionExpired);
 }

@@ -3,14 +3,14 @@
 //! Each has a page of its own, in the module of its name: layout, steps, guarantees, and what happens when
 //! things break.
 //!
-//! Beside a queue at `/queues/orders` there may be, made when needed and gone when empty:
+//! Beside a queue at `/queues/orders` there may be, made when needed and, but for the locks, gone when empty:
 //!
 //! ```text
 //! /queues/orders.takers      those who wait for an item, in line: only the first watches the queue
 //! /queues/orders.putters     those who wait for room in a queue with a limit
 //! /queues/orders.receipts    one ephemeral node per writer, by which a repeated write is told from one
 //!                            whose reply was lost
-//! /queues/orders.locks       who works on which item
+//! /queues/orders.locks       who works on which item; stays, as Curator's workers make it only at their start
 //! /queues/orders.malformed   what was in the queue and is no item
 //! ```
 //!

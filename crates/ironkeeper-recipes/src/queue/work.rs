@@ -5,7 +5,7 @@
 //! ```text
 //! /queues/orders                persistent
 //!   queue-0000000007            persistent: one or several items, in Curator's format
-//! /queues/orders.locks          (or what `with_lock_path` says)
+//! /queues/orders.locks          persistent (or what `with_lock_path` says)
 //!   queue-0000000007            ephemeral: somebody works on it
 //! /queues/orders.takers         those who wait for an item, in line
 //! /queues/orders.putters        those who wait for room, in line
@@ -459,15 +459,29 @@ impl Inner {
         Ok(())
     }
 
+    /// Locks one item, if nobody else has it.
+    async fn lock(&self, locks: &str, name: &ItemName) -> Result<Option<Place>> {
+        let path = join(locks, &name.name);
+        loop {
+            // Curator has its client's address in there. Nobody reads it but us.
+            match Place::claim_below(&self.client, &path, uuid().as_bytes()).await {
+                // Persistent, not a container: Curator's workers make it when they start, and if it goes
+                // later they take no item any more.
+                Err(error) if error.kind() == Some(ErrorKind::NoNode) => {
+                    ensure_persistent(&self.client, locks).await?;
+                }
+                locked => return locked,
+            }
+        }
+    }
+
     /// Takes one item, if it is there and nobody else has it.
     async fn claim(self: &Arc<Inner>, name: &ItemName) -> Result<Option<Delivery>> {
         let client = &self.client;
         let path = join(&self.path, &name.name);
         let mut lock = None;
         if let Some(locks) = &self.locks {
-            let lock_path = join(locks, &name.name);
-            // Curator has its client's address in there. Nobody reads it but us.
-            match Place::claim(client, &lock_path, uuid().as_bytes()).await? {
+            match self.lock(locks, name).await? {
                 Some(place) => lock = Some(Guard::new(place)),
                 None => return Ok(None),
             }

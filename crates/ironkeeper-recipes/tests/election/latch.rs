@@ -78,6 +78,26 @@ async fn a_broken_connection_puts_the_leader_in_doubt() {
 }
 
 #[tokio::test]
+async fn curator_505_533_a_flapping_connection_changes_no_leader() {
+    let world = World::start().await;
+    let (proxy, client) = world.proxied().await;
+    let other = world.client().await;
+    let first = latch(&client, "one");
+    let leadership = first.leading().await.unwrap();
+    let second = latch(&other, "two");
+    until_children(&other, PATH, 2).await;
+    let mut states = client.states();
+    for _ in 0..5 {
+        proxy.cut();
+        while !states.next().await.unwrap().is_connected() {}
+        let again = first.leading().await.unwrap();
+        assert_eq!(again.fencing_token(), leadership.fencing_token());
+        assert!(!second.has_leadership());
+    }
+    assert_eq!(children(&other, PATH).await.len(), 2);
+}
+
+#[tokio::test]
 async fn curator_724_a_latch_whose_path_is_deleted_stands_again() {
     let world = World::start().await;
     let (one, two) = (world.client().await, world.client().await);

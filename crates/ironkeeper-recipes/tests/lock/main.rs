@@ -3,6 +3,7 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod bugs_of_others;
 mod condition;
 mod deadlock;
 mod herd;

@@ -77,6 +77,29 @@ async fn items_look_as_curators_do() {
 }
 
 #[tokio::test]
+async fn the_node_of_the_locks_stays_since_curators_workers_make_it_only_once() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let queue = queue(&client).with_lock_path("/by/lock");
+    queue.put("a").await.unwrap();
+    queue.next().await.unwrap().done().await.unwrap();
+    // Containers that are empty later than the locks go. When the second one is gone, the server has looked at all
+    // that were empty before it.
+    for container in ["/container-1", "/container-2"] {
+        client.create(container, "", CreateMode::Container).await.unwrap();
+        let child = format!("{container}/child");
+        client.create(&child, "", CreateMode::Ephemeral).await.unwrap();
+        client.delete(&child, Version::Any).await.unwrap();
+        let (found, gone) = client.exists_and_watch(container).await.unwrap();
+        if found.is_some() {
+            gone.await.unwrap();
+        }
+    }
+    assert!(client.exists("/by/lock").await.unwrap().is_some());
+    assert!(client.exists(PATH).await.unwrap().is_some());
+}
+
+#[tokio::test]
 async fn what_is_no_item_is_set_aside() {
     let world = World::start().await;
     let client = world.client().await;

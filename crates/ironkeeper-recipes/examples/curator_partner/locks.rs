@@ -1,0 +1,124 @@
+//! Locks and elections.
+//!
+//! ```text
+//! take NAME KIND PATH        -> NAME held, when it is
+//! try NAME KIND PATH         -> NAME held, or NAME busy
+//! downgrade NAME             -> NAME held
+//! revocation NAME            -> NAME revoked, when somebody asks for it
+//! revoke KIND PATH           -> KIND asked
+//! counter PATH               -> counter PATH
+//! count NAME KIND PATH TIMES -> NAME counted, after adding one TIMES times under the lock
+//! leader KIND PATH           -> KIND ID
+//! ```
+//! KIND is mutex, read, write, semaphore (of two), semaphore-mutex, latch or selector.
+
+use ironkeeper_client::{Client, CreateMode, Version};
+use ironkeeper_recipes::election::{Election, LeaderLatch, LeaderObserver, LeaderSelector};
+use ironkeeper_recipes::lock::{Mutex, ReadWriteLock, Semaphore, SemaphoreMutex, revoke};
+use tokio::sync::oneshot;
+
+use crate::held::{Held, Names, release};
+use crate::{Answer, Anything, say};
+
+async fn take(client: &Client, kind: &str, path: &str) -> Anything<Held> {
+    Ok(match kind {
+        "mutex" => Held::Guard(Mutex::new(client, path).lock().await?),
+        "read" => Held::Guard(ReadWriteLock::new(client, path).read().await?),
+        "write" => Held::Writing(ReadWriteLock::new(client, path).write().await?),
+        "semaphore" => Held::Guard(Semaphore::new(client, path, 2)?.acquire().await?),
+        "semaphore-mutex" => Held::Guard(SemaphoreMutex::new(client, path).lock().await?),
+        "latch" => {
+            let latch = LeaderLatch::start(client, path, "rust");
+            latch.leading().await?;
+            Held::Latch(latch)
+        }
+        "selector" => {
+            let (elected, is_elected) = oneshot::channel();
+            let (done, is_done) = oneshot::channel::<()>();
+            let selector = LeaderSelector::new(client, path, "rust");
+            tokio::spawn(async move {
+                let led = selector
+                    .lead(|_| async {
+                        let _ = elected.send(());
+                        let _ = is_done.await;
+                    })
+                    .await;
+                say(if led.is_ok() { "selector gave way" } else { "selector failed" });
+            });
+            is_elected.await?;
+            Held::Selected(done)
+        }
+        other => return Err(format!("no such kind: {other}").into()),
+    })
+}
+
+async fn take_if_free(client: &Client, kind: &str, path: &str) -> Anything<Option<Held>> {
+    Ok(match kind {
+        "mutex" => Mutex::new(client, path).try_lock().await?.map(Held::Guard),
+        "read" => ReadWriteLock::new(client, path).try_read().await?.map(Held::Guard),
+        "write" => ReadWriteLock::new(client, path).try_write().await?.map(Held::Writing),
+        "semaphore" => Semaphore::new(client, path, 2)?.try_acquire().await?.map(Held::Guard),
+        "semaphore-mutex" => SemaphoreMutex::new(client, path).try_lock().await?.map(Held::Guard),
+        other => return Err(format!("cannot try a {other}").into()),
+    })
+}
+
+/// Adds one in two steps that only the lock keeps together.
+async fn count(client: &Client, kind: &str, path: &str, times: usize) -> Anything<()> {
+    let counter = format!("{path}-count");
+    for _ in 0..times {
+        let held = take(client, kind, path).await?;
+        let node = client.get(&counter).await?;
+        let before: u64 = std::str::from_utf8(&node.data)?.parse()?;
+        client.set(&counter, (before + 1).to_string(), Version::Any).await?;
+        release(held).await?;
+    }
+    Ok(())
+}
+
+pub async fn obey(client: &Client, names: &Names, words: &[&str]) -> Answer {
+    Ok(Some(match words[..] {
+        ["take", name, kind, path] => names.hold(name, take(client, kind, path).await?),
+        ["try", name, kind, path] => match take_if_free(client, kind, path).await? {
+            Some(held) => names.hold(name, held),
+            None => format!("{name} busy"),
+        },
+        ["downgrade", name] => {
+            let Held::Writing(writing) = names.take(name)? else {
+                return Err("not writing".into());
+            };
+            names.hold(name, Held::Guard(writing.downgrade().await?))
+        }
+        ["revocation", name] => {
+            let Held::Guard(guard) = names.take(name)? else { return Err("no guard".into()) };
+            guard.revocation().await?;
+            guard.release().await?;
+            format!("{name} revoked")
+        }
+        ["revoke", kind, path] => {
+            let holders = match kind {
+                "mutex" => Mutex::new(client, path).participants().await?,
+                _ => ReadWriteLock::new(client, path).participants().await?,
+            };
+            revoke(client, &holders.first().ok_or("nobody holds it")?.path).await?;
+            format!("{kind} asked")
+        }
+        ["count", name, kind, path, times] => {
+            count(client, kind, path, times.parse()?).await?;
+            format!("{name} counted")
+        }
+        ["counter", path] => {
+            client.create_recursive(path, "0", CreateMode::Persistent).await?;
+            format!("counter {path}")
+        }
+        ["leader", kind, path] => {
+            let election = match kind {
+                "latch" => Election::Latch,
+                _ => Election::Selector,
+            };
+            let leader = LeaderObserver::new(client, path, election).leader().await?;
+            format!("{kind} {}", leader.ok_or("nobody leads")?.id())
+        }
+        _ => return Ok(None),
+    }))
+}

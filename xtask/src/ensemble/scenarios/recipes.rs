@@ -1,0 +1,158 @@
+//! Recipes on an ensemble whose leader is killed (SIGKILL), twice: never two holders, no lost item, no waiter that
+//! is stuck.
+//!
+//! Every recipe is at work all the time. Its users have sessions that live longer than any election, so that
+//! each has to go on where it was. What each demands is said in its file.
+
+mod barrier;
+mod fenced;
+mod queue;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use ironkeeper_client::{Client, RetryPolicy};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::ensemble::Stage;
+use crate::ensemble::background::Background;
+use crate::ensemble::cluster::{Cluster, Terms};
+use crate::interop::Tally;
+
+const LEADER_KILLS: usize = 2;
+/// Rounds of each recipe between two blows.
+const ROUNDS: u64 = 5;
+/// Longer than any election, on a busy machine too.
+const SESSION: Duration = Duration::from_secs(40);
+/// Users of each recipe, each with a session of its own.
+const USERS: usize = 3;
+
+pub fn play(stage: &Stage<'_>) -> Result<Tally> {
+    let mut cluster = Cluster::start(&stage.cast, stage.programs, &Terms::default(), &stage.dir)?;
+    let background = Background::start()?;
+    let mut company = Company { cluster: &cluster, background: &background, plays: Vec::new() };
+    company.add("mutex", fenced::mutex)?;
+    company.add("leader latch", fenced::latch)?;
+    company.add("work queue", queue::work)?;
+    company.add("simple queue", queue::simple)?;
+    company.add("double barrier", barrier::double)?;
+    let plays = company.plays;
+
+    wait_for_rounds(&cluster, &plays).context("at the beginning")?;
+    for _ in 0..LEADER_KILLS {
+        let leader = cluster.wait_for_leader(|_| true)?;
+        cluster.member_mut(leader).kill()?;
+        wait_for_rounds(&cluster, &plays).context("without the leader that was killed")?;
+        cluster.member_mut(leader).start_again()?;
+        wait_for_rounds(&cluster, &plays).context("with all members again")?;
+    }
+
+    let mut tally = Tally::default();
+    for play in &plays {
+        play.shift.over.store(true, Ordering::Release);
+    }
+    for Play { name, shift, task } in plays {
+        let ended = background.wait(name, async { task.await.context("it panicked")? });
+        println!("   {name}: {} rounds", shift.rounds());
+        tally.check(name, ended.map_err(|why| format!("{why:#}")));
+    }
+    Ok(tally)
+}
+
+/// Waits until every recipe has done some more.
+fn wait_for_rounds(cluster: &Cluster, plays: &[Play]) -> Result<()> {
+    let wanted: Vec<u64> = plays.iter().map(|play| play.shift.rounds() + ROUNDS).collect();
+    let lacks = |(play, wanted): &(&Play, &u64)| play.shift.rounds() < **wanted;
+    // Whoever has ended has something to tell, and does not go on.
+    let has_ended = || plays.iter().any(|play| play.task.is_finished());
+    let waited = cluster.wait(|| has_ended() || !plays.iter().zip(&wanted).any(|one| lacks(&one)));
+    let late: Vec<&str> =
+        plays.iter().zip(&wanted).filter(lacks).map(|(play, _)| play.name).collect();
+    waited.with_context(|| format!("stuck: {}", late.join(", ")))
+}
+
+/// One recipe at work.
+struct Play {
+    name: &'static str,
+    shift: Shift,
+    task: JoinHandle<Result<()>>,
+}
+
+/// How long the work goes on, and how far it has come.
+#[derive(Debug, Clone, Default)]
+struct Shift {
+    over: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
+}
+
+impl Shift {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    fn done_round(&self) {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn rounds(&self) -> u64 {
+        self.rounds.load(Ordering::Relaxed)
+    }
+}
+
+/// Those who begin to work.
+struct Company<'a> {
+    cluster: &'a Cluster,
+    background: &'a Background,
+    plays: Vec<Play>,
+}
+
+impl Company<'_> {
+    fn add<F>(
+        &mut self,
+        name: &'static str,
+        work: impl FnOnce(Vec<Client>, Shift) -> F,
+    ) -> Result<()>
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        let mut clients = Vec::new();
+        for _ in 0..USERS {
+            clients.push(self.background.connect(&self.cluster.connect_string(), SESSION)?);
+        }
+        let shift = Shift::default();
+        let task = self.background.spawn(work(clients, shift.clone()));
+        self.plays.push(Play { name, shift, task });
+        Ok(())
+    }
+}
+
+/// Waits for all users, or for the first that fails.
+async fn all(mut users: JoinSet<Result<()>>) -> Result<()> {
+    while let Some(ended) = users.join_next().await {
+        ended.context("a user panicked")??;
+    }
+    Ok(())
+}
+
+/// For requests that outlast elections.
+fn patient() -> RetryPolicy {
+    RetryPolicy::forever(Duration::from_millis(5))
+}
+
+/// The same things in any order, each as often.
+fn same(mut wanted: Vec<String>, mut found: Vec<String>) -> Result<()> {
+    wanted.sort();
+    found.sort();
+    if wanted != found {
+        let lost: Vec<&String> = wanted.iter().filter(|one| !found.contains(one)).collect();
+        bail!(
+            "{} were put and {} were taken; lost: {lost:?}; taken: {found:?}",
+            wanted.len(),
+            found.len()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! Our own recipes: their tests (`crates/ironkeeper-recipes/tests`), all on one server, each below a path of its
+//! own.
+
+use anyhow::Result;
+
+use super::own_tests::OwnTests;
+use super::{Lab, Tally};
+
+/// Tests wait for replies most of the time, so there are more of them at a time than cores.
+const BINARIES_AT_ONCE: usize = 3;
+const THREADS: usize = 4;
+
+pub fn run(lab: &Lab<'_>) -> Result<Tally> {
+    // As the embedded server is: empty containers go soon, and nobody waits for the disk.
+    let server = lab.server(|setup| {
+        setup.set("forceSync", "no").jvm_flag("-Dznode.container.checkIntervalMs=200")
+    })?;
+    let tests = OwnTests {
+        package: "ironkeeper-recipes",
+        binary: None,
+        binaries_at_once: BINARIES_AT_ONCE,
+        threads: THREADS,
+        address: &server.address(),
+        environment: &[],
+    };
+    tests.run(lab)
+}
