@@ -13,7 +13,10 @@ use crate::repo;
 /// Options of `cargo xtask sim`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// How many seeds.
+    /// What runs in the cluster, `zab` or `server`; without it both do.
+    #[arg(long)]
+    layer: Option<String>,
+    /// How many seeds, of all layers.
     #[arg(long, value_name = "N", default_value_t = 2000)]
     seeds: u64,
     /// The first of them.
@@ -30,6 +33,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<bool> {
     let mut arguments =
         vec![format!("--seeds={}", options.seeds), format!("--from={}", options.from)];
+    arguments.extend(options.layer.iter().map(|layer| format!("--layer={layer}")));
     arguments.extend(options.minutes.map(|minutes| format!("--minutes={minutes}")));
     arguments.extend(options.seed.map(|seed| format!("--seed={seed}")));
     let status = Command::new(env!("CARGO"))
