@@ -28,6 +28,9 @@ pub struct Options {
     /// Run this one alone and tell everything that happens.
     #[arg(long)]
     seed: Option<u64>,
+    /// See that rules which are broken on purpose are noticed.
+    #[arg(long)]
+    broken_rules: bool,
 }
 
 pub fn run(options: &Options) -> Result<bool> {
@@ -36,6 +39,7 @@ pub fn run(options: &Options) -> Result<bool> {
     arguments.extend(options.layer.iter().map(|layer| format!("--layer={layer}")));
     arguments.extend(options.minutes.map(|minutes| format!("--minutes={minutes}")));
     arguments.extend(options.seed.map(|seed| format!("--seed={seed}")));
+    arguments.extend(options.broken_rules.then(|| "--broken-rules".to_owned()));
     let status = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--profile", "sim", "--package", "ironkeeper-sim", "--"])
         .args(arguments)

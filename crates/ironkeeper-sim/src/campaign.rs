@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ironkeeper_zab::Bug;
-
 use crate::outcome::{Failure, Layer, Report};
 use crate::run_seed;
 
@@ -51,7 +49,8 @@ impl Campaign {
                 if self.limit.is_none() && number >= self.seeds {
                     return;
                 }
-                let ran = try_seed(self.layer, self.from + number, None);
+                let seed = self.from + number;
+                let ran = caught(self.layer, seed, || run_seed(self.layer, seed, false));
                 let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
                 outcome.seeds += 1;
                 match ran {
@@ -75,10 +74,13 @@ impl Campaign {
     }
 }
 
-/// Runs one seed; an assertion of the product that does not hold is a failure like any other.
-pub fn try_seed(layer: Layer, seed: u64, bug: Option<Bug>) -> Result<Report, Failure> {
-    let ran = catch_unwind(AssertUnwindSafe(|| run_seed(layer, seed, bug, false)));
-    ran.unwrap_or_else(|_| {
+/// Runs a seed; an assertion of the product that does not hold is a failure like any other.
+pub(crate) fn caught(
+    layer: Layer,
+    seed: u64,
+    run: impl FnOnce() -> Result<Report, Failure>,
+) -> Result<Report, Failure> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
         let what = "assertion: one of the product's own does not hold".to_owned();
         Err(Failure { layer, seed, at_us: 0, what })
     })

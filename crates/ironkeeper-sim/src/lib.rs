@@ -8,6 +8,7 @@
 //! seeds a second. In [`server`] whole servers run, with their connections and files, and clients that hold
 //! them to their promises.
 
+pub mod broken_rules;
 pub mod campaign;
 pub mod clock;
 pub mod faults;
@@ -21,17 +22,10 @@ pub mod zab;
 
 pub use outcome::{Failure, Layer, Report};
 
-use ironkeeper_zab::Bug;
-
 /// Runs one seed from beginning to end.
-pub fn run_seed(
-    layer: Layer,
-    seed: u64,
-    bug: Option<Bug>,
-    verbose: bool,
-) -> Result<Report, Failure> {
+pub fn run_seed(layer: Layer, seed: u64, verbose: bool) -> Result<Report, Failure> {
     match layer {
-        Layer::Zab => zab::run_seed(seed, bug, verbose),
-        Layer::Server => server::run_seed(seed, bug, verbose),
+        Layer::Zab => zab::run_seed(seed, None, verbose),
+        Layer::Server => server::run_seed(seed, verbose),
     }
 }

@@ -4,11 +4,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use ironkeeper_sim::broken_rules::IN_SERVERS;
 use ironkeeper_sim::campaign::{Campaign, Outcome};
 use ironkeeper_sim::{Layer, Report, run_seed};
 
 /// A seed of whole servers takes about as long as so many of the ZAB machine.
 const ZAB_PER_SERVER: u64 = 4;
+
+/// A broken rule has to be noticed within so many seeds.
+const BROKEN_RULE_SEEDS: u64 = 400;
 
 /// A cluster in one thread, many times over.
 #[derive(Debug, Parser)]
@@ -28,6 +32,9 @@ struct Options {
     /// Run this one alone and tell everything that happens.
     #[arg(long)]
     seed: Option<u64>,
+    /// See that rules which are broken on purpose are noticed.
+    #[arg(long)]
+    broken_rules: bool,
     /// Stop after so many failures.
     #[arg(long, default_value_t = 5)]
     failures: usize,
@@ -54,11 +61,34 @@ fn main() -> ExitCode {
         tell(layer, &outcome);
         failures += outcome.failures;
     }
+    if options.broken_rules {
+        failures += look_for_broken_rules();
+    }
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// How many were not noticed.
+fn look_for_broken_rules() -> usize {
+    // The product's assertions are meant to fail here.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut unnoticed = 0;
+    for (rule, from, expected) in IN_SERVERS {
+        match rule.find(Layer::Server, *from..from + BROKEN_RULE_SEEDS, expected) {
+            Ok(failure) => {
+                let what: String = failure.what.chars().take(100).collect();
+                println!("{rule:?} is noticed by seed {}: {what}", failure.seed);
+            }
+            Err(what) => {
+                unnoticed += 1;
+                println!("{what}");
+            }
+        }
+    }
+    unnoticed
+}
+
 fn tell_seed(layer: Layer, seed: u64) -> ExitCode {
-    match run_seed(layer, seed, None, true) {
+    match run_seed(layer, seed, true) {
         Ok(report) => {
             println!("{report:?}");
             ExitCode::SUCCESS

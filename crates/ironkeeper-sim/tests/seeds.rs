@@ -5,7 +5,7 @@ use ironkeeper_sim::{Layer, run_seed};
 #[track_caller]
 fn check(layer: Layer, seeds: impl IntoIterator<Item = u64>) {
     for seed in seeds {
-        if let Err(failure) = run_seed(layer, seed, None, false) {
+        if let Err(failure) = run_seed(layer, seed, false) {
             panic!("{failure}");
         }
     }
@@ -20,7 +20,7 @@ fn a_hundred_clusters_keep_their_promises() {
 fn the_same_seed_gives_the_same_trace() {
     for (layer, seeds) in [(Layer::Zab, 0..20), (Layer::Server, 0..5)] {
         for seed in seeds {
-            let run = || run_seed(layer, seed, None, false).map_err(|failure| failure.to_string());
+            let run = || run_seed(layer, seed, false).map_err(|failure| failure.to_string());
             assert_eq!(run(), run());
         }
     }

@@ -130,11 +130,12 @@ impl Client {
         }
     }
 
-    pub fn greeting(&self) -> Vec<u8> {
+    /// How it asks for its session, saying that it has seen so much.
+    pub fn greeting(&self, last_zxid_seen: Zxid) -> Vec<u8> {
         let mut body = Vec::new();
         ConnectRequest {
             protocol_version: 0,
-            last_zxid_seen: self.last_zxid,
+            last_zxid_seen,
             timeout_ms: self.timeout_ms,
             session: self.session,
             password: &self.password,

@@ -47,6 +47,8 @@ impl World {
                 self.after(NO_ROOM_PAUSE_US, Event::DiskDone { node, boot });
             }
             Err(reason) => {
+                // The thread has ended: nothing that waits is done.
+                process.is_writing = false;
                 self.say(|| format!("{} ends: {reason}", node + 1));
                 let may_fail = self.nodes[node].disk_may_fail();
                 if !may_fail {

@@ -16,6 +16,9 @@ use crate::outcome::Failure;
 /// How long a healed cluster may take for each step of its way back.
 const RECOVERY_US_MAX: u64 = 120_000_000;
 
+/// Longer than anything is on its way in times of peace.
+const GRACE_US: u64 = 2_000_000;
+
 impl World {
     /// After healing the servers agree by themselves, serve everybody, and have kept their promises.
     pub fn converge(&mut self) -> Result<(), Failure> {
@@ -28,6 +31,8 @@ impl World {
         self.expect("sessions that nobody speaks for end", |world| {
             world.is_at_rest() && world.only_sessions_of_clients_live()
         })?;
+        // What is on its way to clients arrives.
+        self.run_for(GRACE_US)?;
         let judged = self.judge();
         judged.map_err(|what| self.failed(what))
     }

@@ -1,10 +1,11 @@
 //! What clients do with their time.
 
+use ironkeeper_proto::Zxid;
 use ironkeeper_zab::LinkId;
 
 use super::client::{LastWords, Stage};
 use super::history::{Ephemeral, Standing};
-use super::plan::member_line;
+use super::plan::{Misconduct, member_line};
 use super::requests::{EPHEMERALS, Request, register_path};
 use super::world::{Event, Phase, World};
 
@@ -116,7 +117,9 @@ impl World {
     }
 
     fn ask_behind_sync(&mut self, client: usize, registers: &[usize]) {
-        self.ask(client, Request::Sync { floor: self.history.told() });
+        if self.plan.misconduct != Some(Misconduct::SkipSync) {
+            self.ask(client, Request::Sync { floor: self.history.told() });
+        }
         for register in registers {
             let floor = self.history.newest(*register);
             self.ask(client, Request::Get { register: *register, watch: false, floor });
@@ -182,7 +185,8 @@ impl World {
         let this = &mut self.clients[client];
         this.stage = Stage::Greeting(link);
         (this.sent_us, this.heard_us) = (now_us, now_us);
-        let greeting = this.greeting();
+        let hides_zxid = self.plan.misconduct == Some(Misconduct::HideZxid);
+        let greeting = this.greeting(if hides_zxid { Zxid::ZERO } else { this.last_zxid });
         self.transmit(end, link, greeting);
     }
 
@@ -212,7 +216,8 @@ impl World {
             }
         }
         let this = &self.clients[client];
-        if !this.watches.is_empty() {
+        let forgets_watches = self.plan.misconduct == Some(Misconduct::ForgetWatches);
+        if !this.watches.is_empty() && !forgets_watches {
             let registers = this.watches.keys().copied().collect();
             self.ask(client, Request::SetWatches { seen: this.last_zxid, registers });
         }

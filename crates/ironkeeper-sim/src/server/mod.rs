@@ -36,18 +36,13 @@ mod world;
 
 pub use client::Client;
 pub use node::Node;
-pub use plan::Plan;
+pub use plan::{Misconduct, Plan};
 pub use requests::Request;
 pub use world::{Phase, Stop, World};
-
-use ironkeeper_zab::Bug;
 
 use crate::outcome::{Failure, Report};
 
 /// Runs one seed from beginning to end.
-pub fn run_seed(seed: u64, bug: Option<Bug>, verbose: bool) -> Result<Report, Failure> {
-    let mut plan = Plan::from_seed(seed);
-    plan.settings.bug = bug;
-    let mut world = World::new(seed, plan, verbose);
-    world.run()
+pub fn run_seed(seed: u64, verbose: bool) -> Result<Report, Failure> {
+    World::new(seed, Plan::from_seed(seed), verbose).run()
 }

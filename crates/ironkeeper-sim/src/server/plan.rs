@@ -41,6 +41,19 @@ pub struct Plan {
     pub reconfig_per_mille: u64,
     /// How many in a thousand looks of a client are the last for a while.
     pub silence_per_mille: u64,
+    /// A rule of clients that is broken on purpose.
+    pub misconduct: Option<Misconduct>,
+}
+
+/// What a client must never do. The checkers have to notice what comes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misconduct {
+    /// To come back without saying what it has seen: another server may be behind that.
+    HideZxid,
+    /// To come back without its watches.
+    ForgetWatches,
+    /// To take any read for one behind a sync.
+    SkipSync,
 }
 
 impl Plan {
@@ -124,6 +137,7 @@ impl Plan {
             trouble_us: 0,
             reconfig_per_mille: 0,
             silence_per_mille: 0,
+            misconduct: None,
         }
     }
 
