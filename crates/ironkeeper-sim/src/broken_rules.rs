@@ -42,6 +42,7 @@ const LOSSES: &[&str] = &[
     "agreement",
     "leadership",
     "linearizability",
+    "synced reads",
     "order",
     "epochs",
     "progress",

@@ -135,18 +135,10 @@ impl<M: Cargo> Network<M> {
         }
     }
 
-    pub fn heal(&mut self, from: usize, to: usize) {
-        self.cuts.remove(&(from, to));
-    }
-
     /// All cuts end, and what waited for that goes on its way.
     pub fn heal_all(&mut self, random: &mut Random, now_us: u64) {
         self.cuts.clear();
         self.release_held(random, now_us);
-    }
-
-    pub fn has_cuts(&self) -> bool {
-        !self.cuts.is_empty()
     }
 
     // Who holds what.

@@ -6,7 +6,7 @@ use ironkeeper_zab::LinkId;
 use super::client::{LastWords, Stage};
 use super::history::{Ephemeral, Standing};
 use super::plan::{Misconduct, member_line};
-use super::requests::{EPHEMERALS, Request, register_path};
+use super::requests::{EPHEMERALS, Floor, Request, register_path};
 use super::world::{Event, Phase, World};
 
 /// A client that waits for so many answers asks for nothing more.
@@ -51,7 +51,9 @@ impl World {
                 let silent_us = self.random.between(timeout_us / 2, timeout_us * 3);
                 self.clients[client].paused_until_us = self.now_us() + silent_us;
             }
-            Phase::Load if self.random.chance(3) => self.leave_server(client),
+            Phase::Load if self.random.chance(self.plan.move_per_mille) => {
+                self.leave_server(client);
+            }
             Phase::Load => {
                 if self.clients[client].pending.len() < PENDING_MAX {
                     self.ask_something(client);
@@ -80,7 +82,7 @@ impl World {
             }
             48..78 => {
                 let watch = self.random.chance(500);
-                self.ask(client, Request::Get { register, watch, floor: -1 });
+                self.ask(client, Request::Get { register, watch, floor: None });
             }
             78..88 => self.ask_behind_sync(client, &[register]),
             88..94 => {
@@ -121,8 +123,9 @@ impl World {
             self.ask(client, Request::Sync { floor: self.history.told() });
         }
         for register in registers {
-            let floor = self.history.newest(*register);
-            self.ask(client, Request::Get { register: *register, watch: false, floor });
+            let (register, zxid) = (*register, self.history.told());
+            let floor = Some(Floor { version: self.history.newest(register), zxid });
+            self.ask(client, Request::Get { register, watch: false, floor });
         }
     }
 
@@ -142,6 +145,8 @@ impl World {
         }
         this.last_words = LastWords::Said;
         let session = this.session;
+        // Whoever was to do it may have lost its connection.
+        self.prepare_nodes(client);
         let registers: Vec<usize> = (0..self.plan.registers).collect();
         let register = self.random.below(self.plan.registers as u64) as usize;
         let value = self.history.begin_write(session, &[register]);
@@ -207,13 +212,17 @@ impl World {
         }
     }
 
+    fn prepare_nodes(&mut self, client: usize) {
+        self.ask(client, Request::Prepare(EPHEMERALS.to_owned()));
+        for register in 0..self.plan.registers {
+            self.ask(client, Request::Prepare(register_path(register)));
+        }
+    }
+
     /// What a client does first with its session.
     pub(super) fn settle_in(&mut self, client: usize, is_new: bool) {
         if is_new {
-            self.ask(client, Request::Prepare(EPHEMERALS.to_owned()));
-            for register in 0..self.plan.registers {
-                self.ask(client, Request::Prepare(register_path(register)));
-            }
+            self.prepare_nodes(client);
         }
         let this = &self.clients[client];
         let forgets_watches = self.plan.misconduct == Some(Misconduct::ForgetWatches);

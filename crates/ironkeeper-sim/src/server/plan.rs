@@ -41,6 +41,8 @@ pub struct Plan {
     pub reconfig_per_mille: u64,
     /// How many in a thousand looks of a client are the last for a while.
     pub silence_per_mille: u64,
+    /// How many in a thousand looks of a client are for another server.
+    pub move_per_mille: u64,
     /// A rule of clients that is broken on purpose.
     pub misconduct: Option<Misconduct>,
 }
@@ -103,6 +105,7 @@ impl Plan {
             trouble_us: random.between(3_000_000, 15_000_000),
             reconfig_per_mille: if reconfig { random.between(5, 30) } else { 0 },
             silence_per_mille: random.pick(&[0, 2, 10]).unwrap_or(2),
+            move_per_mille: random.pick(&[2, 20, 150]).unwrap_or(2),
             ..calm
         }
     }
@@ -137,6 +140,7 @@ impl Plan {
             trouble_us: 0,
             reconfig_per_mille: 0,
             silence_per_mille: 0,
+            move_per_mille: 0,
             misconduct: None,
         }
     }

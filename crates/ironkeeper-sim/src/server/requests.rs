@@ -7,6 +7,14 @@ use ironkeeper_proto::{CreateMode, OpCode, Zxid, acl};
 /// The parent of all ephemeral nodes.
 pub const EPHEMERALS: &str = "/e";
 
+/// What anybody knew of a register when it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floor {
+    pub version: i32,
+    /// The newest transaction at that time.
+    pub zxid: Zxid,
+}
+
 /// One request.
 #[derive(Clone, Debug)]
 pub enum Request {
@@ -26,11 +34,11 @@ pub enum Request {
     Get {
         register: usize,
         watch: bool,
-        /// Behind a sync no older version may be seen.
-        floor: i32,
+        /// Behind a sync nothing older may be seen.
+        floor: Option<Floor>,
     },
     Sync {
-        /// What anybody knew of when it was asked for.
+        /// The newest transaction anybody knew of when it was asked for.
         floor: Zxid,
     },
     CreateEphemeral(String),

@@ -20,6 +20,9 @@ use crate::outcome::{Failure, Layer, Report};
 use crate::random::Random;
 use crate::schedule::Schedule;
 
+/// Within so much time all threads of a process that was frozen have come around.
+const WAKING_US_MAX: u64 = 2_000;
+
 #[derive(Debug)]
 pub(super) enum Event {
     /// A server has something to do by its clock.
@@ -301,11 +304,16 @@ impl World {
             }
             _ => None,
         };
-        // A frozen process does everything later, in the same order.
+        // A frozen process does everything later, each of its threads in its own order: it may hear from
+        // others before it looks at its clock, or write to its disk.
         if let Some(until_us) = node.map(|node| self.paused_until_us(node))
             && until_us > self.now_us()
         {
-            return self.after(until_us - self.now_us(), event);
+            let late_us = match event {
+                Event::Transit(_) => 0,
+                _ => self.random.below(WAKING_US_MAX),
+            };
+            return self.after(until_us - self.now_us() + late_us, event);
         }
         match event {
             Event::Wake { node, .. } => self.on_wake(node),
