@@ -27,7 +27,7 @@ impl World {
     pub(super) fn begin_batch(&mut self, node: usize) {
         let boot = self.nodes[node].boot;
         let Some(process) = &mut self.nodes[node].process else { return };
-        if process.is_writing || process.queue.is_empty() {
+        if process.is_writing || process.has_log_ended || process.queue.is_empty() {
             return;
         }
         process.is_writing = true;
@@ -47,8 +47,7 @@ impl World {
                 self.after(NO_ROOM_PAUSE_US, Event::DiskDone { node, boot });
             }
             Err(reason) => {
-                // The thread has ended: nothing that waits is done.
-                process.is_writing = false;
+                process.has_log_ended = true;
                 self.say(|| format!("{} ends: {reason}", node + 1));
                 let may_fail = self.nodes[node].disk_may_fail();
                 if !may_fail {
@@ -72,7 +71,7 @@ impl World {
         let begins = self.random.chance(500);
         let calls = self.random.below(BATCH_CALLS);
         let Some(process) = &mut self.nodes[node].process else { return };
-        if process.is_writing && begins {
+        if process.is_writing && !process.has_log_ended && begins {
             disk.fail_call(disk.calls() + calls, Fault::Stop);
             // Nobody is left to hear of it.
             let _ = write_batch(process, &mut Vec::new());

@@ -96,6 +96,8 @@ pub struct Process {
     /// ... and what is being written.
     pub batch: Vec<LogItem<SimDisk>>,
     pub is_writing: bool,
+    /// After a failure nothing is written any more.
+    pub has_log_ended: bool,
     pub snapshots: SnapshotQueue,
     pub peers: BTreeMap<LinkId, Peer>,
     /// The tree of the last leader that has sent one.
@@ -183,6 +185,7 @@ impl Node {
             queue: Vec::new(),
             batch: Vec::new(),
             is_writing: false,
+            has_log_ended: false,
             snapshots: SnapshotQueue::default(),
             peers: BTreeMap::new(),
             received: None,
