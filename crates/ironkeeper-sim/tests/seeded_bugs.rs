@@ -38,12 +38,7 @@ fn a_wrong_order_of_votes_is_noticed() {
 
 #[test]
 fn a_promise_that_is_not_written_down_is_noticed() {
-    check(
-        Layer::Zab,
-        Bug::ForgetAcceptedEpoch,
-        0..2000,
-        &["leadership", "agreement", "durability", "epochs"],
-    );
+    check(Bug::ForgetAcceptedEpoch, 0..2000, &["leadership", "agreement", "durability", "epochs"]);
 }
 
 #[test]
@@ -59,10 +54,5 @@ fn a_history_taken_over_too_early_is_noticed() {
 
 #[test]
 fn a_tree_that_is_not_where_its_log_is_is_noticed() {
-    check(
-        Layer::Zab,
-        Bug::SkipFastForward,
-        0..2000,
-        &["agreement", "durability", "order", "progress"],
-    );
+    check(Bug::SkipFastForward, 0..2000, &["agreement", "durability", "order", "progress"]);
 }

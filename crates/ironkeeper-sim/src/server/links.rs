@@ -7,6 +7,7 @@ use ironkeeper_proto::ServerId;
 use ironkeeper_proto::election::Opening;
 use ironkeeper_proto::quorum_packet::Sender;
 use ironkeeper_server::parts::{Expect, Intake};
+use ironkeeper_store::disk::sim::SimDisk;
 use ironkeeper_zab::{Input as ZabInput, LinkId, Port};
 
 use super::node::{Peer, Piece};
@@ -104,12 +105,7 @@ impl World {
         self.input(node, [Input::Peer(ZabInput::Dialed { peer, port, link })]);
     }
 
-    fn add_peer(
-        &mut self,
-        node: usize,
-        link: LinkId,
-        expect: Expect<ironkeeper_store::disk::sim::SimDisk>,
-    ) {
+    fn add_peer(&mut self, node: usize, link: LinkId, expect: Expect<SimDisk>) {
         let intake = Intake::new(expect, self.plan.store.field_max);
         if let Some(process) = &mut self.nodes[node].process {
             process.peers.insert(link, Peer { intake, outgoing: Default::default() });

@@ -1,8 +1,8 @@
 //! What engines want done.
 
-use ironkeeper_engine::{DurableStep, Output};
+use ironkeeper_engine::{DurableStep, Input, Output};
 use ironkeeper_server::parts::{LogItem, Step, encode_vote};
-use ironkeeper_zab::{Output as ZabOutput, Reason, Status};
+use ironkeeper_zab::{LinkId, Output as ZabOutput, Reason, Status};
 
 use super::node::Piece;
 use super::world::{Event, World};
@@ -33,7 +33,7 @@ impl World {
                 match process.peers.get_mut(&link) {
                     Some(peer) => peer.outgoing.push_back(Piece::Tree(job)),
                     None => {
-                        process.inbox.push(ironkeeper_engine::Input::SnapshotSent(job.into_walk()))
+                        process.inbox.push(Input::SnapshotSent(job.into_walk()));
                     }
                 }
                 let in_us = self.random.between(100, 20_000);
@@ -43,7 +43,7 @@ impl World {
                 let in_us = self.random.between(100, 20_000);
                 self.after(in_us, Event::LogRead { node, boot, link, after });
             }
-            Output::Wake(conn) => self.plan_service(node, ironkeeper_zab::LinkId(conn.tag)),
+            Output::Wake(conn) => self.plan_service(node, LinkId(conn.tag)),
             Output::Role { status, reason } => self.on_role(node, status, reason),
             Output::Peer(wish) => self.perform_peer(node, wish),
             Output::Warn(warning) => {
