@@ -13,7 +13,10 @@ use crate::repo;
 /// Options of `cargo xtask sim`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// How many seeds.
+    /// What runs in the cluster, `zab` or `server`; without it both do.
+    #[arg(long)]
+    layer: Option<String>,
+    /// How many seeds, of all layers.
     #[arg(long, value_name = "N", default_value_t = 2000)]
     seeds: u64,
     /// The first of them.
@@ -25,13 +28,18 @@ pub struct Options {
     /// Run this one alone and tell everything that happens.
     #[arg(long)]
     seed: Option<u64>,
+    /// See that rules which are broken on purpose are noticed.
+    #[arg(long)]
+    broken_rules: bool,
 }
 
 pub fn run(options: &Options) -> Result<bool> {
     let mut arguments =
         vec![format!("--seeds={}", options.seeds), format!("--from={}", options.from)];
+    arguments.extend(options.layer.iter().map(|layer| format!("--layer={layer}")));
     arguments.extend(options.minutes.map(|minutes| format!("--minutes={minutes}")));
     arguments.extend(options.seed.map(|seed| format!("--seed={seed}")));
+    arguments.extend(options.broken_rules.then(|| "--broken-rules".to_owned()));
     let status = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--profile", "sim", "--package", "ironkeeper-sim", "--"])
         .args(arguments)

@@ -23,6 +23,7 @@ mod io;
 mod limits;
 mod log_reader;
 mod log_thread;
+mod log_work;
 mod member;
 mod metrics;
 mod open_files;
@@ -35,6 +36,17 @@ mod settings;
 mod shared;
 mod shutdown;
 mod snapshot_thread;
+
+/// What needs neither threads nor sockets nor a clock, for whoever drives it in a time of its own, as the
+/// simulator does: the files of a server, and the bytes between servers.
+pub mod parts {
+    pub use crate::durable_steps::{DurableSteps, MemberFiles, Step};
+    pub use crate::log_reader::read as read_log;
+    pub use crate::log_work::{LogItem, LogWork, Progress};
+    pub use crate::peer::{Broken, Expect, Intake, ReceivedTree, encode_vote};
+    pub use crate::recovery::{For, LogEnd, recover, write_first_snapshot};
+    pub use crate::snapshot_thread::{SnapshotQueue, write as write_snapshot};
+}
 
 pub use recovery::Report;
 pub use rehearsal::{Rehearsal, rehearse};

@@ -6,7 +6,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::Bytes;
-use ironkeeper_engine::Input;
+use ironkeeper_engine::{Database, Input};
 use ironkeeper_proto::Zxid;
 use ironkeeper_store::Store;
 use ironkeeper_store::disk::Disk;
@@ -56,18 +56,24 @@ pub fn run<D: Disk>(
     core: &Core,
 ) {
     while let Ok(Some(Wish { link, after })) = wishes.recv() {
-        let read = read(store, after, size_factor, core);
+        let read = read(store, after, size_factor, &core.db);
         let found = if read.found { "read" } else { "of no use" };
         tracing::info!("the log after {after}, for a learner: {found}, {} txns", read.txns.len());
         core.submit([Input::Peer(ironkeeper_zab::Input::LogRead { link, read })]);
     }
 }
 
-fn read<D: Disk>(store: &Store<D>, after: Zxid, size_factor: Option<f64>, core: &Core) -> LogRead {
+/// What the log has after a transaction, as far as it is worth sending.
+pub fn read<D: Disk>(
+    store: &Store<D>,
+    after: Zxid,
+    size_factor: Option<f64>,
+    db: &Database,
+) -> LogRead {
     let Some(factor) = size_factor else { return LogRead::default() };
     let tail = store.newest_snapshot_bytes().and_then(|snapshot_bytes| {
         let bytes_max = (snapshot_bytes as f64 * factor) as u64;
-        let applied = || core.db.read().applied();
+        let applied = || db.read().applied();
         store.read_tail(after, bytes_max.min(BYTES_MAX), applied)
     });
     match tail {

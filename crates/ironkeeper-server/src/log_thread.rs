@@ -6,26 +6,15 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use ironkeeper_engine::Input;
-use ironkeeper_proto::Zxid;
 use ironkeeper_store::LogWriter;
 use ironkeeper_store::disk::RealDisk;
 
 use crate::core::Core;
-use crate::durable_steps::{DurableSteps, Step};
+use crate::log_work::{LogItem, LogWork, Progress};
 use crate::metrics::Metrics;
 
 /// How long to wait before a full disk is tried again.
 const DISK_FULL_PAUSE: Duration = Duration::from_secs(1);
-
-/// Work for the log thread.
-#[derive(Debug)]
-pub enum LogItem {
-    Append { zxid: Zxid, txn: Bytes },
-    Roll,
-    Step(Box<Step>),
-}
 
 /// What waits to be written. Bounded by the requests that may be in work at once.
 #[derive(Debug, Default)]
@@ -120,25 +109,15 @@ pub struct LogSettings {
     /// The most writes for one sync.
     pub batch_max: usize,
     pub warn_after: Duration,
-    /// Begin a new file above this size, if set.
-    pub file_bytes_max: Option<u64>,
 }
 
 /// The thread, with what it writes to.
 #[derive(Debug)]
 pub struct LogThread {
-    pub writer: LogWriter<RealDisk>,
+    pub work: LogWork,
     pub settings: LogSettings,
-    pub steps: DurableSteps,
     pub core: Arc<Core>,
     pub metrics: Arc<Metrics>,
-}
-
-/// What was appended since the last sync.
-#[derive(Debug, Default)]
-struct Unsynced {
-    last: Option<Zxid>,
-    txns: u64,
 }
 
 impl LogThread {
@@ -172,34 +151,11 @@ impl LogThread {
     }
 
     fn write(&mut self, batch: &mut Vec<LogItem>) -> Result<(), String> {
-        let mut unsynced = Unsynced::default();
-        for item in batch.drain(..) {
-            match item {
-                LogItem::Append { zxid, txn } => {
-                    let appended = self.writer.append(zxid, &txn);
-                    appended.map_err(|error| format!("the log cannot be written: {error}"))?;
-                    unsynced.last = Some(zxid);
-                    unsynced.txns += 1;
-                }
-                LogItem::Roll => self.writer.roll(),
-                LogItem::Step(step) => {
-                    self.sync(&mut unsynced)?;
-                    let answer = self.steps.perform(*step, &mut self.writer, &self.core)?;
-                    self.core.leave(answer);
-                }
-            }
-        }
-        self.sync(&mut unsynced)
-    }
-
-    fn sync(&mut self, unsynced: &mut Unsynced) -> Result<(), String> {
-        let Unsynced { last: Some(last), txns } = std::mem::take(unsynced) else { return Ok(()) };
-        commit(&mut self.writer, txns, self.settings, &self.core, &self.metrics)?;
-        let file_bytes_max = self.settings.file_bytes_max;
-        if file_bytes_max.is_some_and(|max| self.writer.bytes_in_file() > max) {
-            self.writer.roll();
-        }
-        self.core.leave([Input::Flushed(last)]);
+        let (settings, core, metrics) = (self.settings, &self.core, &self.metrics);
+        let commit = |writer: &mut LogWriter<RealDisk>, txns| {
+            commit(writer, txns, settings, core, metrics).map(|()| Progress::Done)
+        };
+        self.work.perform(batch, &core.snapshots, commit, |input| core.leave([input]))?;
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ use crate::config::{Config, EnsembleConfig};
 use crate::core::Core;
 use crate::durable_steps::Step;
 use crate::log_reader::{LogReads, Wish};
-use crate::log_thread::LogItem;
+use crate::log_work::LogItem;
 use crate::metrics::Metrics;
 use crate::peer::{Endpoint, OwnAddresses, OwnTree, PeerError, PeerLinks, PeerSettings};
 use crate::recovery::{For, LogEnd};
@@ -178,19 +178,11 @@ pub(crate) fn start(
     epochs: ironkeeper_store::Epochs,
     end: LogEnd,
 ) -> MemberStart {
-    let LogEnd { base, last, history, history_base } = end;
-    let epochs = ironkeeper_zab::Epochs { accepted: epochs.accepted, current: epochs.current };
     MemberStart {
         me: ensemble.my_id,
         settings: settings(config, ensemble),
         ensemble: Ensemble::new(ensemble.membership.clone(), ensemble.proposed.clone()),
-        recovered: ironkeeper_zab::Recovered {
-            epochs,
-            last,
-            log_from: base,
-            history: history.into(),
-            history_base,
-        },
+        recovered: end.into_recovered(epochs),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::snapshot_thread;
 
 /// For whom the data is recovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum For {
+pub enum For {
     /// A server on its own.
     Standalone,
     /// A member of an ensemble, which keeps the last transactions at hand for learners.
@@ -32,7 +32,7 @@ pub(crate) const NO_DATABASE: Zxid = Zxid(-1);
 
 /// The end of the log, as a member of an ensemble wants to know it.
 #[derive(Debug, Default)]
-pub(crate) struct LogEnd {
+pub struct LogEnd {
     /// The snapshot that the log was replayed onto.
     pub base: Zxid,
     pub last: Zxid,
@@ -40,6 +40,19 @@ pub(crate) struct LogEnd {
     pub history: VecDeque<(Zxid, Bytes)>,
     /// ... and what comes before the first of them.
     pub history_base: Zxid,
+}
+
+impl LogEnd {
+    /// What the broadcast starts from.
+    pub fn into_recovered(self, epochs: ironkeeper_store::Epochs) -> ironkeeper_zab::Recovered {
+        ironkeeper_zab::Recovered {
+            epochs: ironkeeper_zab::Epochs { accepted: epochs.accepted, current: epochs.current },
+            last: self.last,
+            log_from: self.base,
+            history: self.history.into(),
+            history_base: self.history_base,
+        }
+    }
 }
 
 struct Fold {
@@ -103,7 +116,8 @@ pub struct Report {
     pub txns_took: Duration,
 }
 
-pub(crate) fn recover<D: Disk>(
+/// Folds what the files hold.
+pub fn recover<D: Disk>(
     store: &Store<D>,
     config: TreeConfig,
     whom: For,
@@ -148,7 +162,7 @@ pub(crate) fn recover<D: Disk>(
 
 /// Writes what was recovered down as a snapshot. Apache refuses to start on a log without one, so
 /// there must always be one.
-pub(crate) fn write_first_snapshot<D: Disk>(
+pub fn write_first_snapshot<D: Disk>(
     store: &Store<D>,
     config: EngineConfig,
     recovered: Recovered,

@@ -23,6 +23,7 @@ use crate::io::{Accepted, IoHandle};
 use crate::limits::Limits;
 use crate::log_reader::{self, LogReads, Wish};
 use crate::log_thread::LogThread;
+use crate::log_work::LogWork;
 use crate::member::{self, Member};
 use crate::metrics::Metrics;
 use crate::peer::PeerError;
@@ -156,10 +157,10 @@ impl Server {
         receivers: Vec<tokio::sync::mpsc::UnboundedReceiver<Accepted>>,
     ) -> Result<(), StartError> {
         let shared = &self.shared;
+        let steps = settings::durable_steps(&shared.config, &shared.core.db, &shared.store);
         let log_thread = LogThread {
-            writer: shared.store.log_writer(),
+            work: LogWork::new(steps, settings::log_file_bytes_max(&shared.config)),
             settings: settings::log(&shared.config),
-            steps: settings::durable_steps(&shared.config, &shared.core.db, &shared.store),
             core: Arc::clone(&shared.core),
             metrics: Arc::clone(&shared.metrics),
         };

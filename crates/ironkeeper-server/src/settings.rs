@@ -13,7 +13,7 @@ use ironkeeper_tree::TreeConfig;
 
 use crate::config::dynamic_files::DynamicFiles;
 use crate::config::{Config, EnsembleConfig, SnapshotCompression};
-use crate::durable_steps::DurableSteps;
+use crate::durable_steps::{DurableSteps, MemberFiles};
 use crate::log_thread::LogSettings;
 use crate::member;
 use crate::snapshot_thread::PurgeSettings;
@@ -137,8 +137,12 @@ pub(crate) fn log(config: &Config) -> LogSettings {
         flush_quiet: Duration::from_millis(config.flush_quiet_ms),
         batch_max: config.max_batch_size.map_or(usize::MAX, |max| max as usize),
         warn_after: Duration::from_millis(config.fsync_warning_threshold_ms),
-        file_bytes_max: config.txn_log_size_limit_kb.map(|kb| kb.saturating_mul(1024)),
     }
+}
+
+/// Above this size a new log file is begun, if there is a limit.
+pub(crate) fn log_file_bytes_max(config: &Config) -> Option<u64> {
+    config.txn_log_size_limit_kb.map(|kb| kb.saturating_mul(1024))
 }
 
 pub(crate) fn durable_steps(
@@ -149,7 +153,7 @@ pub(crate) fn durable_steps(
     let ensemble = config.ensemble.as_ref();
     let files = ensemble.and_then(|ensemble| {
         let file = ensemble.config_file.clone()?;
-        Some(DynamicFiles::new(file, ensemble.my_id))
+        Some(Box::new(DynamicFiles::new(file, ensemble.my_id)) as Box<dyn MemberFiles>)
     });
     let whom = member::recover_for(ensemble);
     DurableSteps { store: store.clone(), tree: db.config.tree, whom, files }

@@ -84,6 +84,11 @@ impl SnapshotQueue {
         self.lock().pauses == 0
     }
 
+    /// Takes the job for somebody who writes it at once and without a thread.
+    pub fn take(&self) -> Option<Box<SnapshotJob>> {
+        self.lock().job.take()
+    }
+
     fn done(&self) {
         self.lock().busy = false;
         self.changed.notify_all();

@@ -22,6 +22,10 @@ pub struct Faults {
     pub slow_network: u64,
     /// The leader is cut off, killed or frozen.
     pub leader: u64,
+    /// There is no more room on a disk, for a while.
+    pub full_disk: u64,
+    /// One of the next calls to a disk fails, or is the last one before the power goes.
+    pub bad_call: u64,
 }
 
 /// One of them.
@@ -40,6 +44,8 @@ pub enum Fault {
     SlowDisk,
     SlowNetwork,
     Leader,
+    FullDisk,
+    BadCall,
 }
 
 impl Faults {
@@ -65,7 +71,17 @@ impl Faults {
             slow_disk: weight(300),
             slow_network: weight(300),
             leader: weight(600),
+            full_disk: 0,
+            bad_call: 0,
         }
+    }
+
+    /// The same with disks that have troubles of their own.
+    pub fn with_bad_disks(self, random: &mut Random) -> Faults {
+        let mut weight = |per_mille: u64| {
+            if random.chance(per_mille) { random.between(1, 10) } else { 0 }
+        };
+        Faults { full_disk: weight(300), bad_call: weight(500), ..self }
     }
 
     /// Nothing ever happens.
@@ -85,6 +101,8 @@ impl Faults {
             slow_disk: 0,
             slow_network: 0,
             leader: 0,
+            full_disk: 0,
+            bad_call: 0,
         }
     }
 
@@ -103,6 +121,8 @@ impl Faults {
             (self.slow_disk, Fault::SlowDisk),
             (self.slow_network, Fault::SlowNetwork),
             (self.leader, Fault::Leader),
+            (self.full_disk, Fault::FullDisk),
+            (self.bad_call, Fault::BadCall),
         ];
         let mut draw = random.below(table.iter().map(|(weight, _)| weight).sum());
         for (weight, fault) in table {

@@ -1,15 +1,26 @@
 //! Runs seeds and says how many, how fast, and which of them failed.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Parser;
-use ironkeeper_sim::{Report, run_seed};
+use ironkeeper_sim::broken_rules::IN_SERVERS;
+use ironkeeper_sim::campaign::{Campaign, Outcome};
+use ironkeeper_sim::{Layer, Report, run_seed};
+
+/// A seed of whole servers takes about as long as so many of the ZAB machine.
+const ZAB_PER_SERVER: u64 = 4;
+
+/// A broken rule has to be noticed within so many seeds.
+const BROKEN_RULE_SEEDS: u64 = 400;
 
 /// A cluster in one thread, many times over.
 #[derive(Debug, Parser)]
 struct Options {
-    /// How many seeds.
+    /// What runs in the cluster; without it both do.
+    #[arg(long)]
+    layer: Option<Layer>,
+    /// How many seeds, of all layers.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
     /// The first one.
@@ -21,6 +32,9 @@ struct Options {
     /// Run this one alone and tell everything that happens.
     #[arg(long)]
     seed: Option<u64>,
+    /// See that rules which are broken on purpose are noticed.
+    #[arg(long)]
+    broken_rules: bool,
     /// Stop after so many failures.
     #[arg(long, default_value_t = 5)]
     failures: usize,
@@ -29,62 +43,93 @@ struct Options {
 fn main() -> ExitCode {
     let options = Options::parse();
     if let Some(seed) = options.seed {
-        return match run_seed(seed, None, true) {
-            Ok(report) => {
-                println!("{report:?}");
-                ExitCode::SUCCESS
-            }
-            Err(failure) => {
-                println!("{failure}");
-                ExitCode::FAILURE
-            }
-        };
+        return tell_seed(options.layer.unwrap_or(Layer::Server), seed);
     }
-    let start = Instant::now();
-    let limit = options.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
-    let mut total = Report::default();
-    let (mut seeds, mut failures) = (0, 0);
-    let mut seed = options.from;
-    loop {
-        let over = match limit {
-            Some(limit) => start.elapsed() >= limit,
-            None => seeds >= options.seeds,
-        };
-        if over || failures >= options.failures {
-            break;
+    let of_servers = options.seeds / (ZAB_PER_SERVER + 1);
+    let runs = match options.layer {
+        Some(layer) => vec![(layer, options.seeds, 1.0)],
+        None => {
+            vec![(Layer::Zab, options.seeds - of_servers, 0.5), (Layer::Server, of_servers, 0.5)]
         }
-        match run_seed(seed, None, false) {
-            Ok(report) => {
-                total.simulated_us += report.simulated_us;
-                total.events += report.events;
-                total.committed += report.committed;
-                total.leaders += report.leaders;
-                total.truncations += report.truncations;
-                total.snapshots += report.snapshots;
-                total.faults += report.faults;
-                total.reconfigurations += report.reconfigurations;
-            }
-            Err(failure) => {
-                failures += 1;
-                println!("{failure}");
-            }
-        }
-        seeds += 1;
-        seed += 1;
+    };
+    let mut failures = 0;
+    for (layer, seeds, share) in runs {
+        let limit = options.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0 * share));
+        let (from, failures_max) = (options.from, options.failures);
+        let campaign = Campaign { layer, from, seeds, limit, failures_max };
+        let outcome = campaign.run(|failure| println!("{failure}"));
+        tell(layer, &outcome);
+        failures += outcome.failures;
     }
-    let seconds = start.elapsed().as_secs_f64();
-    println!(
-        "{seeds} seeds in {seconds:.1} s ({:.0} a minute), {:.1} simulated hours, {} events, \
-         {} commits, {} leaders, {} truncations, {} snapshots, {} faults, {} changes of members, {failures} failures",
-        seeds as f64 / seconds * 60.0,
-        total.simulated_us as f64 / 3.6e9,
-        total.events,
-        total.committed,
-        total.leaders,
-        total.truncations,
-        total.snapshots,
-        total.faults,
-        total.reconfigurations,
-    );
+    if options.broken_rules {
+        failures += look_for_broken_rules();
+    }
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// How many were not noticed.
+fn look_for_broken_rules() -> usize {
+    // The product's assertions are meant to fail here.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut unnoticed = 0;
+    for (rule, from, expected) in IN_SERVERS {
+        match rule.find(Layer::Server, *from..from + BROKEN_RULE_SEEDS, expected) {
+            Ok(failure) => {
+                let what: String = failure.what.chars().take(100).collect();
+                println!("{rule:?} is noticed by seed {}: {what}", failure.seed);
+            }
+            Err(what) => {
+                unnoticed += 1;
+                println!("{what}");
+            }
+        }
+    }
+    unnoticed
+}
+
+fn tell_seed(layer: Layer, seed: u64) -> ExitCode {
+    match run_seed(layer, seed, true) {
+        Ok(report) => {
+            println!("{report:?}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            println!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tell(layer: Layer, outcome: &Outcome) {
+    let Outcome { seeds, took, total, failures } = outcome;
+    let seconds = took.as_secs_f64();
+    let Report {
+        events,
+        committed,
+        leaders,
+        truncations,
+        snapshots,
+        faults,
+        reconfigurations,
+        answers,
+        watch_events,
+        expired,
+        stale_syncs,
+        ..
+    } = total;
+    println!(
+        "{layer}: {seeds} seeds in {seconds:.1} s ({:.1} a second), {:.1} simulated hours, {failures} failures",
+        *seeds as f64 / seconds,
+        total.simulated_us as f64 / 3.6e9,
+    );
+    println!(
+        "  {events} events, {faults} faults, {leaders} leaders, {committed} commits, {truncations} truncations, \
+         {snapshots} trees taken over, {reconfigurations} changes of members"
+    );
+    if layer == Layer::Server {
+        println!(
+            "  {answers} answers, {watch_events} events of watches, {expired} sessions ended by silence, \
+             {stale_syncs} answers to syncs by a leader that was one no more"
+        );
+    }
 }

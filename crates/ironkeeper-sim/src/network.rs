@@ -5,26 +5,43 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ironkeeper_proto::election::Opening;
-use ironkeeper_proto::{Notification, Packet};
-use ironkeeper_zab::{LinkId, Port};
+use ironkeeper_zab::LinkId;
 
-use crate::state::State;
+use crate::random::Random;
+
+/// What a world sends over its links.
+pub trait Cargo {
+    /// Whether it takes much longer than others on its way.
+    fn is_large(&self) -> bool {
+        false
+    }
+}
 
 /// What travels.
 #[derive(Clone, Debug)]
-pub enum Message {
-    Opening(Opening),
-    Notification(Notification),
-    Packet(Packet),
-    Snapshot(State),
+pub enum Carried<M> {
+    Message(M),
     /// The other side has hung up.
     End,
 }
 
+/// What happens on a link, to be given back to the network when it is time.
+#[derive(Clone, Debug)]
+pub enum Transit<M> {
+    Arrive {
+        link: LinkId,
+        /// To which end.
+        side: usize,
+        number: u64,
+        carried: Carried<M>,
+    },
+    /// Nobody has heard from the other side of a cut link for too long.
+    Impatience { link: LinkId, side: usize },
+}
+
 /// One end of a connection.
 #[derive(Debug)]
-pub struct End {
+pub struct End<M> {
     pub node: usize,
     /// The life of the node to which this end belongs.
     pub boot: u64,
@@ -32,42 +49,45 @@ pub struct End {
     /// When the last message to this end arrives; the next one comes later.
     pub last_us: u64,
     /// How many messages have been sent to this end.
-    pub sent: u64,
+    sent: u64,
     /// Messages to this end that wait for the end of a cut, by their number.
-    pub held: BTreeMap<u64, Message>,
+    held: BTreeMap<u64, Carried<M>>,
     /// The number of the last message that was taken in.
-    pub taken: u64,
+    taken: u64,
     /// Messages that came before their turn.
-    pub early: BTreeMap<u64, Message>,
+    early: BTreeMap<u64, Carried<M>>,
 }
 
 #[derive(Debug)]
-pub struct Link {
-    pub port: Port,
-    pub ends: [End; 2],
+pub struct Link<M> {
+    pub ends: [End<M>; 2],
 }
 
-#[derive(Debug, Default)]
-pub struct Network {
-    pub links: BTreeMap<LinkId, Link>,
+/// All links and cuts. What its methods want to happen is left in `due`.
+#[derive(Debug)]
+pub struct Network<M> {
+    pub links: BTreeMap<LinkId, Link<M>>,
     next: u64,
     /// From, to.
     cuts: BTreeSet<(usize, usize)>,
     pub latency_us: (u64, u64),
+    /// In how many microseconds what happens.
+    pub due: Vec<(u64, Transit<M>)>,
 }
 
-impl Network {
-    pub fn new(latency_us: (u64, u64)) -> Network {
-        Network { latency_us, ..Network::default() }
+impl<M: Cargo> Network<M> {
+    pub fn new(latency_us: (u64, u64)) -> Network<M> {
+        Network {
+            links: BTreeMap::new(),
+            next: 0,
+            cuts: BTreeSet::new(),
+            latency_us,
+            due: Vec::new(),
+        }
     }
 
-    pub fn open(
-        &mut self,
-        port: Port,
-        from: (usize, u64),
-        to: (usize, u64),
-        now_us: u64,
-    ) -> LinkId {
+    /// A connection between two nodes in their present lives; the first one has dialled.
+    pub fn open(&mut self, from: (usize, u64), to: (usize, u64), now_us: u64) -> LinkId {
         self.next += 1;
         let id = LinkId(self.next);
         let end = |(node, boot)| End {
@@ -80,9 +100,11 @@ impl Network {
             taken: 0,
             early: BTreeMap::new(),
         };
-        self.links.insert(id, Link { port, ends: [end(from), end(to)] });
+        self.links.insert(id, Link { ends: [end(from), end(to)] });
         id
     }
+
+    // Cuts.
 
     pub fn is_cut(&self, from: usize, to: usize) -> bool {
         self.cuts.contains(&(from, to))
@@ -94,17 +116,32 @@ impl Network {
         }
     }
 
-    pub fn heal(&mut self, from: usize, to: usize) {
-        self.cuts.remove(&(from, to));
+    /// Nobody of these hears of the node any more, and it of none of them.
+    pub fn isolate(&mut self, node: usize, others: usize) {
+        for other in 0..others {
+            self.cut(node, other);
+            self.cut(other, node);
+        }
     }
 
-    pub fn heal_all(&mut self) {
+    /// Those whose bits differ are cut off from each other.
+    pub fn split(&mut self, mask: u64, nodes: usize) {
+        for a in 0..nodes {
+            for b in 0..nodes {
+                if (mask >> a) & 1 != (mask >> b) & 1 {
+                    self.cut(a, b);
+                }
+            }
+        }
+    }
+
+    /// All cuts end, and what waited for that goes on its way.
+    pub fn heal_all(&mut self, random: &mut Random, now_us: u64) {
         self.cuts.clear();
+        self.release_held(random, now_us);
     }
 
-    pub fn has_cuts(&self) -> bool {
-        !self.cuts.is_empty()
-    }
+    // Who holds what.
 
     /// Which end of a link a node holds in this life.
     pub fn side(&self, link: LinkId, node: usize, boot: u64) -> Option<usize> {
@@ -114,7 +151,7 @@ impl Network {
 
     /// Open links between these two, in order.
     pub fn between(&self, a: usize, b: usize) -> Vec<LinkId> {
-        let joins = |link: &Link| {
+        let joins = |link: &Link<M>| {
             let [x, y] = &link.ends;
             (x.node, y.node) == (a, b) || (x.node, y.node) == (b, a)
         };
@@ -122,9 +159,171 @@ impl Network {
     }
 
     /// Forgets a link that nobody holds any more.
-    pub fn sweep(&mut self, id: LinkId) {
+    fn sweep(&mut self, id: LinkId) {
         if self.links.get(&id).is_some_and(|link| !link.ends[0].open && !link.ends[1].open) {
             self.links.remove(&id);
+        }
+    }
+
+    /// One end is gone and nobody says so.
+    pub fn drop_end(&mut self, id: LinkId, side: usize) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.ends[side].open = false;
+        }
+        self.sweep(id);
+    }
+
+    /// One side closes: the other one hears of it behind what was sent before.
+    pub fn close(&mut self, random: &mut Random, now_us: u64, id: LinkId, side: usize) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.ends[side].open = false;
+        }
+        self.send(random, now_us, id, 1 - side, Carried::End);
+        self.sweep(id);
+    }
+
+    /// A node's process ends. The kernel says good-bye for it, unless it is gone as well.
+    pub fn drop_node(
+        &mut self,
+        random: &mut Random,
+        now_us: u64,
+        (node, boot): (usize, u64),
+        says_good_bye: bool,
+    ) {
+        let links: Vec<LinkId> = self.links.keys().copied().collect();
+        for link in links {
+            let Some(side) = self.side(link, node, boot) else { continue };
+            match says_good_bye {
+                true => self.close(random, now_us, link, side),
+                false => self.drop_end(link, side),
+            }
+        }
+    }
+
+    // Messages.
+
+    pub fn latency(&self, random: &mut Random) -> u64 {
+        let (low, high) = self.latency_us;
+        random.between(low, high)
+    }
+
+    /// A node sends, if it still holds an end of the link.
+    pub fn transmit(
+        &mut self,
+        random: &mut Random,
+        now_us: u64,
+        (node, boot): (usize, u64),
+        link: LinkId,
+        message: M,
+    ) {
+        if let Some(side) = self.side(link, node, boot) {
+            self.send(random, now_us, link, 1 - side, Carried::Message(message));
+        }
+    }
+
+    /// Sends to one end of a link.
+    pub fn send(
+        &mut self,
+        random: &mut Random,
+        now_us: u64,
+        id: LinkId,
+        side: usize,
+        carried: Carried<M>,
+    ) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        link.ends[side].sent += 1;
+        let number = link.ends[side].sent;
+        self.carry(random, now_us, id, side, number, carried);
+    }
+
+    /// Puts a message on its way to one end of a link, or keeps it until a cut ends.
+    fn carry(
+        &mut self,
+        random: &mut Random,
+        now_us: u64,
+        id: LinkId,
+        side: usize,
+        number: u64,
+        carried: Carried<M>,
+    ) {
+        let latency = self.latency(random);
+        let Some(link) = self.links.get(&id) else { return };
+        let (to, from) = (link.ends[side].node, link.ends[1 - side].node);
+        let cut = self.is_cut(from, to);
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let end = &mut link.ends[side];
+        if cut {
+            end.held.insert(number, carried);
+            if end.held.len() == 1 {
+                let in_us = random.between(500_000, 20_000_000);
+                self.due.push((in_us, Transit::Impatience { link: id, side: 1 - side }));
+            }
+            return;
+        }
+        let is_large = matches!(&carried, Carried::Message(message) if message.is_large());
+        let extra = if is_large { latency * 20 } else { 0 };
+        let at_us = (now_us + latency + extra).max(end.last_us);
+        end.last_us = at_us;
+        self.due.push((at_us - now_us, Transit::Arrive { link: id, side, number, carried }));
+    }
+
+    /// A message has arrived: what can be taken in now, in order.
+    pub fn arrive(
+        &mut self,
+        random: &mut Random,
+        now_us: u64,
+        (id, side): (LinkId, usize),
+        number: u64,
+        carried: Carried<M>,
+    ) -> Vec<Carried<M>> {
+        let Some(link) = self.links.get(&id) else { return Vec::new() };
+        let (node, sender) = (link.ends[side].node, link.ends[1 - side].node);
+        // What is on its way when the cut comes waits, too.
+        if self.is_cut(sender, node) {
+            self.carry(random, now_us, id, side, number, carried);
+            return Vec::new();
+        }
+        let Some(link) = self.links.get_mut(&id) else { return Vec::new() };
+        let end = &mut link.ends[side];
+        end.early.insert(number, carried);
+        let mut ready = Vec::new();
+        while let Some(carried) = end.early.remove(&(end.taken + 1)) {
+            end.taken += 1;
+            ready.push(carried);
+        }
+        ready
+    }
+
+    /// Somebody waits for the end of a cut in vain: who gives up, if anybody does.
+    pub fn lose_patience(
+        &mut self,
+        random: &mut Random,
+        now_us: u64,
+        id: LinkId,
+        side: usize,
+    ) -> Option<usize> {
+        let link = self.links.get(&id)?;
+        let (node, other) = (link.ends[side].node, link.ends[1 - side].node);
+        if !self.is_cut(node, other) || !link.ends[side].open {
+            return None;
+        }
+        self.close(random, now_us, id, side);
+        Some(node)
+    }
+
+    fn release_held(&mut self, random: &mut Random, now_us: u64) {
+        let links: Vec<LinkId> = self.links.keys().copied().collect();
+        for id in links {
+            for side in 0..2 {
+                let Some(link) = self.links.get(&id) else { continue };
+                if self.is_cut(link.ends[1 - side].node, link.ends[side].node) {
+                    continue;
+                }
+                let Some(link) = self.links.get_mut(&id) else { continue };
+                for (number, carried) in std::mem::take(&mut link.ends[side].held) {
+                    self.carry(random, now_us, id, side, number, carried);
+                }
+            }
         }
     }
 }

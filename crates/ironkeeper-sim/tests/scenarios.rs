@@ -1,10 +1,10 @@
 //! Stories that have gone wrong somewhere once, told to a whole cluster.
 
 use ironkeeper_proto::ServerId;
-use ironkeeper_sim::disk::Stop;
+use ironkeeper_sim::Failure;
 use ironkeeper_sim::faults::Faults;
-use ironkeeper_sim::world::membership;
-use ironkeeper_sim::{Failure, Plan, World};
+use ironkeeper_sim::zab::disk::Stop;
+use ironkeeper_sim::zab::{Plan, World, membership};
 use ironkeeper_zab::{Settings, Status};
 
 const SECOND: u64 = 1_000_000;

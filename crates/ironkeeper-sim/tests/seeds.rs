@@ -1,11 +1,11 @@
 //! Seeds that ran once, and the promise that they run the same way again.
 
-use ironkeeper_sim::run_seed;
+use ironkeeper_sim::{Layer, run_seed};
 
 #[track_caller]
-fn check(seeds: impl IntoIterator<Item = u64>) {
+fn check(layer: Layer, seeds: impl IntoIterator<Item = u64>) {
     for seed in seeds {
-        if let Err(failure) = run_seed(seed, None, false) {
+        if let Err(failure) = run_seed(layer, seed, false) {
             panic!("{failure}");
         }
     }
@@ -13,21 +13,22 @@ fn check(seeds: impl IntoIterator<Item = u64>) {
 
 #[test]
 fn a_hundred_clusters_keep_their_promises() {
-    check(1_000_000..1_000_100);
+    check(Layer::Zab, 1_000_000..1_000_100);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    for seed in 0..20 {
-        let first = run_seed(seed, None, false).map_err(|failure| failure.to_string());
-        let second = run_seed(seed, None, false).map_err(|failure| failure.to_string());
-        assert_eq!(first, second);
+    for (layer, seeds) in [(Layer::Zab, 0..20), (Layer::Server, 0..5)] {
+        for seed in seeds {
+            let run = || run_seed(layer, seed, false).map_err(|failure| failure.to_string());
+            assert_eq!(run(), run());
+        }
     }
 }
 
 /// Seeds that have failed once, each for a reason of its own.
 #[test]
 fn what_failed_once_does_not_fail_again() {
-    check([27, 35, 67, 862, 3126, 3191, 3414, 3900, 5254, 8053, 12741, 24057, 27133]);
-    check([100304, 300330, 300660, 301511, 400144, 401169]);
+    check(Layer::Zab, [27, 35, 67, 862, 3126, 3191, 3414, 3900, 5254, 8053, 12741, 24057, 27133]);
+    check(Layer::Zab, [100304, 300330, 300660, 301511, 400144, 401169]);
 }

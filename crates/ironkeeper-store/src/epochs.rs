@@ -43,7 +43,11 @@ impl<D: Disk> Store<D> {
         if of_log > current {
             // Apache renames without syncing the directory, so a crash can leave the new value under
             // the temporary name while transactions of the new epoch are already in the log.
-            let unfinished = self.read_epoch(&format!("{CURRENT}{UNFINISHED_SUFFIX}"))?;
+            // One that was torn is none.
+            let unfinished = match self.read_epoch(&format!("{CURRENT}{UNFINISHED_SUFFIX}")) {
+                Err(StoreError::BadEpochFile { .. }) => None,
+                read => read?,
+            };
             if let Some(unfinished) = unfinished.filter(|unfinished| *unfinished >= of_log) {
                 self.finish_epoch(CURRENT)?;
                 current = unfinished;

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use ironkeeper_proto::{Membership, ServerId};
 
 use super::members;
+use crate::durable_steps::MemberFiles;
 
 const NEXT_SUFFIX: &str = ".dynamic.next";
 const BACKUP_SUFFIX: &str = ".bak";
@@ -51,14 +52,14 @@ impl DynamicFiles {
         let config_file = std::path::absolute(&config_file).unwrap_or(config_file);
         DynamicFiles { config_file, my_id }
     }
+}
 
-    /// Returns when the proposed members will be found again.
-    pub fn write_proposed(&self, next: &Membership) -> io::Result<()> {
+impl MemberFiles for DynamicFiles {
+    fn write_proposed(&self, next: &Membership) -> io::Result<()> {
         write_durably(&next_of(&self.config_file), next.to_string().as_bytes())
     }
 
-    /// Members that were proposed have never come to be.
-    pub fn withdraw_proposed(&self) -> io::Result<()> {
+    fn withdraw_proposed(&self) -> io::Result<()> {
         let path = next_of(&self.config_file);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -66,8 +67,7 @@ impl DynamicFiles {
         }
     }
 
-    /// Makes these the members that the next start finds.
-    pub fn write_committed(&self, committed: &Membership) -> io::Result<()> {
+    fn write_committed(&self, committed: &Membership) -> io::Result<()> {
         let dynamic = beside(&self.config_file, &format!(".dynamic.{:x}", committed.version));
         write_durably(&dynamic, members_alone(committed).as_bytes())?;
         let written = fs::read(&self.config_file)?;

@@ -10,7 +10,7 @@ use ironkeeper_proto::jute::DecodeError;
 use ironkeeper_proto::quorum_packet::{self, Sender};
 use ironkeeper_proto::{Notification, Packet, Zxid};
 use ironkeeper_store::Store;
-use ironkeeper_store::disk::RealDisk;
+use ironkeeper_store::disk::{Disk, RealDisk};
 use ironkeeper_zab::{Input, LinkId};
 use thiserror::Error;
 
@@ -23,7 +23,7 @@ const READ_BYTES_MIN: usize = 8 << 10;
 
 /// Why a link's bytes were not understood. It costs the peer the connection, nothing else.
 #[derive(Debug, Error)]
-pub(super) enum Broken {
+pub enum Broken {
     #[error("it does not speak this protocol: {0}")]
     Garbage(#[from] DecodeError),
     #[error(transparent)]
@@ -32,27 +32,30 @@ pub(super) enum Broken {
 
 /// What is expected next.
 #[derive(Debug)]
-pub(super) enum Expect {
+pub enum Expect<D: Disk = RealDisk> {
     /// Who it is that has dialled our election port.
     Opening,
     Notifications,
     Packets(Sender),
     /// A tree follows, and nobody has asked for it yet. Nothing is read until then.
     TreeAhead(Zxid),
-    Tree(Box<IncomingTree>),
+    Tree(Box<IncomingTree<D>>),
 }
 
+/// What a link has received and not yet turned into inputs.
 #[derive(Debug)]
-pub(super) struct Intake {
-    pub(super) unread: BytesMut,
-    expect: Expect,
+pub struct Intake<D: Disk = RealDisk> {
+    /// Where what was read is appended.
+    pub unread: BytesMut,
+    expect: Expect<D>,
     field_max: usize,
     /// A whole tree, until the link's task has put it where it is looked for.
-    pub(super) received: Option<ReceivedTree>,
+    pub received: Option<ReceivedTree<D>>,
 }
 
-impl Intake {
-    pub(super) fn new(expect: Expect, field_max: usize) -> Intake {
+impl<D: Disk> Intake<D> {
+    /// An intake that believes in no string or buffer longer than `field_max`.
+    pub fn new(expect: Expect<D>, field_max: usize) -> Intake<D> {
         Intake { unread: BytesMut::new(), expect, field_max, received: None }
     }
 
@@ -73,7 +76,7 @@ impl Intake {
     }
 
     /// What follows the SNAP that has been read is wanted.
-    pub(super) fn receive_tree(&mut self, store: &Store<RealDisk>) -> Result<(), Broken> {
+    pub fn receive_tree(&mut self, store: &Store<D>) -> Result<(), Broken> {
         if let Expect::TreeAhead(zxid) = self.expect {
             let tree = IncomingTree::begin(store, zxid).map_err(TreeError::from)?;
             self.expect = Expect::Tree(Box::new(tree));
@@ -82,7 +85,7 @@ impl Intake {
     }
 
     /// Turns what is complete into inputs.
-    pub(super) fn decode(&mut self, link: LinkId, inputs: &mut Vec<Input>) -> Result<(), Broken> {
+    pub fn decode(&mut self, link: LinkId, inputs: &mut Vec<Input>) -> Result<(), Broken> {
         loop {
             let go_on = match &mut self.expect {
                 Expect::Opening => self.opening(link, inputs)?,

@@ -106,14 +106,7 @@ impl Link {
     }
 
     pub(super) fn put_vote(&self, vote: &Notification, unsent_bytes_max: usize) -> bool {
-        self.put(unsent_bytes_max, |out| {
-            let start = out.len();
-            out.put_i32(0);
-            vote.encode(out);
-            // A configuration that is too long for a frame is too long for every reader.
-            let len = i32::try_from(out.len() - start - 4).unwrap_or(i32::MAX);
-            out[start..start + 4].copy_from_slice(&len.to_be_bytes());
-        })
+        self.put(unsent_bytes_max, |out| encode_vote(vote, out))
     }
 
     pub(super) fn put_tree(&self, tree: OutgoingTree) {
@@ -174,4 +167,14 @@ impl Link {
         // It may be closed already.
         let _ = socket2::SockRef::from(self.writer.as_ref()).shutdown(Shutdown::Both);
     }
+}
+
+/// A vote as it goes over the wire: its length, then itself.
+pub fn encode_vote(vote: &Notification, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.put_i32(0);
+    vote.encode(out);
+    // A configuration that is too long for a frame is too long for every reader.
+    let len = i32::try_from(out.len() - start - 4).unwrap_or(i32::MAX);
+    out[start..start + 4].copy_from_slice(&len.to_be_bytes());
 }

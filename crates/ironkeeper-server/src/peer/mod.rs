@@ -49,8 +49,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use intake::{Expect, Intake};
+pub use intake::{Broken, Expect, Intake};
 use link::Link;
+pub use link::encode_vote;
 use listen::Ports;
 pub use settings::{Endpoint, OwnAddresses, PeerSettings};
 use switchboard::Switchboard;

@@ -7,7 +7,7 @@
 use ironkeeper_proto::Zxid;
 use ironkeeper_proto::jute::DecodeError;
 use ironkeeper_proto::snapshot_record;
-use ironkeeper_store::disk::RealDisk;
+use ironkeeper_store::disk::{Disk, RealDisk};
 use ironkeeper_store::{SnapshotWriter, Store, StoreError};
 use thiserror::Error;
 
@@ -15,22 +15,23 @@ use super::tree_scanner::TreeScanner;
 
 /// Why a tree could not be received.
 #[derive(Debug, Error)]
-pub(super) enum TreeError {
+pub enum TreeError {
     #[error("the tree is garbage: {0}")]
     Garbage(#[from] DecodeError),
     #[error(transparent)]
     Disk(#[from] StoreError),
 }
 
+/// A leader's tree as far as it has come.
 #[derive(Debug)]
-pub(super) struct IncomingTree {
+pub struct IncomingTree<D: Disk = RealDisk> {
     zxid: Zxid,
     scanner: TreeScanner,
-    writer: SnapshotWriter<RealDisk>,
+    writer: SnapshotWriter<D>,
 }
 
-impl IncomingTree {
-    pub(super) fn begin(store: &Store<RealDisk>, zxid: Zxid) -> Result<IncomingTree, StoreError> {
+impl<D: Disk> IncomingTree<D> {
+    pub(super) fn begin(store: &Store<D>, zxid: Zxid) -> Result<IncomingTree<D>, StoreError> {
         let mut writer = store.incoming_snapshot_writer(zxid)?;
         let mut header = Vec::new();
         snapshot_record::encode_file_header(&mut header);
@@ -46,26 +47,26 @@ impl IncomingTree {
         Ok((scanned.taken_len, scanned.is_over))
     }
 
-    pub(super) fn finish(self) -> ReceivedTree {
+    pub(super) fn finish(self) -> ReceivedTree<D> {
         ReceivedTree { zxid: self.zxid, writer: self.writer }
     }
 }
 
 /// A leader's tree, whole, but not yet ours. Dropping it throws it away.
 #[derive(Debug)]
-pub struct ReceivedTree {
+pub struct ReceivedTree<D: Disk = RealDisk> {
     zxid: Zxid,
-    writer: SnapshotWriter<RealDisk>,
+    writer: SnapshotWriter<D>,
 }
 
-impl ReceivedTree {
+impl<D: Disk> ReceivedTree<D> {
     /// The transaction the leader has named with it.
     pub fn zxid(&self) -> Zxid {
         self.zxid
     }
 
     /// The unfinished snapshot that it is, for [`Store::install_snapshot`].
-    pub fn into_writer(self) -> SnapshotWriter<RealDisk> {
+    pub fn into_writer(self) -> SnapshotWriter<D> {
         self.writer
     }
 }

@@ -132,6 +132,25 @@ impl SimDisk {
         self.state().crash();
     }
 
+    /// The process is killed and started again. Open files are gone; what was written is still in the
+    /// kernel's hands, synced or not. Planned faults that did not come to pass are forgotten.
+    pub fn restart(&self) {
+        let mut state = self.state();
+        state.faults.clear();
+        state.stopped = false;
+        state.boot += 1;
+    }
+
+    /// Whether the machine has stopped in the middle of a call.
+    pub fn has_stopped(&self) -> bool {
+        self.state().stopped
+    }
+
+    /// Planned faults will not come to pass.
+    pub fn forget_faults(&self) {
+        self.state().faults.clear();
+    }
+
     /// Turns one bit of a file over, on the medium.
     pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
         let mut state = self.state();
@@ -445,9 +464,20 @@ impl State {
         self.durable_names.retain(|path, _| path.parent().is_some_and(|dir| dirs.contains(dir)));
         self.names = self.durable_names.clone();
         self.dirs = self.durable_dirs.clone();
+        self.forget_unlinked();
         self.faults.clear();
         self.stopped = false;
         self.boot += 1;
+    }
+
+    /// Frees the content of files that have no name and are not open any more.
+    fn forget_unlinked(&mut self) {
+        let linked: BTreeSet<usize> = self.names.values().copied().collect();
+        for (number, inode) in self.inodes.iter_mut().enumerate() {
+            if !linked.contains(&number) {
+                *inode = Inode::default();
+            }
+        }
     }
 
     /// Draws what of a file's unsynced changes is on the medium.

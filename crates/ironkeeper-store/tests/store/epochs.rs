@@ -58,6 +58,14 @@ fn an_interrupted_rename_is_finished() {
 }
 
 #[test]
+fn an_epoch_that_was_never_written_to_its_end_does_not_keep_a_server_from_starting() {
+    for torn in ["", "\0\0", "5x"] {
+        let files = [("acceptedEpoch", "5"), ("currentEpoch", "4"), ("currentEpoch.tmp", torn)];
+        check(&files, Ok((5, 4)));
+    }
+}
+
+#[test]
 fn a_history_may_be_there_before_its_epoch_is_written_down() {
     check(&[("acceptedEpoch", "6"), ("currentEpoch", "4")], Ok((6, 4)));
 }

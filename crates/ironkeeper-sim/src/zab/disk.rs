@@ -12,7 +12,7 @@ use ironkeeper_proto::{Epoch, Zxid};
 use ironkeeper_zab::{Durable, Epochs, LinkId, LogRead, Recovered};
 
 use crate::random::Random;
-use crate::state::State;
+use crate::zab::state::State;
 
 #[derive(Clone, Debug)]
 pub enum Command {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use ironkeeper_proto::{Epoch, Zxid};
 
-use crate::node::Process;
-use crate::state::State;
+use crate::zab::node::Process;
+use crate::zab::state::State;
 
 #[derive(Debug, Default)]
 pub struct Agreement {
@@ -19,12 +19,8 @@ pub struct Agreement {
 
 impl Agreement {
     /// How many transactions are history.
-    pub fn len(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.history.len() as u64
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.history.is_empty()
     }
 
     /// A server says that its state, up to its last transaction, is history.
@@ -57,8 +53,8 @@ impl Agreement {
         origin: u64,
         number: u64,
     ) -> Result<(), String> {
-        let fresh = state.index > self.len();
-        if fresh && state.index > self.len() + 1 {
+        let fresh = state.index > self.count();
+        if fresh && state.index > self.count() + 1 {
             return Err(format!("order: {who} delivered transaction {} too early", state.index));
         }
         self.committed(who, state)?;

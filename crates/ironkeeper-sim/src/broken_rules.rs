@@ -1,0 +1,94 @@
+//! Rules broken on purpose: a checker that notices nothing here would notice nothing elsewhere.
+
+use std::ops::Range;
+
+use ironkeeper_zab::Bug;
+
+use crate::campaign::caught;
+use crate::outcome::{Failure, Layer, Report};
+use crate::server::{self, Misconduct};
+use crate::zab;
+
+/// A rule that is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokenRule {
+    /// One of the broadcast.
+    Zab(Bug),
+    /// The log says that it is durable without a sync.
+    UnsyncedLog,
+    /// One of the clients.
+    Client(Misconduct),
+}
+
+/// What has to be noticed in clusters of whole servers, by which rules, and where in the seeds to begin:
+/// what takes two losses of power in the right moment is rare.
+pub const IN_SERVERS: &[(BrokenRule, u64, &[&str])] = &[
+    (BrokenRule::Zab(Bug::AckBeforeFlush), 0, LOSSES),
+    (BrokenRule::Zab(Bug::SkipTrunc), 0, LOSSES),
+    (BrokenRule::Zab(Bug::MinorityCommit), 0, LOSSES),
+    (BrokenRule::Zab(Bug::VoteOrder), 0, LOSSES),
+    (BrokenRule::Zab(Bug::ForgetAcceptedEpoch), 0, LOSSES),
+    (BrokenRule::Zab(Bug::ForgetCurrentEpoch), 0, LOSSES),
+    (BrokenRule::Zab(Bug::SkipFastForward), 0, LOSSES),
+    (BrokenRule::UnsyncedLog, 0, LOSSES),
+    (BrokenRule::Client(Misconduct::HideZxid), 0, &["order"]),
+    (BrokenRule::Client(Misconduct::ForgetWatches), 0, &["watches"]),
+    (BrokenRule::Client(Misconduct::SkipSync), 0, &["synced reads"]),
+];
+
+/// How a lost or another history shows.
+const LOSSES: &[&str] = &[
+    "durability",
+    "agreement",
+    "leadership",
+    "linearizability",
+    "synced reads",
+    "order",
+    "epochs",
+    "progress",
+    "recovery",
+    "ephemerals",
+    "warning",
+    "assertion",
+];
+
+impl BrokenRule {
+    /// Runs one seed with it.
+    pub fn run_seed(self, layer: Layer, seed: u64) -> Result<Report, Failure> {
+        caught(layer, seed, || match layer {
+            Layer::Zab => {
+                let bug = match self {
+                    BrokenRule::Zab(bug) => Some(bug),
+                    _ => None,
+                };
+                zab::run_seed(seed, bug, false)
+            }
+            Layer::Server => {
+                let mut plan = server::Plan::from_seed(seed);
+                match self {
+                    BrokenRule::Zab(bug) => plan.settings.bug = Some(bug),
+                    BrokenRule::UnsyncedLog => plan.store.force_sync = false,
+                    BrokenRule::Client(misconduct) => plan.misconduct = Some(misconduct),
+                }
+                server::World::new(seed, plan, false).run()
+            }
+        })
+    }
+
+    /// Runs seeds until somebody notices: who did, or why nobody has.
+    pub fn find(
+        self,
+        layer: Layer,
+        seeds: Range<u64>,
+        expected: &[&str],
+    ) -> Result<Failure, String> {
+        for seed in seeds.clone() {
+            let Err(failure) = self.run_seed(layer, seed) else { continue };
+            return match expected.iter().any(|kind| failure.what.starts_with(kind)) {
+                true => Ok(failure),
+                false => Err(format!("{self:?} was noticed for another reason: {failure}")),
+            };
+        }
+        Err(format!("nobody noticed {self:?} in the seeds {seeds:?} of {layer}"))
+    }
+}

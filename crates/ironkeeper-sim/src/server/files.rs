@@ -1,0 +1,112 @@
+//! What servers do to their disks, by the product's own code, and how that is interrupted.
+
+use ironkeeper_engine::Input;
+use ironkeeper_proto::Zxid;
+use ironkeeper_server::parts::{Progress, read_log, write_snapshot};
+use ironkeeper_store::LogWriter;
+use ironkeeper_store::disk::sim::{Fault, SimDisk};
+use ironkeeper_zab::{Input as ZabInput, LinkId};
+
+use super::node::Process;
+use super::world::{Event, Stop, World};
+
+/// How long to wait before a full disk is tried again.
+const NO_ROOM_PAUSE_US: u64 = 1_000_000;
+/// A batch of the log makes about so many calls.
+const BATCH_CALLS: u64 = 10;
+/// The part of the tree's size up to which the log is worth sending.
+const SNAPSHOT_SIZE_FACTOR: f64 = 0.33;
+
+impl World {
+    pub(super) fn disk_us(&mut self, node: usize) -> u64 {
+        let (low, high) = self.nodes[node].disk_us;
+        self.random.between(low, high)
+    }
+
+    /// Gives the log what waits for it, unless it is at work.
+    pub(super) fn begin_batch(&mut self, node: usize) {
+        let boot = self.nodes[node].boot;
+        let Some(process) = &mut self.nodes[node].process else { return };
+        if process.is_writing || process.has_log_ended || process.queue.is_empty() {
+            return;
+        }
+        process.is_writing = true;
+        std::mem::swap(&mut process.queue, &mut process.batch);
+        let in_us = self.disk_us(node);
+        self.after(in_us, Event::DiskDone { node, boot });
+    }
+
+    pub(super) fn on_disk_done(&mut self, node: usize) {
+        let boot = self.nodes[node].boot;
+        let Some(process) = &mut self.nodes[node].process else { return };
+        let mut done = Vec::new();
+        let outcome = write_batch(process, &mut done);
+        match outcome {
+            Ok(Progress::Done) => process.is_writing = false,
+            Ok(Progress::NoRoom) => {
+                self.after(NO_ROOM_PAUSE_US, Event::DiskDone { node, boot });
+            }
+            Err(reason) => {
+                process.has_log_ended = true;
+                self.say(|| format!("{} ends: {reason}", node + 1));
+                let may_fail = self.nodes[node].disk_may_fail();
+                if !may_fail {
+                    self.fail(Err(format!("disk: server {} ends: {reason}", node + 1)));
+                }
+                // What was reported before is out in the world, or not.
+                if self.random.chance(500) {
+                    self.input(node, done);
+                }
+                // After a failed sync nobody knows what the cache is worth: the machine is restarted.
+                return self.stop(node, Stop::PowerLoss);
+            }
+        }
+        self.input(node, done);
+        self.note_epochs(node);
+    }
+
+    /// A server stops while its disk may be at work: some of that is done, some is not.
+    pub(super) fn interrupt_disk(&mut self, node: usize) {
+        let disk = self.nodes[node].disk.clone();
+        let begins = self.random.chance(500);
+        let calls = self.random.below(BATCH_CALLS);
+        let Some(process) = &mut self.nodes[node].process else { return };
+        if process.is_writing && !process.has_log_ended && begins {
+            disk.fail_call(disk.calls() + calls, Fault::Stop);
+            // Nobody is left to hear of it.
+            let _ = write_batch(process, &mut Vec::new());
+        } else if let Some(mut job) = process.snapshots.take().filter(|_| begins) {
+            disk.fail_call(disk.calls() + calls, Fault::Stop);
+            let _ = write_snapshot(&process.store, &process.db, &mut job, || true);
+        }
+    }
+
+    pub(super) fn on_write_snapshot(&mut self, node: usize) {
+        let Some(process) = &mut self.nodes[node].process else { return };
+        let Some(mut job) = process.snapshots.take() else { return };
+        let written = write_snapshot(&process.store, &process.db, &mut job, || true);
+        let purged = process.store.purge(self.plan.snapshots_retained);
+        process.inbox.push(Input::SnapshotDone(job.into_walk()));
+        if let Err(error) = written.map(|_| ()).and(purged.map(|_| ()))
+            && !self.nodes[node].disk_may_fail()
+        {
+            self.fail(Err(format!("disk: server {} takes no snapshot: {error}", node + 1)));
+        }
+        self.run_engine(node);
+    }
+
+    pub(super) fn on_log_read(&mut self, node: usize, link: LinkId, after: Zxid) {
+        let Some(process) = &self.nodes[node].process else { return };
+        let read = read_log(&process.store, after, Some(SNAPSHOT_SIZE_FACTOR), &process.db);
+        self.input(node, [Input::Peer(ZabInput::LogRead { link, read })]);
+    }
+}
+
+fn write_batch(process: &mut Process, done: &mut Vec<Input>) -> Result<Progress, String> {
+    let commit = |writer: &mut LogWriter<SimDisk>, _| match writer.commit() {
+        Ok(()) => Ok(Progress::Done),
+        Err(error) if error.is_disk_full() => Ok(Progress::NoRoom),
+        Err(error) => Err(format!("the log cannot be made durable: {error}")),
+    };
+    process.log.perform(&mut process.batch, &process.snapshots, commit, |input| done.push(input))
+}

@@ -1,0 +1,120 @@
+//! The connections of clients, as a server's I/O threads look after them.
+
+use ironkeeper_engine::Input;
+use ironkeeper_engine::conn::Conn;
+use ironkeeper_engine::database::Hasher;
+use ironkeeper_zab::LinkId;
+
+use super::node::Attached;
+use super::world::{Event, World};
+
+/// The longest time until a thread comes around to a connection.
+const SERVICE_US_MAX: u64 = 200;
+
+impl World {
+    /// A client's connection attempt reaches a server.
+    pub(super) fn on_client_dial(&mut self, client: usize, attempt: u64, to: usize) {
+        let from = self.clients[client].node;
+        let is_wanted = self.clients[client].is_dialing(attempt);
+        let (link, in_us) = self.connect((from, 0), to, is_wanted);
+        self.after(in_us, Event::ClientDialed { client, attempt, link });
+        let Some(link) = link else { return };
+        let now = self.nodes[to].now(self.now_us());
+        let address = ([10, 0, 0, client as u8], 4000).into();
+        let conn = Conn::new(link.0, link.0, address, now, Hasher::with_seed(self.seed));
+        if let Some(process) = &mut self.nodes[to].process {
+            let attached = Attached { conn, unread: Vec::new(), is_planned: false };
+            process.conns.insert(link, attached);
+        }
+    }
+
+    /// Bytes of a client have arrived.
+    pub(super) fn on_request(&mut self, node: usize, link: LinkId, bytes: &[u8]) {
+        let Some(process) = &mut self.nodes[node].process else { return };
+        let Some(attached) = process.conns.get_mut(&link) else { return };
+        attached.unread.extend_from_slice(bytes);
+        self.receive(node, link);
+        self.send_answers(node, link);
+    }
+
+    /// A connection has something to send, or may go on.
+    pub(super) fn plan_service(&mut self, node: usize, link: LinkId) {
+        let boot = self.nodes[node].boot;
+        let Some(process) = &mut self.nodes[node].process else { return };
+        let Some(attached) = process.conns.get_mut(&link) else { return };
+        if !std::mem::replace(&mut attached.is_planned, true) {
+            let in_us = self.random.below(SERVICE_US_MAX);
+            self.after(in_us, Event::Serve { node, boot, link });
+        }
+    }
+
+    pub(super) fn on_serve(&mut self, node: usize, link: LinkId) {
+        let Some(process) = &mut self.nodes[node].process else { return };
+        let Some(attached) = process.conns.get_mut(&link) else { return };
+        attached.is_planned = false;
+        self.send_answers(node, link);
+        self.receive(node, link);
+        self.send_answers(node, link);
+    }
+
+    fn receive(&mut self, node: usize, link: LinkId) {
+        let now = self.nodes[node].now(self.now_us());
+        let Some(process) = &mut self.nodes[node].process else { return };
+        let Some(attached) = process.conns.get_mut(&link) else { return };
+        if attached.unread.is_empty() {
+            return;
+        }
+        let mut submits = Vec::new();
+        let received = attached.conn.receive(now, &process.db, &attached.unread, &mut submits);
+        process.inbox.extend(submits.into_iter().map(Input::Submit));
+        match received {
+            Ok(received) => drop(attached.unread.drain(..received.consumed)),
+            Err(reason) => {
+                self.say(|| format!("{} closes link {}: {reason}", node + 1, link.0));
+                return self.end_connection(node, link);
+            }
+        }
+        self.run_engine(node);
+    }
+
+    fn send_answers(&mut self, node: usize, link: LinkId) {
+        let boot = self.nodes[node].boot;
+        let now = self.nodes[node].now(self.now_us());
+        loop {
+            let Some(process) = &mut self.nodes[node].process else { return };
+            let Some(attached) = process.conns.get_mut(&link) else { return };
+            let mut tail = Vec::new();
+            let outgoing = attached.conn.take_output(&mut tail);
+            let mut bytes: Vec<u8> = outgoing.pieces.iter().flatten().copied().collect();
+            bytes.append(&mut tail);
+            if outgoing.reads_ready {
+                attached.conn.serve_lane(now, &process.db);
+            }
+            if !bytes.is_empty() {
+                self.transmit((node, boot), link, bytes);
+            }
+            if let Some(reason) = outgoing.close {
+                self.say(|| format!("{} closes link {}: {reason}", node + 1, link.0));
+                return self.end_connection(node, link);
+            }
+            if !outgoing.reads_ready {
+                return;
+            }
+        }
+    }
+
+    fn end_connection(&mut self, node: usize, link: LinkId) {
+        self.close((node, self.nodes[node].boot), link);
+        self.disconnect(node, link);
+    }
+
+    /// The connection is gone; the session lives on.
+    pub(super) fn disconnect(&mut self, node: usize, link: LinkId) {
+        let now = self.nodes[node].now(self.now_us());
+        let Some(process) = &mut self.nodes[node].process else { return };
+        let Some(attached) = process.conns.remove(&link) else { return };
+        let mut submits = Vec::new();
+        attached.conn.disconnect(now, &process.db, &mut submits);
+        self.input(node, submits.into_iter().map(Input::Submit));
+    }
+}

@@ -1,0 +1,188 @@
+//! What clients did and were told, and whether one order of events explains it.
+//!
+//! Registers are nodes that are only ever set, and every set carries a value of its own. The server numbers
+//! the versions of a node and the transactions, so each answer tells its place in the order of all writes,
+//! and every rule can be held against an answer the moment it comes.
+
+use std::collections::BTreeMap;
+
+use ironkeeper_proto::{Epoch, SessionId, Zxid};
+
+/// What registers hold at first, as version 0.
+pub const FIRST_VALUE: u64 = 0;
+
+/// A version of a register: its number, the transaction that made it, its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub version: i32,
+    pub zxid: Zxid,
+    pub value: u64,
+}
+
+#[derive(Debug)]
+struct Register {
+    versions: BTreeMap<i32, Seen>,
+    /// The newest version that anybody was told of.
+    newest: i32,
+}
+
+#[derive(Debug)]
+struct Write {
+    session: SessionId,
+    /// What it writes to, and the newest version anybody knew of when it began.
+    floors: Vec<(usize, i32)>,
+    /// The newest transaction anybody knew of when it began.
+    zxid_floor: Zxid,
+    zxid: Option<Zxid>,
+    /// The server said no.
+    refused: bool,
+}
+
+/// What is known of an ephemeral node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It may be there.
+    Asked,
+    Made,
+    /// It may be gone.
+    Going,
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Ephemeral {
+    pub session: SessionId,
+    pub standing: Standing,
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct History {
+    registers: Vec<Register>,
+    writes: BTreeMap<u64, Write>,
+    /// The transactions of each session's writes.
+    sessions: BTreeMap<SessionId, BTreeMap<u64, Zxid>>,
+    /// The newest transaction of each epoch that anybody was told of.
+    told: BTreeMap<Epoch, Zxid>,
+    last_value: u64,
+    pub ephemerals: BTreeMap<String, Ephemeral>,
+}
+
+impl History {
+    pub fn new(registers: usize) -> History {
+        let register = |_| Register { versions: BTreeMap::new(), newest: -1 };
+        History {
+            registers: (0..registers).map(register).collect(),
+            writes: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            told: BTreeMap::new(),
+            last_value: FIRST_VALUE,
+            ephemerals: BTreeMap::new(),
+        }
+    }
+
+    /// Somebody is told of a transaction: it must never be lost again.
+    pub fn tell(&mut self, zxid: Zxid) {
+        let newest = self.told.entry(zxid.epoch()).or_insert(zxid);
+        *newest = zxid.max(*newest);
+    }
+
+    /// The newest transaction anybody was told of.
+    pub fn told(&self) -> Zxid {
+        self.told.values().next_back().copied().unwrap_or(Zxid::ZERO)
+    }
+
+    /// The same of earlier epochs.
+    pub fn told_before(&self, epoch: Epoch) -> Zxid {
+        self.told.range(..epoch).next_back().map_or(Zxid::ZERO, |(_, zxid)| *zxid)
+    }
+
+    /// The newest version of a register anybody was told of; -1 if nobody has seen it.
+    pub fn newest(&self, register: usize) -> i32 {
+        self.registers[register].newest
+    }
+
+    /// A session is about to set these registers: the value to set them to.
+    pub fn begin_write(&mut self, session: SessionId, registers: &[usize]) -> u64 {
+        self.last_value += 1;
+        let floors = registers.iter().map(|at| (*at, self.newest(*at))).collect();
+        let write = Write { session, floors, zxid_floor: self.told(), zxid: None, refused: false };
+        self.writes.insert(self.last_value, write);
+        self.last_value
+    }
+
+    /// The server said no: nobody may ever see the value.
+    pub fn refuse(&mut self, value: u64) -> Result<(), String> {
+        let Some(write) = self.writes.get_mut(&value) else { return Ok(()) };
+        write.refused = true;
+        match write.zxid {
+            None => Ok(()),
+            Some(zxid) => Err(format!(
+                "linearizability: value {value} was refused, but it is there as {zxid}"
+            )),
+        }
+    }
+
+    /// Somebody was told what a register holds.
+    pub fn observe(&mut self, register: usize, seen: Seen) -> Result<(), String> {
+        let Seen { version, zxid, value } = seen;
+        let versions = &mut self.registers[register].versions;
+        let known = *versions.entry(version).or_insert(seen);
+        if known != seen {
+            return Err(format!(
+                "linearizability: register {register} was {known:?} to one, {seen:?} to another"
+            ));
+        }
+        let before = versions.range(..version).next_back();
+        let behind = versions.range(version + 1..).next();
+        if before.is_some_and(|(_, before)| before.zxid >= zxid)
+            || behind.is_some_and(|(_, behind)| behind.zxid <= zxid)
+        {
+            return Err(format!(
+                "order: register {register} has {seen:?} between {before:?} and {behind:?}"
+            ));
+        }
+        if (value == FIRST_VALUE) != (version == 0) {
+            return Err(format!("linearizability: register {register} began with {seen:?}"));
+        }
+        self.registers[register].newest = self.registers[register].newest.max(version);
+        match value == FIRST_VALUE {
+            true => Ok(()),
+            false => self.observe_write(register, seen),
+        }
+    }
+
+    fn observe_write(&mut self, register: usize, seen: Seen) -> Result<(), String> {
+        let Seen { version, zxid, value } = seen;
+        let Some(write) = self.writes.get_mut(&value) else {
+            return Err(format!("linearizability: nobody has ever written {seen:?}"));
+        };
+        if write.refused {
+            return Err(format!("linearizability: the write of {seen:?} was refused"));
+        }
+        let floor = write.floors.iter().find(|(at, _)| *at == register);
+        if floor.is_none_or(|(_, floor)| version <= *floor) || zxid <= write.zxid_floor {
+            return Err(format!(
+                "linearizability: {seen:?} of register {register} is older than what was known \
+                 when it was asked for: {write:?}"
+            ));
+        }
+        if *write.zxid.get_or_insert(zxid) != zxid {
+            return Err(format!("linearizability: {seen:?} was split: {write:?}"));
+        }
+        let session = self.sessions.entry(write.session).or_default();
+        session.insert(value, zxid);
+        let before = session.range(..value).next_back();
+        let behind = session.range(value + 1..).next();
+        // Equal for two registers of one transaction only, which is one value.
+        if before.is_some_and(|(_, before)| *before >= zxid)
+            || behind.is_some_and(|(_, behind)| *behind <= zxid)
+        {
+            return Err(format!(
+                "order: session {:x} wrote {value} as {zxid}, between {before:?} and {behind:?}",
+                write.session.0
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! One server: engine and store of the product, and the little around them that its threads do.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ironkeeper_engine::snapshot::SnapshotJob;
+use ironkeeper_engine::{Conn, Database, Engine, Input, MemberStart, Now};
+use ironkeeper_proto::{Membership, ServerId};
+use ironkeeper_server::StartError;
+use ironkeeper_server::parts::{
+    DurableSteps, For, Intake, LogItem, LogWork, MemberFiles, ReceivedTree, SnapshotQueue, recover,
+    write_first_snapshot,
+};
+use ironkeeper_store::disk::sim::SimDisk;
+use ironkeeper_store::{Dirs, Store};
+use ironkeeper_zab::{Ensemble, Epochs, LinkId};
+
+use super::plan::Plan;
+use crate::clock::Clock;
+
+/// What every clock shows when the world begins, give or take.
+const WALL_MS: i64 = 1_700_000_000_000;
+const DATA_DIR: &str = "/data";
+
+/// The members in the configuration file of a server. That file is always written as a whole.
+#[derive(Clone, Debug)]
+pub struct MembersFile(Arc<Mutex<Ensemble>>);
+
+impl MembersFile {
+    pub fn new(members: &Membership) -> MembersFile {
+        MembersFile(Arc::new(Mutex::new(Ensemble::new(members.clone(), None))))
+    }
+
+    pub fn read(&self) -> Ensemble {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ensemble> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MemberFiles for MembersFile {
+    fn write_proposed(&self, next: &Membership) -> io::Result<()> {
+        self.lock().propose(next.clone());
+        Ok(())
+    }
+
+    fn write_committed(&self, committed: &Membership) -> io::Result<()> {
+        self.lock().commit(committed.clone());
+        Ok(())
+    }
+
+    fn withdraw_proposed(&self) -> io::Result<()> {
+        let mut ensemble = self.lock();
+        *ensemble = Ensemble::new(ensemble.committed().clone(), None);
+        Ok(())
+    }
+}
+
+/// What is to leave on a link behind a tree that is not sent yet.
+#[derive(Debug)]
+pub enum Piece {
+    Bytes(Vec<u8>),
+    Tree(Box<SnapshotJob>),
+}
+
+/// A link to another server.
+#[derive(Debug)]
+pub struct Peer {
+    pub intake: Intake<SimDisk>,
+    /// Empty, or a tree comes first.
+    pub outgoing: VecDeque<Piece>,
+}
+
+/// A connection of a client.
+#[derive(Debug)]
+pub struct Attached {
+    pub conn: Arc<Conn>,
+    pub unread: Vec<u8>,
+    /// Somebody will look after it.
+    pub is_planned: bool,
+}
+
+/// What is gone when the process is.
+#[derive(Debug)]
+pub struct Process {
+    pub engine: Engine,
+    pub db: Arc<Database>,
+    pub store: Store<SimDisk>,
+    pub inbox: Vec<Input>,
+    pub log: LogWork<SimDisk>,
+    /// What waits for the log ...
+    pub queue: Vec<LogItem<SimDisk>>,
+    /// ... and what is being written.
+    pub batch: Vec<LogItem<SimDisk>>,
+    pub is_writing: bool,
+    /// After a failure nothing is written any more.
+    pub has_log_ended: bool,
+    pub snapshots: SnapshotQueue,
+    pub peers: BTreeMap<LinkId, Peer>,
+    /// The tree of the last leader that has sent one.
+    pub received: Option<(LinkId, ReceivedTree<SimDisk>)>,
+    pub conns: BTreeMap<LinkId, Attached>,
+    /// When the next wake-up is planned.
+    pub wake_us: u64,
+}
+
+#[derive(Debug)]
+pub struct Node {
+    pub id: ServerId,
+    pub disk: SimDisk,
+    pub members: MembersFile,
+    pub clock: Clock,
+    /// Counts its lives.
+    pub boot: u64,
+    pub process: Option<Process>,
+    pub paused_until_us: u64,
+    /// How long the disk takes, in microseconds.
+    pub disk_us: (u64, u64),
+    pub is_disk_full: bool,
+    /// A call to the disk has gone wrong in this life, or may yet.
+    pub is_call_broken: bool,
+}
+
+impl Node {
+    /// Whether the disk may be to blame for whatever goes wrong.
+    pub fn disk_may_fail(&self) -> bool {
+        self.is_disk_full || self.is_call_broken
+    }
+
+    /// The disk is as good as new; what is on it stays.
+    pub fn mend_disk(&mut self) {
+        self.disk.set_capacity(u64::MAX);
+        self.disk.forget_faults();
+        (self.is_disk_full, self.is_call_broken) = (false, false);
+    }
+
+    pub fn now(&self, now_us: u64) -> Now {
+        let mono_ms = self.clock.local_ms(now_us);
+        Now { mono_ms, wall_ms: WALL_MS + mono_ms as i64 }
+    }
+
+    /// The promises, as the process knows them.
+    pub fn epochs(&self) -> Option<Epochs> {
+        self.process.as_ref()?.engine.zab().epochs()
+    }
+
+    /// Does what the product does when it starts.
+    pub fn start(&mut self, plan: &Plan, seed: u64, now_us: u64) -> Result<(), StartError> {
+        let now = self.now(now_us);
+        self.boot += 1;
+        let config = plan.engine_of(self.id);
+        let store = Store::open(self.disk.clone(), Dirs::single(DATA_DIR), plan.store.clone())?;
+        let whom = For::Member {
+            history_count_max: plan.settings.history_count_max,
+            history_bytes_max: plan.settings.history_bytes_max,
+        };
+        let (mut recovered, mut end, report) = recover(&store, config.tree, whom)?;
+        if report.snapshot.is_none() {
+            write_first_snapshot(&store, config.clone(), recovered, now)?;
+            (recovered, end, _) = recover(&store, config.tree, whom)?;
+        }
+        let epochs = store.load_epochs(end.last)?;
+        let member = MemberStart {
+            me: self.id,
+            settings: plan.settings.clone(),
+            ensemble: self.members.read(),
+            recovered: end.into_recovered(epochs),
+        };
+        let steps = DurableSteps {
+            store: store.clone(),
+            tree: config.tree,
+            whom,
+            files: Some(Box::new(self.members.clone())),
+        };
+        let (engine, db) = Engine::member(config, recovered, member, seed, now);
+        self.process = Some(Process {
+            engine,
+            db,
+            store,
+            inbox: Vec::new(),
+            log: LogWork::new(steps, plan.log_file_bytes_max),
+            queue: Vec::new(),
+            batch: Vec::new(),
+            is_writing: false,
+            has_log_ended: false,
+            snapshots: SnapshotQueue::default(),
+            peers: BTreeMap::new(),
+            received: None,
+            conns: BTreeMap::new(),
+            wake_us: u64::MAX,
+        });
+        Ok(())
+    }
+}

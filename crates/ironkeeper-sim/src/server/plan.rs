@@ -1,0 +1,166 @@
+//! What a world of servers is made of.
+
+use ironkeeper_engine::EngineConfig;
+use ironkeeper_engine::auth::AuthConfig;
+use ironkeeper_proto::{Membership, ServerId};
+use ironkeeper_store::{Compression, StoreOptions};
+use ironkeeper_tree::TreeConfig;
+use ironkeeper_zab::Settings;
+
+use crate::faults::Faults;
+use crate::random::{Random, mix};
+
+/// The unit of all time-outs.
+const TICK_MS: u64 = 200;
+
+/// See the head of this file.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub membership: Membership,
+    pub settings: Settings,
+    pub engine: EngineConfig,
+    pub store: StoreOptions,
+    /// Begin a new log file above this size, if set.
+    pub log_file_bytes_max: Option<u64>,
+    /// How many snapshots a purge leaves.
+    pub snapshots_retained: usize,
+    /// How many servers there are, members or not.
+    pub servers: usize,
+    pub clients: usize,
+    /// How many nodes clients write to and read from.
+    pub registers: usize,
+    pub session_timeout_ms: (u64, u64),
+    pub faults: Faults,
+    /// Pause of a client between two looks at what it could do, in microseconds.
+    pub load_us: (u64, u64),
+    pub latency_us: (u64, u64),
+    pub disk_us: (u64, u64),
+    /// For how long things go wrong.
+    pub trouble_us: u64,
+    /// How many in a thousand requests are a wish for other members.
+    pub reconfig_per_mille: u64,
+    /// How many in a thousand looks of a client are the last for a while.
+    pub silence_per_mille: u64,
+    /// How many in a thousand looks of a client are for another server.
+    pub move_per_mille: u64,
+    /// A rule of clients that is broken on purpose.
+    pub misconduct: Option<Misconduct>,
+}
+
+/// What a client must never do. The checkers have to notice what comes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misconduct {
+    /// To come back without saying what it has seen: another server may be behind that.
+    HideZxid,
+    /// To come back without its watches.
+    ForgetWatches,
+    /// To take any read for one behind a sync.
+    SkipSync,
+}
+
+impl Plan {
+    pub fn from_seed(seed: u64) -> Plan {
+        let random = &mut Random::new(mix(seed ^ 0x5e4e4));
+        let voters = random.pick(&[3, 3, 3, 5, 5, 4, 2, 1]).unwrap_or(3);
+        let observers = random.pick(&[0, 0, 0, 1, 2]).unwrap_or(0);
+        let reconfig = random.chance(300);
+        let strangers = if reconfig { random.below(3) } else { 0 };
+        let faults = Faults::draw(random).with_bad_disks(random);
+        let slow_load = random.chance(300);
+        let settings = Settings {
+            init_limit: random.between(5, 15),
+            sync_limit: random.between(3, 6),
+            history_count_max: random.pick(&[3, 10, 50, 500]).unwrap_or(50) as usize,
+            counter_max: random.pick(&[60, 400, u64::from(u32::MAX - 1)]).unwrap_or(400) as u32,
+            ..Plan::calm(voters, observers).settings
+        };
+        let calm = Plan::calm(voters, observers);
+        Plan {
+            settings: Settings { reconfig_enabled: reconfig, ..settings },
+            engine: EngineConfig {
+                reconfig_enabled: reconfig,
+                snap_count: random.pick(&[10, 40, 200, 100_000]).unwrap_or(40),
+                digest_enabled: random.chance(900),
+                tree: TreeConfig { hash_seed: seed, ..TreeConfig::default() },
+                ..calm.engine
+            },
+            store: StoreOptions {
+                prealloc_bytes: random.pick(&[0, 4 << 10, 16 << 10]).unwrap_or(0),
+                compression: random
+                    .pick(&[Compression::None, Compression::Gzip, Compression::Snappy])
+                    .unwrap_or(Compression::None),
+                ..calm.store
+            },
+            log_file_bytes_max: random.pick(&[None, Some(2 << 10), Some(16 << 10)]).flatten(),
+            snapshots_retained: random.between(1, 3) as usize,
+            servers: (voters + observers + strangers) as usize,
+            clients: random.between(2, 6) as usize,
+            registers: random.between(1, 4) as usize,
+            faults,
+            load_us: if slow_load { (10_000, 200_000) } else { (2_000, 40_000) },
+            latency_us: random
+                .pick(&[(100, 2_000), (500, 30_000), (50, 300)])
+                .unwrap_or((100, 500)),
+            disk_us: random.pick(&[(100, 3_000), (1_000, 30_000)]).unwrap_or((100, 3_000)),
+            trouble_us: random.between(3_000_000, 15_000_000),
+            reconfig_per_mille: if reconfig { random.between(5, 30) } else { 0 },
+            silence_per_mille: random.pick(&[0, 2, 10]).unwrap_or(2),
+            move_per_mille: random.pick(&[2, 20, 150]).unwrap_or(2),
+            ..calm
+        }
+    }
+
+    /// A cluster to which nothing happens by itself.
+    pub fn calm(voters: u64, observers: u64) -> Plan {
+        Plan {
+            membership: membership(voters, observers),
+            settings: Settings {
+                tick_ms: TICK_MS,
+                notification_max_ms: 3000,
+                ..Settings::default()
+            },
+            engine: EngineConfig {
+                tick_ms: TICK_MS,
+                session_timeout_min_ms: 2 * TICK_MS as i32,
+                session_timeout_max_ms: 60_000,
+                auth: AuthConfig { skip_acl: true, ..AuthConfig::default() },
+                ..EngineConfig::default()
+            },
+            store: StoreOptions { prealloc_bytes: 4 << 10, ..StoreOptions::default() },
+            log_file_bytes_max: None,
+            snapshots_retained: 3,
+            servers: (voters + observers) as usize,
+            clients: 2,
+            registers: 2,
+            session_timeout_ms: (1_000, 6_000),
+            faults: Faults::none(),
+            load_us: (2_000, 20_000),
+            latency_us: (100, 2_000),
+            disk_us: (100, 2_000),
+            trouble_us: 0,
+            reconfig_per_mille: 0,
+            silence_per_mille: 0,
+            move_per_mille: 0,
+            misconduct: None,
+        }
+    }
+
+    /// The settings of one server.
+    pub fn engine_of(&self, id: ServerId) -> EngineConfig {
+        EngineConfig { server_id: id.0 as u8, ..self.engine.clone() }
+    }
+}
+
+/// How a server's line in the members reads, without its name.
+pub fn member_line(id: u64, role: &str) -> String {
+    format!("h{id}:2888:3888:{role};h{id}:2181")
+}
+
+/// Voters 1 to `voters`, observers behind them.
+fn membership(voters: u64, observers: u64) -> Membership {
+    let lines = (1..=voters + observers).map(|id| {
+        let role = if id <= voters { "participant" } else { "observer" };
+        format!("server.{id}={}\n", member_line(id, role))
+    });
+    Membership::parse(&lines.collect::<String>()).expect("a text of our own making")
+}

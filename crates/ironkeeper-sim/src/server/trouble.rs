@@ -1,0 +1,145 @@
+//! What happens to the servers.
+
+use std::io;
+use std::path::Path;
+
+use ironkeeper_store::disk::Disk;
+use ironkeeper_store::disk::sim::Fault as CallFault;
+
+use super::world::{Event, Phase, Stop, World};
+use crate::faults::Fault;
+
+impl World {
+    pub(super) fn on_fault(&mut self) {
+        if !self.in_trouble {
+            return;
+        }
+        let (low, high) = self.plan.faults.pause_us;
+        let in_us = self.random.between(low, high);
+        self.after(in_us, Event::Fault);
+        let fault = self.plan.faults.next(&mut self.random);
+        self.report.faults += 1;
+        self.say(|| format!("fault: {fault:?}"));
+        let servers = self.nodes.len();
+        let node = self.random.below(servers as u64) as usize;
+        let other = self.random.below(servers as u64) as usize;
+        match fault {
+            Fault::Kill => self.stop(node, Stop::Kill),
+            Fault::PowerLoss => self.stop(node, Stop::PowerLoss),
+            Fault::Blackout => {
+                for node in 0..servers {
+                    self.stop(node, Stop::PowerLoss);
+                    let in_us = self.random.between(1_000, 2_000_000);
+                    self.after(in_us, Event::Start { node });
+                }
+            }
+            Fault::Restart => {
+                let down = |node: &usize| self.nodes[*node].process.is_none();
+                let down: Vec<usize> = (0..servers).filter(down).collect();
+                if let Some(node) = self.random.pick(&down) {
+                    self.start(node);
+                }
+            }
+            Fault::CutOneWay => self.network.cut(node, other),
+            Fault::Isolate => self.isolate(node),
+            Fault::Split => {
+                let mask = self.random.draw();
+                let everybody = servers + self.clients.len();
+                self.network.split(mask, everybody);
+            }
+            Fault::Heal => self.heal_cuts(),
+            Fault::Reset => {
+                let boot = self.nodes[node].boot;
+                for link in self.network.between(node, other) {
+                    if self.network.side(link, node, boot).is_some() {
+                        self.close((node, boot), link);
+                        self.lost(node, link);
+                    }
+                }
+            }
+            Fault::Freeze => self.freeze(node),
+            Fault::SlowDisk => {
+                let (low, high) = self.plan.disk_us;
+                let factor = self.random.pick(&[1, 10, 100]).unwrap_or(1);
+                self.nodes[node].disk_us = (low, high * factor);
+            }
+            Fault::SlowNetwork => {
+                let (low, high) = self.plan.latency_us;
+                let factor = self.random.pick(&[1, 1, 10, 50]).unwrap_or(1);
+                self.network.latency_us = (low, high * factor);
+            }
+            Fault::Leader => {
+                if let Some(leader) = self.leader() {
+                    match self.random.below(4) {
+                        0 => self.stop(leader, Stop::Kill),
+                        1 => self.stop(leader, Stop::PowerLoss),
+                        2 => self.isolate(leader),
+                        _ => self.freeze(leader),
+                    }
+                }
+            }
+            Fault::FullDisk => self.fill_disk(node),
+            Fault::BadCall => self.break_call(node),
+        }
+    }
+
+    /// There is almost no room left, for a while.
+    fn fill_disk(&mut self, node: usize) {
+        let left = self.random.below(64 << 10);
+        let disk = &self.nodes[node].disk;
+        disk.set_capacity(u64::MAX);
+        let used = u64::MAX - disk.free_bytes(Path::new("/")).unwrap_or(u64::MAX);
+        disk.set_capacity(used + left);
+        self.nodes[node].is_disk_full = true;
+        let in_us = self.random.between(500_000, 5_000_000);
+        self.after(in_us, Event::RoomAgain { node });
+    }
+
+    /// One of the next calls goes wrong.
+    fn break_call(&mut self, node: usize) {
+        let ahead = self.random.below(30);
+        let fault = match self.random.below(2) {
+            0 => CallFault::Stop,
+            _ => CallFault::Error(io::ErrorKind::Other),
+        };
+        let node = &mut self.nodes[node];
+        node.disk.fail_call(node.disk.calls() + ahead, fault);
+        node.is_call_broken = true;
+    }
+
+    /// A server is cut off from the others, and now and then from its clients, too.
+    pub fn isolate(&mut self, node: usize) {
+        let others = match self.random.chance(500) {
+            true => self.nodes.len(),
+            false => self.nodes.len() + self.clients.len(),
+        };
+        self.network.isolate(node, others);
+    }
+
+    pub fn freeze(&mut self, node: usize) {
+        let us = self.random.between(50_000, 4_000_000);
+        // Never shorter than before: what was put off would be overtaken.
+        let until_us = self.nodes[node].paused_until_us.max(self.now_us() + us);
+        self.nodes[node].paused_until_us = until_us;
+    }
+
+    fn heal_cuts(&mut self) {
+        let now_us = self.now_us();
+        self.network.heal_all(&mut self.random, now_us);
+        self.plan_transits();
+    }
+
+    /// Everything works again, and clients calm down.
+    pub fn heal(&mut self) {
+        self.say(|| "everything works again".to_owned());
+        self.in_trouble = false;
+        self.phase = Phase::Rest;
+        self.network.latency_us = self.plan.latency_us;
+        self.heal_cuts();
+        for node in 0..self.nodes.len() {
+            self.nodes[node].disk_us = self.plan.disk_us;
+            self.nodes[node].mend_disk();
+            self.start(node);
+        }
+    }
+}
