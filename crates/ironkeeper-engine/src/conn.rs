@@ -295,8 +295,6 @@ pub struct Outgoing {
     pub pieces: VecDeque<Bytes>,
     /// After this output the connection ends.
     pub close: Option<CloseReason>,
-    /// Reads wait in the lane and may be served now.
-    pub reads_ready: bool,
 }
 
 impl Conn {
@@ -683,6 +681,14 @@ impl Conn {
         inner.phase == Phase::Open && inner.lane.has_read_in_front()
     }
 
+    /// Whether reads wait in the lane that may be served now, and there is room for their answers.
+    pub fn has_ready_reads(&self) -> bool {
+        let inner = self.lock();
+        inner.phase == Phase::Open
+            && inner.lane.has_read_in_front()
+            && inner.outbox.len() < SERVE_BYTES_MAX
+    }
+
     /// Fetches what is to be sent. `tail` must be empty; it comes back with the bytes that go after
     /// the pieces.
     pub fn take_output(&self, tail: &mut Vec<u8>) -> Outgoing {
@@ -694,8 +700,7 @@ impl Conn {
             Phase::Closing(reason) => Some(reason),
             _ => None,
         };
-        let reads_ready = inner.phase == Phase::Open && inner.lane.has_read_in_front();
-        Outgoing { pieces, close, reads_ready }
+        Outgoing { pieces, close }
     }
 
     /// Has the connection end after what it was told so far. Its task must be woken to notice.

@@ -553,14 +553,15 @@ impl Connection {
             if !self.send()? {
                 return Ok(self.conn.close_reason());
             }
+            // First, so that their answers go out with those of the writes before them: one call of the
+            // kernel, and the client is woken once.
+            while self.conn.has_ready_reads() {
+                self.conn.serve_lane(self.now(), &self.shared.core.db);
+            }
             let mut outgoing = self.conn.take_output(&mut self.spare);
             let nothing = outgoing.pieces.is_empty() && self.spare.is_empty();
             if nothing && outgoing.close.is_none() {
-                if !outgoing.reads_ready {
-                    return Ok(None);
-                }
-                self.conn.serve_lane(self.now(), &self.shared.core.db);
-                continue;
+                return Ok(None);
             }
             if outgoing.pieces.is_empty() {
                 self.send_spare()?;

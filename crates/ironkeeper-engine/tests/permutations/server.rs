@@ -380,6 +380,9 @@ impl Client {
     fn flush(&mut self, server: &Server) -> bool {
         let before = self.heard.len();
         loop {
+            while self.conn.has_ready_reads() {
+                self.conn.serve_lane(NOW, &server.db);
+            }
             let mut tail = Vec::new();
             let outgoing = self.conn.take_output(&mut tail);
             let nothing = outgoing.pieces.is_empty() && tail.is_empty();
@@ -390,10 +393,7 @@ impl Client {
                 break;
             }
             if nothing {
-                if !outgoing.reads_ready {
-                    break;
-                }
-                self.conn.serve_lane(NOW, &server.db);
+                break;
             }
         }
         self.heard.len() > before

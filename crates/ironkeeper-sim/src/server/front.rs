@@ -83,21 +83,22 @@ impl World {
         loop {
             let Some(process) = &mut self.nodes[node].process else { return };
             let Some(attached) = process.conns.get_mut(&link) else { return };
+            while attached.conn.has_ready_reads() {
+                attached.conn.serve_lane(now, &process.db);
+            }
             let mut tail = Vec::new();
             let outgoing = attached.conn.take_output(&mut tail);
             let mut bytes: Vec<u8> = outgoing.pieces.iter().flatten().copied().collect();
             bytes.append(&mut tail);
-            if outgoing.reads_ready {
-                attached.conn.serve_lane(now, &process.db);
-            }
-            if !bytes.is_empty() {
+            let nothing = bytes.is_empty();
+            if !nothing {
                 self.transmit((node, boot), link, bytes);
             }
             if let Some(reason) = outgoing.close {
                 self.say(|| format!("{} closes link {}: {reason}", node + 1, link.0));
                 return self.end_connection(node, link);
             }
-            if !outgoing.reads_ready {
+            if nothing {
                 return;
             }
         }
