@@ -123,8 +123,7 @@ fn a_server_starts_after_power_was_lost_at_any_call() -> Result<(), Failure> {
     for call in 0..30 {
         let node = call % 4;
         world.stop(node, Stop::Kill);
-        let disk = world.nodes[node].disk.clone();
-        disk.fail_call(disk.calls() + call as u64, Fault::Stop);
+        world.break_call(node, call as u64, Fault::Stop);
         world.start(node);
         world.run_for(SECOND)?;
         world.start(node);
@@ -139,9 +138,7 @@ fn a_call_that_fails_ends_a_server_and_nothing_else() -> Result<(), Failure> {
     let mut world = whole(6, busy(3, 0));
     for call in 0..20 {
         let node = wait_for_leader(&mut world, None)?;
-        world.nodes[node].is_call_broken = true;
-        let disk = world.nodes[node].disk.clone();
-        disk.fail_call(disk.calls() + call, Fault::Error(ErrorKind::Other));
+        world.break_call(node, call, Fault::Error(ErrorKind::Other));
         world.run_for(SECOND)?;
         world.start(node);
     }

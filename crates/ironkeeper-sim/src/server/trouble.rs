@@ -79,7 +79,14 @@ impl World {
                 }
             }
             Fault::FullDisk => self.fill_disk(node),
-            Fault::BadCall => self.break_call(node),
+            Fault::BadCall => {
+                let ahead = self.random.below(30);
+                let fault = match self.random.below(2) {
+                    0 => CallFault::Stop,
+                    _ => CallFault::Error(io::ErrorKind::Other),
+                };
+                self.break_call(node, ahead, fault);
+            }
         }
     }
 
@@ -95,13 +102,8 @@ impl World {
         self.after(in_us, Event::RoomAgain { node });
     }
 
-    /// One of the next calls goes wrong.
-    fn break_call(&mut self, node: usize) {
-        let ahead = self.random.below(30);
-        let fault = match self.random.below(2) {
-            0 => CallFault::Stop,
-            _ => CallFault::Error(io::ErrorKind::Other),
-        };
+    /// The call to a server's disk that comes after so many others goes wrong.
+    pub fn break_call(&mut self, node: usize, ahead: u64, fault: CallFault) {
         let node = &mut self.nodes[node];
         node.disk.fail_call(node.disk.calls() + ahead, fault);
         node.is_call_broken = true;
