@@ -7,7 +7,10 @@
 //! A request takes its place in line when it is made, and `Drop` makes the delete: whatever the same
 //! client asks after the drop comes after the deletion.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use ironkeeper_client::{
@@ -91,6 +94,27 @@ impl Place {
                 taken => return taken,
             }
         }
+    }
+
+    /// As [`Place::take`], with the children of `parent` as of then, this node among them. Both requests go
+    /// out together; no list comes with a place that took more than one try.
+    pub(crate) async fn take_and_list(
+        client: &Client,
+        parent: &str,
+        name: &str,
+        data: &[u8],
+        mode: CreateMode,
+    ) -> Result<(Place, Option<Vec<String>>)> {
+        let mut taking = pin!(Place::take(client, parent, name, data, mode));
+        // The create takes its place in line now, and the list the one behind it.
+        let first = poll_fn(|context| Poll::Ready(taking.as_mut().poll(context))).await;
+        let listing = client.children(parent);
+        let place = match first {
+            Poll::Ready(taken) => taken?,
+            Poll::Pending => taking.await?,
+        };
+        let names = listing.await.ok().filter(|names| names.iter().any(|one| one == place.name()));
+        Ok((place, names))
     }
 
     /// As [`Place::take`], below a node that is there.

@@ -191,8 +191,16 @@ impl Standing<'_> {
             Err(error) if error.kind() == ErrorKind::NoNode => return Err(self.gone()),
             Err(error) => return Err(error.into()),
         };
-        refuse_other_recipes(parent, &names, self.bases)?;
-        let line = line_up(&names, self.bases, Some(self.place.name()));
+        self.judge(&names)
+    }
+
+    /// What a list of the children says: `None` if it is our turn, else who is in the way.
+    pub(crate) fn judge(&self, names: &[String]) -> Result<Option<String>> {
+        let parent = self.place.parent();
+        let line = line_up(names, self.bases, Some(self.place.name()));
+        if line.len() < names.len() {
+            refuse_other_recipes(parent, names, self.bases)?;
+        }
         match decide(&line, self.place.name(), self.rule) {
             Verdict::Granted if self.place.is_of_this_session() => Ok(None),
             Verdict::Granted => {
@@ -209,33 +217,42 @@ impl Standing<'_> {
 
     /// Waits until it is our turn. `on_wait` is told of everybody we wait for.
     pub(crate) async fn wait(&self, on_wait: impl FnMut(&str)) -> Result<()> {
-        self.wait_telling(on_wait, |_| {}).await
+        self.wait_telling(None, on_wait, |_| {}).await
     }
 
-    /// As [`Standing::wait`]; `on_deadlock` is told of every cycle that we are a part of without being
-    /// the one to give way.
+    /// As [`Standing::wait`], beginning with a list that is there already, if there is one. `on_deadlock` is
+    /// told of every cycle that we are a part of without being the one to give way.
     pub(crate) async fn wait_telling(
         &self,
+        listed: Option<Vec<String>>,
         mut on_wait: impl FnMut(&str),
         on_deadlock: impl Fn(&str),
     ) -> Result<()> {
         let client = self.place.client();
-        while let Some(in_the_way) = self.look().await? {
+        let mut found = match listed {
+            Some(names) => self.judge(&names)?,
+            None => self.look().await?,
+        };
+        while let Some(in_the_way) = found {
             let watched = client.retry(&patient(), || client.get_and_watch(&in_the_way)).await;
             let watch = match watched {
                 Ok((_, watch)) => watch,
-                Err(error) if error.kind() == ErrorKind::NoNode => continue,
+                Err(error) if error.kind() == ErrorKind::NoNode => {
+                    found = self.look().await?;
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             };
             on_wait(&in_the_way);
-            if !self.heeds_deadlocks {
+            if self.heeds_deadlocks {
+                tokio::select! {
+                    event = watch => { event?; }
+                    told = self.told_to_give_up(&on_deadlock) => return Err(told),
+                }
+            } else {
                 watch.await?;
-                continue;
             }
-            tokio::select! {
-                event = watch => { event?; }
-                told = self.told_to_give_up(&on_deadlock) => return Err(told),
-            }
+            found = self.look().await?;
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ impl LockRequest {
 
     /// Stands in line until it is our turn.
     pub(crate) async fn wait(&self, name: &str, rule: Rule) -> Result<Place> {
-        let place = self.queue(name).await?;
+        let (place, listed) = self.queue(name).await?;
         let path = || place.path().to_owned();
         let on_wait = |behind: &str| {
             let behind = behind.to_owned();
@@ -54,25 +54,32 @@ impl LockRequest {
             let cycle = cycle.to_owned();
             tell(Some(&self.events), LockEvent::Deadlocked { path: path(), cycle });
         };
-        self.standing(&place, rule).wait_telling(on_wait, on_deadlock).await?;
+        self.standing(&place, rule).wait_telling(listed, on_wait, on_deadlock).await?;
         Ok(place)
     }
 
     /// Takes a place and gives it back if it is not our turn.
     pub(crate) async fn take_if_free(&self, name: &str, rule: Rule) -> Result<Option<Place>> {
-        let place = self.queue(name).await?;
-        if self.standing(&place, rule).look().await?.is_some() {
+        let (place, listed) = self.queue(name).await?;
+        let standing = self.standing(&place, rule);
+        let in_the_way = match listed {
+            Some(names) => standing.judge(&names)?,
+            None => standing.look().await?,
+        };
+        if in_the_way.is_some() {
             place.withdraw().await?;
             return Ok(None);
         }
         Ok(Some(place))
     }
 
-    async fn queue(&self, name: &str) -> Result<Place> {
+    /// Takes a place. The list says who stands in line as of then, if it came along.
+    async fn queue(&self, name: &str) -> Result<(Place, Option<Vec<String>>)> {
         let mode = CreateMode::EphemeralSequential;
-        let place = Place::take(&self.client, &self.path, name, &self.data, mode).await?;
+        let taking = Place::take_and_list(&self.client, &self.path, name, &self.data, mode);
+        let (place, listed) = taking.await?;
         tell(Some(&self.events), LockEvent::Queued { path: place.path().to_owned() });
-        Ok(place)
+        Ok((place, listed))
     }
 
     fn standing<'a>(&self, place: &'a Place, rule: Rule) -> Standing<'a> {
