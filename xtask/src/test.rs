@@ -102,10 +102,6 @@ pub fn run(options: &Options) -> Result<bool> {
             "xtask interop --peer apache --only client",
         ));
         steps.push(Step::racing(
-            "our recipes against Apache ZooKeeper",
-            "xtask interop --peer apache --only recipe-tests",
-        ));
-        steps.push(Step::racing(
             "the same requests to Apache ZooKeeper and to Ironkeeper",
             format!("xtask differential --seeds {seeds}"),
         ));

@@ -17,7 +17,7 @@ use super::{Lab, Tally};
 use crate::{limited, repo, tools};
 
 /// How long one binary may take: many times what the slowest takes.
-const BINARY_MAX: Duration = Duration::from_secs(480);
+const BINARY_MAX: Duration = Duration::from_secs(300);
 
 /// Tests of one package.
 pub struct OwnTests<'a> {

@@ -7,8 +7,8 @@ use super::own_tests::OwnTests;
 use super::{Lab, Tally};
 
 /// Tests wait for replies most of the time, so there are more of them at a time than cores.
-const BINARIES_AT_ONCE: usize = 3;
-const THREADS: usize = 4;
+const BINARIES_AT_ONCE: usize = 2;
+const THREADS: usize = 3;
 
 pub fn run(lab: &Lab<'_>) -> Result<Tally> {
     // As the embedded server is: empty containers go soon, and nobody waits for the disk.
