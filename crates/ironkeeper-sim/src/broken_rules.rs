@@ -21,7 +21,7 @@ pub enum BrokenRule {
 }
 
 /// What has to be noticed in clusters of whole servers, by which rules, and where in the seeds to begin:
-/// what takes two losses of power in the right moment is rare.
+/// what takes two losses of power in the right moment, or a move to a server that lags, is rare.
 pub const IN_SERVERS: &[(BrokenRule, u64, &[&str])] = &[
     (BrokenRule::Zab(Bug::AckBeforeFlush), 0, LOSSES),
     (BrokenRule::Zab(Bug::SkipTrunc), 0, LOSSES),
@@ -31,7 +31,7 @@ pub const IN_SERVERS: &[(BrokenRule, u64, &[&str])] = &[
     (BrokenRule::Zab(Bug::ForgetCurrentEpoch), 0, LOSSES),
     (BrokenRule::Zab(Bug::SkipFastForward), 0, LOSSES),
     (BrokenRule::UnsyncedLog, 0, LOSSES),
-    (BrokenRule::Client(Misconduct::HideZxid), 0, &["order"]),
+    (BrokenRule::Client(Misconduct::HideZxid), 1000, &["order"]),
     (BrokenRule::Client(Misconduct::ForgetWatches), 0, &["watches"]),
     (BrokenRule::Client(Misconduct::SkipSync), 0, &["synced reads"]),
 ];

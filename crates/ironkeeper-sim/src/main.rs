@@ -12,7 +12,7 @@ use ironkeeper_sim::{Layer, Report, run_seed};
 const ZAB_PER_SERVER: u64 = 4;
 
 /// A broken rule has to be noticed within so many seeds.
-const BROKEN_RULE_SEEDS: u64 = 400;
+const BROKEN_RULE_SEEDS: u64 = 5000;
 
 /// A cluster in one thread, many times over.
 #[derive(Debug, Parser)]

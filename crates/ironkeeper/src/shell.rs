@@ -7,6 +7,7 @@
 
 mod acl_text;
 mod amounts;
+mod client_configuration;
 mod command;
 mod commands;
 mod complete;
@@ -42,6 +43,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use ironkeeper_client::TlsTransport;
 
 use context::{Context, Terminal};
 use events::Events;
@@ -72,6 +74,7 @@ Shell options (one dash or two):
   -timeout MS                       session timeout [default: 30000]
   -r                                a read-only server will do
   -waitforconnection                fail unless a server answers within the timeout
+  -client-configuration FILE        properties of a TLS connection, as Apache's client has them; PEM stores
   --json                            print JSON, an object per line; for every command
   --yes                             do not ask before deleting a subtree";
 
@@ -85,6 +88,8 @@ struct Call {
     timeout_ms: u64,
     read_only: bool,
     wait: bool,
+    /// A file with the properties of a TLS connection.
+    configuration: Option<String>,
     json: bool,
     yes: bool,
     /// A command and its arguments; empty to read commands.
@@ -98,6 +103,7 @@ impl Call {
             timeout_ms: 30_000,
             read_only: false,
             wait: false,
+            configuration: None,
             json: false,
             yes: false,
             command: Vec::new(),
@@ -130,9 +136,7 @@ impl Call {
                 "waitforconnection" => call.wait = true,
                 "json" => call.json = true,
                 "yes" => call.yes = true,
-                "client-configuration" => {
-                    bail!("TLS and SASL settings are not supported yet: {word}")
-                }
+                "client-configuration" => call.configuration = Some(value()?),
                 _ => bail!("unknown option {word}; see ironkeeper shell --help"),
             }
         }
@@ -143,6 +147,10 @@ impl Call {
 /// Runs the shell and returns the status of its last command.
 pub fn run(args: Args) -> Result<ExitCode> {
     let call = Call::parse(args.words)?;
+    let tls = match &call.configuration {
+        Some(file) => client_configuration::transport(file)?,
+        None => None,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let out = Output::new(call.json);
     let terminal = Terminal::look();
@@ -150,7 +158,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let (events, printing) = Events::start(out.clone(), interactive);
     // One command says what it has to say and nothing of the connection.
     events.print(call.command.is_empty());
-    let status = runtime.block_on(run_call(&call, out, events, terminal, interactive));
+    let status = runtime.block_on(run_call(&call, tls, out, events, terminal, interactive));
     // Ends the tasks of watches; with them the last senders of events go, and their thread ends. Not waiting for
     // what cannot be interrupted: a name server that does not answer, an editor, a read of standard input.
     runtime.shutdown_background();
@@ -160,6 +168,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 async fn run_call(
     call: &Call,
+    tls: Option<TlsTransport>,
     out: Output,
     events: Events,
     terminal: Terminal,
@@ -169,6 +178,7 @@ async fn run_call(
         timeout: Duration::from_millis(call.timeout_ms),
         read_only: call.read_only,
         wait: call.wait,
+        tls,
     };
     let mut context = Context {
         out,

@@ -31,7 +31,7 @@ impl Place {
         }
         let (server, path) = text.split_at(text.find('/').unwrap_or(text.len()));
         path_form::check(path)?;
-        let mut builder = Client::builder(server).connect_timeout(CONNECTED_WITHIN);
+        let mut builder = context.session.builder(server).connect_timeout(CONNECTED_WITHIN);
         if let Some(auth) = auth {
             let (scheme, auth) = auth.split_once(':').ok_or_else(|| {
                 Failure::bad_usage(

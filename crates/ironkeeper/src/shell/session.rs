@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ironkeeper_client::{Client, ConnectString, ConnectionState};
+use ironkeeper_client::{Client, ClientBuilder, ConnectString, ConnectionState, TlsTransport};
 use tokio::task::JoinHandle;
 
 use super::events::{Event, Events, Teller};
@@ -11,12 +11,14 @@ use super::failure::{Failure, Outcome};
 use super::watches::Watches;
 
 /// How to connect, the same for every `connect`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Settings {
     pub timeout: Duration,
     pub read_only: bool,
     /// Whether `connect` waits for the connection.
     pub wait: bool,
+    /// Plain TCP if there is none.
+    pub tls: Option<TlsTransport>,
 }
 
 /// The client of the moment; the line editor asks it for paths to complete.
@@ -57,6 +59,15 @@ impl Session {
         }
     }
 
+    /// A client for these servers, over what the shell was told to use.
+    pub fn builder(&self, connect_string: &str) -> ClientBuilder {
+        let builder = Client::builder(connect_string);
+        match &self.settings.tls {
+            Some(tls) => builder.transport(tls.clone()),
+            None => builder,
+        }
+    }
+
     /// Starts to connect, and closes the session there was. Whether a server is there is seen later, unless
     /// the settings say to wait.
     pub async fn connect(&mut self, connect_string: &str) -> Outcome {
@@ -64,7 +75,8 @@ impl Session {
         connect_string.parse::<ConnectString>()?;
         self.close().await;
         connect_string.clone_into(&mut self.connect_string);
-        let client = Client::builder(connect_string)
+        let client = self
+            .builder(connect_string)
             .session_timeout(self.settings.timeout)
             .read_only(self.settings.read_only)
             .start()?;

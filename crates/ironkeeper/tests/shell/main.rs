@@ -12,3 +12,4 @@ mod prompt;
 mod pseudo_terminal;
 mod scene;
 mod servers;
+mod tls;
