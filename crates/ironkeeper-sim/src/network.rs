@@ -39,6 +39,15 @@ pub enum Transit<M> {
     Impatience { link: LinkId, side: usize },
 }
 
+/// What a node learns from the network.
+#[derive(Debug)]
+pub enum News<M> {
+    /// Something has come to an end of a link.
+    Arrived { link: LinkId, side: usize, carried: Carried<M> },
+    /// A node has given up a link that is cut.
+    GaveUp { node: usize, link: LinkId },
+}
+
 /// One end of a connection.
 #[derive(Debug)]
 pub struct End<M> {
@@ -267,8 +276,27 @@ impl<M: Cargo> Network<M> {
         self.due.push((at_us - now_us, Transit::Arrive { link: id, side, number, carried }));
     }
 
+    /// It is time for something that was due: who learns what of it, in order.
+    pub fn happen(
+        &mut self,
+        random: &mut Random,
+        now_us: u64,
+        transit: Transit<M>,
+    ) -> Vec<News<M>> {
+        match transit {
+            Transit::Arrive { link, side, number, carried } => {
+                let ready = self.arrive(random, now_us, (link, side), number, carried);
+                ready.into_iter().map(|carried| News::Arrived { link, side, carried }).collect()
+            }
+            Transit::Impatience { link, side } => {
+                let gave_up = self.lose_patience(random, now_us, link, side);
+                gave_up.into_iter().map(|node| News::GaveUp { node, link }).collect()
+            }
+        }
+    }
+
     /// A message has arrived: what can be taken in now, in order.
-    pub fn arrive(
+    fn arrive(
         &mut self,
         random: &mut Random,
         now_us: u64,
@@ -295,7 +323,7 @@ impl<M: Cargo> Network<M> {
     }
 
     /// Somebody waits for the end of a cut in vain: who gives up, if anybody does.
-    pub fn lose_patience(
+    fn lose_patience(
         &mut self,
         random: &mut Random,
         now_us: u64,

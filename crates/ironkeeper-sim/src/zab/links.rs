@@ -6,7 +6,7 @@ use ironkeeper_zab::{Input, LinkId, Port};
 
 use super::state::State;
 use super::world::{Event, World};
-use crate::network::{Cargo, Carried, Transit};
+use crate::network::{Cargo, Carried, News, Transit};
 
 /// What servers say to each other.
 #[derive(Clone, Debug)]
@@ -81,22 +81,12 @@ impl World {
 
     pub(super) fn on_transit(&mut self, transit: Transit<Message>) {
         let now_us = self.now_us();
-        match transit {
-            Transit::Arrive { link, side, number, carried } => {
-                let random = &mut self.random;
-                let ready = self.network.arrive(random, now_us, (link, side), number, carried);
-                self.plan_transits();
-                for carried in ready {
-                    self.take_in(link, side, carried);
-                }
-            }
-            Transit::Impatience { link, side } => {
-                let random = &mut self.random;
-                let gave_up = self.network.lose_patience(random, now_us, link, side);
-                self.plan_transits();
-                if let Some(node) = gave_up {
-                    self.lost(node, link);
-                }
+        let news = self.network.happen(&mut self.random, now_us, transit);
+        self.plan_transits();
+        for news in news {
+            match news {
+                News::Arrived { link, side, carried } => self.take_in(link, side, carried),
+                News::GaveUp { node, link } => self.lost(node, link),
             }
         }
     }
