@@ -127,7 +127,11 @@ impl Writer {
             match client.create(&path, "", CreateMode::Persistent).await {
                 Ok(_) => self.acknowledged.push(path),
                 Err(error) if error.is_session_over() => continue,
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+                // The next connection, or the news that there will be none.
+                Err(_) => {
+                    let connected = tokio::time::timeout(PATIENCE, client.connected()).await;
+                    drop(connected.expect("a member is there in time"));
+                }
             }
             self.client = Some(client);
         }
