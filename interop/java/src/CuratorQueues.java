@@ -45,13 +45,13 @@ final class CuratorQueues extends Meeting {
     void run(Checks checks) {
         checks.check("simple queue: items pass in both directions, in order", this::simple);
         checks.check("simple queue: both empty it, everything comes out once", this::simpleTogether);
-        checks.check("work queue with locks: items pass in both directions", () -> work("/work/locked", "/work/locks"));
-        checks.check("work queue without locks: items pass in both directions", () -> work("/work/plain", NO_LOCKS));
+        checks.check("work queue with locks: items pass in both directions", () -> work("/jobs/locked", "/jobs/locks"));
+        checks.check("work queue without locks: items pass in both directions", () -> work("/jobs/plain", NO_LOCKS));
         checks.check("work queue with locks: both work, everything once", () -> {
-            workTogether("/work/locked-together", "/work/locks-together");
+            workTogether("/jobs/locked-together", "/jobs/locks-together");
         });
         checks.check("work queue without locks: both work, everything once", () -> {
-            workTogether("/work/together", NO_LOCKS);
+            workTogether("/jobs/together", NO_LOCKS);
         });
         checks.check("work queue: Curator gets what Rust could not do", this::requeued);
         checks.check("id queue: ids pass in both directions, and remove", this::ids);
@@ -161,8 +161,8 @@ final class CuratorQueues extends Meeting {
     }
 
     private void requeued() throws Exception {
-        String path = "/work/requeued";
-        String locks = "/work/requeued-locks";
+        String path = "/jobs/requeued";
+        String locks = "/jobs/requeued-locks";
         rust.tell("put plain " + path + " - hard", path + " put");
         rust.tell("work r plain " + path + " " + locks, "r has hard");
         BlockingQueueConsumer<String> consumer = consumer();
@@ -175,8 +175,8 @@ final class CuratorQueues extends Meeting {
     }
 
     private void ids() throws Exception {
-        String path = "/work/ids";
-        String locks = "/work/ids-locks";
+        String path = "/jobs/ids";
+        String locks = "/jobs/ids-locks";
         DistributedIdQueue<String> producer = builder(null, path, locks).buildIdQueue();
         producer.start();
         producer.put("from Java", "a/1");
@@ -201,7 +201,7 @@ final class CuratorQueues extends Meeting {
     }
 
     private void priorities() throws Exception {
-        String path = "/work/priorities";
+        String path = "/jobs/priorities";
         DistributedPriorityQueue<String> producer = builder(null, path, NO_LOCKS).buildPriorityQueue(0);
         producer.start();
         producer.put("last", 5);
@@ -224,7 +224,7 @@ final class CuratorQueues extends Meeting {
     }
 
     private void delays() throws Exception {
-        String path = "/work/delays";
+        String path = "/jobs/delays";
         long inAnHour = System.currentTimeMillis() + TimeUnit.HOURS.toMillis(1);
         DistributedDelayQueue<String> producer = builder(null, path, NO_LOCKS).buildDelayQueue();
         producer.start();
@@ -249,14 +249,14 @@ final class CuratorQueues extends Meeting {
     }
 
     private void sharded() throws Exception {
-        String path = "/work/sharded";
+        String path = "/jobs/sharded";
         rust.tell("put sharded " + path + " - one,two", path + " put");
         BlockingQueueConsumer<String> consumer = consumer();
         QueueSharder<String, DistributedQueue<String>> sharder = new QueueSharder<>(
                 curator,
                 (client, shard) -> builder(consumer, shard, NO_LOCKS).buildQueue(),
                 path,
-                "/work/sharded-leader",
+                "/jobs/sharded-leader",
                 QueueSharderPolicies.builder().thresholdCheckMs(50).build());
         sharder.start();
         Checks.equal(1, sharder.getShardQty());
@@ -268,7 +268,7 @@ final class CuratorQueues extends Meeting {
                 curator,
                 (client, shard) -> builder(null, shard, NO_LOCKS).buildQueue(),
                 path,
-                "/work/sharded-leader",
+                "/jobs/sharded-leader",
                 QueueSharderPolicies.builder().build());
         producer.start();
         producer.getQueue().put("three");
