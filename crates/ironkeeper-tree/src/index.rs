@@ -214,13 +214,16 @@ impl Index {
         let old = new & !(1 << new.ilog2());
         let mut bucket = std::mem::replace(&mut self.primary[old], Bucket::EMPTY);
         loop {
-            for (tag, slot) in bucket.tags.into_iter().zip(bucket.slots) {
-                if slot == Slot::NONE {
-                    break;
-                }
-                let record = &arena[slot];
-                let hash = self.hash(record.parent, record.name());
-                self.put(self.home(hash), tag, slot);
+            // The nodes are far from each other in memory. Looked at one by one, each would be waited
+            // for; looked at all at once, before anything is done with them, they come together.
+            let len = bucket.len();
+            let nodes: [(Slot, &str); WIDTH] = std::array::from_fn(|at| {
+                let record = (at < len).then(|| &arena[bucket.slots[at]]);
+                record.map_or((Slot::NONE, ""), |record| (record.parent, record.name()))
+            });
+            let hashes = nodes.map(|(parent, name)| self.hash(parent, name));
+            for (at, hash) in hashes.into_iter().enumerate().take(len) {
+                self.put(self.home(hash), bucket.tags[at], bucket.slots[at]);
             }
             let next = bucket.overflow;
             if next == END {
