@@ -1,9 +1,10 @@
 //! `cargo xtask bench`: Apache ZooKeeper and Ironkeeper side by side, as one table.
 //!
-//! Both run on this machine, one at a time, with the same `zoo.cfg` and fsync on; `ironkeeper bench` makes
-//! the load for both. Load is measured in rounds, Apache and Ironkeeper in turn, each round on fresh servers,
-//! and the table shows medians, because machines are noisy and what disturbs one round should not decide.
-//! What needs a big tree ([`big_tree`]) comes last.
+//! Both run on this machine with the same `zoo.cfg` and fsync on; `ironkeeper bench` makes the load for both.
+//! Machines are noisy: a disk that is slow for a minute must not decide. So each round starts both servers
+//! afresh and gives every load to one and right after it to the other, while the first is idle; a ratio is
+//! of two such neighbours, and the table shows medians over the rounds. What needs a big tree
+//! ([`big_tree`]) comes last.
 //!
 //! With `--ensemble` three members of each (or another number) are measured instead, and etcd beside them
 //! ([`ensemble`]).
@@ -51,10 +52,10 @@ pub struct Options {
     /// One short round and a smaller tree: a quick look, not a result.
     #[arg(long)]
     quick: bool,
-    /// Rounds of every measurement [default: 3; quick: 1]
+    /// Rounds of every measurement [default: 5, ensembles: 3; quick: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// Seconds of each load [default: 5; quick: 2]
+    /// Seconds of each load [default: 3, ensembles: 5; quick: 2]
     #[arg(long)]
     seconds: Option<f64>,
     /// Nodes of the big tree [default: 1000000; quick: 100000]
@@ -117,11 +118,9 @@ pub fn run(options: &Options) -> Result<bool> {
 fn run_single(plan: &Plan, measures: &mut Measures) {
     if plan.wants_load() {
         for round in 1..=plan.rounds {
-            for (side, program) in &plan.sides {
-                eprintln!("round {round} of {}, {side}", plan.rounds);
-                let result = load_round(plan, *side, program, measures);
-                measures.note_failure(result.with_context(|| format!("round {round} on {side}")));
-            }
+            eprintln!("round {round} of {}", plan.rounds);
+            let result = load_round(plan, measures);
+            measures.note_failure(result.with_context(|| format!("round {round}")));
         }
     }
     if plan.wants(&big_tree::NAMES) {
@@ -152,8 +151,11 @@ impl Plan {
         if options.peer != Peer::Apache {
             sides.push((Side::Ironkeeper, Program::Ironkeeper(binary.clone())));
         }
-        let (rounds, seconds, warm_up_seconds, nodes) =
-            if options.quick { (1, 2.0, 4.0, 100_000) } else { (3, 5.0, 10.0, 1_000_000) };
+        let (rounds, seconds, warm_up_seconds, nodes) = match (options.quick, options.ensemble) {
+            (true, _) => (1, 2.0, 4.0, 100_000),
+            (false, None) => (5, 3.0, 10.0, 1_000_000),
+            (false, Some(_)) => (3, 5.0, 10.0, 1_000_000),
+        };
         let parent = match &options.dir {
             Some(dir) => dir.clone(),
             // Build output is on a real disk more often than the folder for temporary files.
@@ -196,28 +198,37 @@ impl Plan {
     }
 }
 
-/// One server from its start to its end, under every load that is wanted.
-fn load_round(plan: &Plan, side: Side, program: &Program, measures: &mut Measures) -> Result<()> {
-    let dir = tempfile::tempdir_in(plan.dir.path())?;
-    let mut server = Server::start(program, plan.setup(program)?, dir.path())?;
-    if plan.wants(&["empty"]) {
-        thread::sleep(SETTLE);
-        measures.add("empty", side, resident_bytes(&server)? as f64);
-    }
+/// Both servers from their start to their end, under every load that is wanted.
+fn load_round(plan: &Plan, measures: &mut Measures) -> Result<()> {
     let wanted: Vec<_> = load::LOADS.iter().filter(|load| plan.wants(&[load.name])).collect();
-    if !wanted.is_empty() {
-        // A JVM compiles while it runs: both get the same time to become what they are in the long run.
-        plan.generator.warm_up(&Target::of([&server])?, plan.warm_up_seconds)?;
+    let dir = tempfile::tempdir_in(plan.dir.path())?;
+    let mut servers = Vec::new();
+    for (side, program) in &plan.sides {
+        let dir = dir.path().join(side.short());
+        let server = Server::start(program, plan.setup(program)?, &dir)?;
+        if plan.wants(&["empty"]) {
+            thread::sleep(SETTLE);
+            measures.add("empty", *side, resident_bytes(&server)? as f64);
+        }
+        if !wanted.is_empty() {
+            // A JVM compiles while it runs: both get the same time to become what they are in the long run.
+            plan.generator.warm_up(&Target::of([&server])?, plan.warm_up_seconds)?;
+        }
+        servers.push((*side, server));
     }
     for load in wanted {
-        // One load that fails takes nothing from the others, unless it took the server with it.
-        let result =
-            plan.generator.measure(&Target::of([&server])?, load, plan.seconds, side, measures);
-        measures.note_failure(result.with_context(|| {
-            format!("{} on {side}, whose log ends:\n{}\n", load.name, server.log_tail(10))
-        }));
+        for (side, server) in &servers {
+            // One load that fails takes nothing from the others, unless it took the server with it.
+            let target = Target::of([server])?;
+            let result = plan.generator.measure(&target, load, plan.seconds, *side, measures);
+            measures.note_failure(result.with_context(|| {
+                format!("{} on {side}, whose log ends:\n{}\n", load.name, server.log_tail(10))
+            }));
+        }
     }
-    server.stop()?;
+    for (_, server) in &mut servers {
+        server.stop()?;
+    }
     Ok(())
 }
 

@@ -128,7 +128,7 @@ impl Generator {
         if let Some(row) = load.cpu_row {
             measures.add(row, side, cpu?);
         }
-        eprintln!("  {:<20} {result:.1}", load.name);
+        eprintln!("  {:<20} {side:<16} {result:.1}", load.name);
         Ok(())
     }
 

@@ -27,7 +27,10 @@ pub fn note(plan: &Plan) -> Vec<String> {
     if let Some(java) = java_version() {
         facts.push(java);
     }
-    facts.push(format!("load generator on the same machine, medians of {} rounds", plan.rounds));
+    facts.push(format!(
+        "load generator on the same machine; medians of {} rounds, of figures and of the rounds' own ratios",
+        plan.rounds
+    ));
     match plan.ensemble {
         Some(members) => facts.push(format!("{members} members on the same machine")),
         None => facts.push(format!("big tree of {} nodes of 100 bytes", plan.nodes)),
