@@ -67,11 +67,12 @@ pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(ticks.sum::<Result<u64, _>>()? as f64 / 100.0)
 }
 
-/// The figure in the middle. Of an even number, the higher one.
+/// The figure in the middle, or between the two in the middle. Not a number if there is none.
 pub fn median(figures: impl Iterator<Item = f64>) -> f64 {
     let mut figures: Vec<f64> = figures.collect();
     figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+    let at = |at: usize| figures.get(at).copied().unwrap_or(f64::NAN);
+    f64::midpoint(at(figures.len().wrapping_sub(1) / 2), at(figures.len() / 2))
 }
 
 #[cfg(test)]
@@ -100,5 +101,7 @@ mod tests {
     fn the_median_is_in_the_middle() {
         assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
         assert_eq!(median([4.0].into_iter()), 4.0);
+        assert_eq!(median([4.0, 1.0].into_iter()), 2.5);
+        assert!(median([].into_iter()).is_nan());
     }
 }

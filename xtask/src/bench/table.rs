@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use crate::measured::median;
+
 /// A server of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
@@ -163,7 +165,7 @@ impl Measures {
     }
 
     fn median(&self, row: &Row, side: Side) -> Option<f64> {
-        median(self.figures.get(&(row.id, side))?.clone())
+        self.figures.get(&(row.id, side)).map(|figures| median(figures.iter().copied()))
     }
 
     /// The median of the rounds' own ratios: what slowed down a whole round cancels out.
@@ -171,7 +173,7 @@ impl Measures {
         let apache = self.figures.get(&(row.id, Side::Apache))?;
         let ours = self.figures.get(&(row.id, Side::Ironkeeper))?;
         let rounds = apache.iter().zip(ours).filter(|(apache, _)| **apache > 0.0);
-        median(rounds.map(|(apache, ours)| ours / apache).collect())
+        Some(median(rounds.map(|(apache, ours)| ours / apache))).filter(|ratio| ratio.is_finite())
     }
 
     /// Whether the requirement is met; `None` when there is none or it cannot be told.
@@ -312,15 +314,6 @@ impl Unit {
             Megabytes => format!("{:.1} MB", figure / 1e6),
         }
     }
-}
-
-fn median(mut figures: Vec<f64>) -> Option<f64> {
-    figures.sort_by(f64::total_cmp);
-    let middle = figures.len() / 2;
-    if figures.len() % 2 == 1 {
-        return Some(figures[middle]);
-    }
-    (!figures.is_empty()).then(|| f64::midpoint(figures[middle - 1], figures[middle]))
 }
 
 /// Three digits, whatever the size.
