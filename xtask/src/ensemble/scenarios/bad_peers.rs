@@ -17,6 +17,8 @@ use crate::ports;
 use crate::server::Server;
 
 const WRITES: u64 = 100;
+/// Writes that make the newest log long enough.
+const LOG_WRITES: u64 = 500;
 /// Bytes of a log that is worth damaging: its middle is not its end.
 const LOG_BYTES_MIN: usize = 10_000;
 
@@ -120,10 +122,11 @@ impl Play<'_> {
     fn damaged_log(&mut self) -> Result<()> {
         let leader = self.cluster.wait_for_leader(|_| true)?;
         let victim = (leader + 1) % self.cluster.size();
+        self.load.wait_for_writes(LOG_WRITES)?;
         let member = self.cluster.member_mut(victim);
         member.kill()?;
         let files = member.data_dir().join("version-2");
-        let log = longest_log(&files)?;
+        let log = newest_log(&files)?;
         let mut bytes = fs::read(&log)?;
         let end = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
         ensure!(end > LOG_BYTES_MIN, "{} is too short to be damaged", log.display());
@@ -157,17 +160,15 @@ impl Play<'_> {
     }
 }
 
-/// The transaction log with the most in it.
-fn longest_log(files: &std::path::Path) -> Result<PathBuf> {
-    let used = |path: &PathBuf| {
-        let bytes = fs::read(path).unwrap_or_default();
-        bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0)
+/// The transaction log that a start reads in any case. Older ones may lie wholly before the last snapshot.
+fn newest_log(files: &std::path::Path) -> Result<PathBuf> {
+    let first_zxid = |path: &PathBuf| {
+        let name = path.file_name()?.to_str()?;
+        u64::from_str_radix(name.strip_prefix("log.")?, 16).ok()
     };
     fs::read_dir(files)?
         .filter_map(|file| Some(file.ok()?.path()))
-        .filter(|path| {
-            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log."))
-        })
-        .max_by_key(used)
+        .filter(|path| first_zxid(path).is_some())
+        .max_by_key(first_zxid)
         .context("a member has a log")
 }
