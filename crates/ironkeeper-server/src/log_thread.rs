@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ironkeeper_store::LogWriter;
-use ironkeeper_store::disk::RealDisk;
+use ironkeeper_store::disk::{self, RealDisk};
 
 use crate::core::Core;
 use crate::log_work::{LogItem, LogWork, Progress};
@@ -123,6 +123,10 @@ pub struct LogThread {
 impl LogThread {
     /// The thread's life. A failure has been told to everybody when it ends.
     pub fn run(mut self) {
+        // Where processors are few, a finished sync would otherwise push aside the very thread that is
+        // taking in the next writes, and the next sync would begin with less than there is to write:
+        // 64 clients with one write each at a time lose a fifth of their rate to that.
+        disk::let_others_finish();
         let mut batch = Vec::new();
         let mut synced_at: Option<Instant> = None;
         let settings = self.settings;

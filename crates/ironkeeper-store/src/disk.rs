@@ -15,6 +15,7 @@ use std::path::Path;
 
 pub use read_only::{ReadOnlyDisk, ReadOnlyFile};
 pub use real::{RealDisk, RealFile};
+pub use syscalls::let_others_finish;
 
 /// The unit in which a medium writes: recovery explains torn records by missing sectors.
 pub const SECTOR_BYTES: u64 = 512;
