@@ -83,6 +83,16 @@ impl CreateOptions {
         self.mode
     }
 
+    /// Who may do what, if that was said.
+    ///
+    /// ```
+    /// use ironkeeper_client::CreateOptions;
+    /// assert!(CreateOptions::default().access().is_none());
+    /// ```
+    pub fn access(&self) -> Option<&[Acl]> {
+        self.acl.as_deref()
+    }
+
     pub(crate) fn check(&self, user_path: &str) -> Result<()> {
         let refuse =
             |why: &str| Err(Error::at(ErrorKind::InvalidArgument, user_path).with_detail(why));

@@ -75,7 +75,7 @@
 //! | [`stm::Memory`] | | etcd `STM` |
 //! | [`model::Model`], [`model::Modeled`] | `ModelSpec`, `ModeledFramework`, `ZPath` | |
 //! | [`model::CachedModel`] | `CachedModeledFramework` | |
-//! | [`model::SchemaSet`], [`model::SchemaClient`] | `Schema`, `SchemaSet` | |
+//! | [`model::SchemaSet`], [`model::SchemaClient`] | `Schema`, `SchemaSet`, `SchemaSetLoader` | |
 //! | [`model::Migrator`] | `MigrationManager` | |
 
 pub mod barrier;

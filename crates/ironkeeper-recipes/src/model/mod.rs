@@ -8,6 +8,7 @@ pub mod migration;
 pub mod modeled;
 pub mod schema;
 mod schema_client;
+mod schema_file;
 
 #[doc(inline)]
 pub use cached::{CachedModel, ModelChanges, Models};

@@ -5,8 +5,9 @@
 //! mistakes, and nobody from malice. For that there are ACLs.
 //!
 //! # Steps
-//! 1. Say for paths, or patterns of paths, what their nodes hold, whether they are ephemeral or
-//!    sequential, and whether they may be watched and deleted.
+//! 1. Say for paths, or patterns of paths, what their nodes hold, who may do what with them, whether they
+//!    are ephemeral or sequential, and whether they may be watched and deleted; in the program or in a
+//!    file as Curator's loader reads it ([`SchemaSet::from_json`]).
 //! 2. Make requests by a [`SchemaClient`](super::SchemaClient). Before each the rule of its path is looked
 //!    up: an exact path first, then patterns in the order they were added.
 //!
@@ -19,7 +20,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use ironkeeper_client::CreateMode;
+use ironkeeper_client::{Acl, CreateOptions, acls};
+use regex::Regex;
 
 use crate::error::{RecipeError, Result};
 
@@ -45,7 +47,18 @@ impl Allowance {
     }
 }
 
-type Validator = Arc<dyn Fn(&str, &[u8]) -> Result<(), String> + Send + Sync>;
+/// Gets a path and what it is about, and says what is wrong with it.
+type Validator<T> = Arc<dyn Fn(&str, &T) -> Result<(), String> + Send + Sync>;
+
+/// Which paths a schema is about.
+#[derive(Clone, Debug)]
+enum Paths {
+    Exact(String),
+    /// Names, some of them `*`, the last one perhaps `**`.
+    Pattern(String),
+    /// The whole path has to match.
+    Regex(Regex),
+}
 
 /// The rules for a path, or for paths of a pattern.
 ///
@@ -65,24 +78,26 @@ type Validator = Arc<dyn Fn(&str, &[u8]) -> Result<(), String> + Send + Sync>;
 #[derive(Clone)]
 pub struct Schema {
     name: String,
-    pattern: String,
+    paths: Paths,
     ephemeral: Allowance,
     sequential: Allowance,
     watched: Allowance,
     deleted: Allowance,
-    data: Option<Validator>,
+    data: Option<Validator<[u8]>>,
+    acl: Option<Validator<[Acl]>>,
 }
 
 impl fmt::Debug for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Schema")
             .field("name", &self.name)
-            .field("pattern", &self.pattern)
+            .field("paths", &self.paths)
             .field("ephemeral", &self.ephemeral)
             .field("sequential", &self.sequential)
             .field("watched", &self.watched)
             .field("deleted", &self.deleted)
-            .field("has_validator", &self.data.is_some())
+            .field("judges_data", &self.data.is_some())
+            .field("judges_acl", &self.acl.is_some())
             .finish()
     }
 }
@@ -95,6 +110,7 @@ impl Schema {
         if !pattern.starts_with('/') {
             return misuse("does not begin with a slash");
         }
+        let mut is_exact = true;
         let mut names = pattern.split('/').skip(1).peekable();
         while let Some(part) = names.next() {
             if part == "**" && names.peek().is_some() {
@@ -103,16 +119,31 @@ impl Schema {
             if part.is_empty() && pattern != "/" {
                 return misuse("a name is empty");
             }
+            is_exact &= part != "*" && part != "**";
         }
-        Ok(Schema {
+        let paths = if is_exact { Paths::Exact(pattern) } else { Paths::Pattern(pattern) };
+        Ok(Schema::about(name, paths))
+    }
+
+    /// Rules for the paths that match a regular expression from their beginning to their end.
+    pub fn by_regex(name: impl Into<String>, regex: &str) -> Result<Schema> {
+        match Regex::new(&format!("^(?:{regex})$")) {
+            Ok(regex) => Ok(Schema::about(name.into(), Paths::Regex(regex))),
+            Err(error) => Err(RecipeError::Misuse(format!("{regex:?}: {error}"))),
+        }
+    }
+
+    fn about(name: String, paths: Paths) -> Schema {
+        Schema {
             name,
-            pattern,
+            paths,
             ephemeral: Allowance::Can,
             sequential: Allowance::Can,
             watched: Allowance::Can,
             deleted: Allowance::Can,
             data: None,
-        })
+            acl: None,
+        }
     }
 
     /// Whether its nodes are ephemeral.
@@ -148,22 +179,43 @@ impl Schema {
         self
     }
 
+    /// Who may do what with its nodes: `is_valid` gets path and access list, and says what is wrong with
+    /// them.
+    ///
+    /// ```
+    /// use ironkeeper_client::CreateMode;
+    /// use ironkeeper_recipes::model::{Schema, SchemaSet};
+    ///
+    /// let secrets = Schema::new("secrets", "/secrets/**")?.acl(|_, acl| {
+    ///     let is_open = acl.iter().any(|entry| entry.scheme == "world");
+    ///     if is_open { Err("it is open to the world".into()) } else { Ok(()) }
+    /// });
+    /// let rules = SchemaSet::new().with(secrets);
+    /// assert!(rules.check_create("/secrets/key", b"", CreateMode::Persistent).is_err());
+    /// # Ok::<(), ironkeeper_recipes::RecipeError>(())
+    /// ```
+    pub fn acl(
+        mut self,
+        is_valid: impl Fn(&str, &[Acl]) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Schema {
+        self.acl = Some(Arc::new(is_valid));
+        self
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    fn is_exact(&self) -> bool {
-        !self.pattern.split('/').any(|part| part == "*" || part == "**")
-    }
-
     /// Whether it is about a path.
     pub fn covers(&self, path: &str) -> bool {
-        if self.is_exact() {
-            return self.pattern == path;
-        }
+        let pattern = match &self.paths {
+            Paths::Exact(exact) => return exact == path,
+            Paths::Regex(regex) => return regex.is_match(path),
+            Paths::Pattern(pattern) => pattern,
+        };
         let mut names = path.split('/');
-        for part in self.pattern.split('/') {
+        for part in pattern.split('/') {
             match (part, names.next()) {
                 ("**", Some(name)) => return !name.is_empty(),
                 ("*", Some(name)) if !name.is_empty() => {}
@@ -180,6 +232,10 @@ impl Schema {
 
     fn check_data(&self, path: &str, data: &[u8]) -> Result<(), String> {
         self.data.as_ref().map_or(Ok(()), |is_valid| is_valid(path, data))
+    }
+
+    fn check_acl(&self, path: &str, acl: &[Acl]) -> Result<(), String> {
+        self.acl.as_ref().map_or(Ok(()), |is_valid| is_valid(path, acl))
     }
 }
 
@@ -212,10 +268,11 @@ impl SchemaSet {
 
     /// Adds rules. Of two for the same exact path the later ones count.
     pub fn with(mut self, schema: Schema) -> SchemaSet {
-        if schema.is_exact() {
-            self.exact.insert(schema.pattern.clone(), schema);
-        } else {
-            self.patterns.push(schema);
+        match &schema.paths {
+            Paths::Exact(path) => {
+                self.exact.insert(path.clone(), schema);
+            }
+            Paths::Pattern(_) | Paths::Regex(_) => self.patterns.push(schema),
         }
         self
     }
@@ -233,12 +290,24 @@ impl SchemaSet {
     }
 
     /// Whether such a node may be created.
-    pub fn check_create(&self, path: &str, data: &[u8], mode: CreateMode) -> Result<()> {
+    pub fn check_create(
+        &self,
+        path: &str,
+        data: &[u8],
+        options: impl Into<CreateOptions>,
+    ) -> Result<()> {
+        let options = options.into();
         self.check(path, |schema| {
-            schema.ephemeral.check(mode.is_ephemeral(), "ephemeral")?;
-            schema.sequential.check(mode.is_sequential(), "sequential")?;
-            schema.check_data(path, data)
+            schema.ephemeral.check(options.mode().is_ephemeral(), "ephemeral")?;
+            schema.sequential.check(options.mode().is_sequential(), "sequential")?;
+            schema.check_data(path, data)?;
+            schema.check_acl(path, options.access().unwrap_or(&acls::open()))
         })
+    }
+
+    /// Whether a node may be given this access list.
+    pub fn check_set_acl(&self, path: &str, acl: &[Acl]) -> Result<()> {
+        self.check(path, |schema| schema.check_acl(path, acl))
     }
 
     /// Whether a node may be given this data.
@@ -271,6 +340,8 @@ impl SchemaSet {
 
 #[cfg(test)]
 mod tests {
+    use ironkeeper_client::CreateMode;
+
     use super::*;
 
     #[test]
@@ -296,6 +367,17 @@ mod tests {
         for wrong in ["", "a", "/a//b", "/**/a", "/a/"] {
             assert!(Schema::new("s", wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_regular_expression_covers_whole_paths_only() {
+        let schema = Schema::by_regex("s", "/a|/b/[0-9]+").unwrap();
+        for (path, expected) in
+            [("/a", true), ("/b/17", true), ("/a/b", false), ("/x/a", false), ("/b/17/c", false)]
+        {
+            assert_eq!(schema.covers(path), expected, "{path}");
+        }
+        assert!(Schema::by_regex("s", "/a(").is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ironkeeper_client::{
-    Client, CreateOptions, Created, Node, OpResult, Reply, Stat, Transaction, Version, Watch,
+    Acl, Client, CreateOptions, Created, Node, OpResult, Reply, Stat, Transaction, Version, Watch,
 };
 
 use crate::error::{RecipeError, Result};
@@ -56,7 +56,7 @@ impl SchemaClient {
         options: impl Into<CreateOptions>,
     ) -> Result<Reply<Created>> {
         let (data, options) = (data.as_ref(), options.into());
-        self.rules.check_create(path, data, options.mode())?;
+        self.rules.check_create(path, data, options.clone())?;
         Ok(self.client.create_with(path, data, &options))
     }
 
@@ -69,6 +69,17 @@ impl SchemaClient {
     ) -> Result<Reply<Stat>> {
         self.rules.check_set(path, data.as_ref())?;
         Ok(self.client.set(path, data, version))
+    }
+
+    /// Sets who may do what with a node, if the rules allow it.
+    pub fn set_acl(
+        &self,
+        path: &str,
+        acl: &[Acl],
+        version: impl Into<Version>,
+    ) -> Result<Reply<Stat>> {
+        self.rules.check_set_acl(path, acl)?;
+        Ok(self.client.set_acl(path, acl, version))
     }
 
     /// Deletes a node, if the rules allow it.
@@ -121,7 +132,7 @@ impl SchemaTransaction {
         options: impl Into<CreateOptions>,
     ) -> SchemaTransaction {
         let (data, options) = (data.as_ref(), options.into());
-        let checked = self.rules.check_create(path, data, options.mode());
+        let checked = self.rules.check_create(path, data, options.clone());
         self.add(checked, |inner| inner.create(path, data, options))
     }
 

@@ -1,6 +1,6 @@
 //! Rules on the way to the server.
 
-use ironkeeper_client::{CreateMode, OpResult, Version};
+use ironkeeper_client::{Acl, CreateMode, CreateOptions, OpResult, Perms, Version, acls};
 use ironkeeper_recipes::RecipeError;
 use ironkeeper_recipes::model::{Allowance, Schema, SchemaClient, SchemaSet};
 
@@ -50,6 +50,26 @@ async fn what_a_rule_forbids_never_reaches_the_server() {
     // The rules are not about the client without them.
     client.client().delete("/numbers/a", Version::Any).await.unwrap();
     assert_eq!(client.rules().schema("/numbers/a").unwrap().name(), "number");
+}
+
+#[tokio::test]
+async fn a_rule_for_access_lists_is_heeded_by_creates_and_by_changes_of_the_list() {
+    let world = World::start().await;
+    let plain = world.client().await;
+    let closed = Schema::new("closed", "/closed").unwrap().acl(|_, acl| {
+        let is_open = acl.iter().any(|entry| entry.perms.allows(Perms::WRITE));
+        if is_open { Err("everybody may write".to_owned()) } else { Ok(()) }
+    });
+    let client = SchemaClient::new(&plain, SchemaSet::new().with(closed));
+    forbidden(client.create("/closed", "", CreateMode::Persistent));
+    assert!(plain.exists("/closed").await.unwrap().is_none());
+    let readable = vec![Acl::new(Perms::READ.or(Perms::ADMIN), "world", "anyone")];
+    let options = CreateOptions::default().acl(readable.clone());
+    client.create("/closed", "", options).unwrap().await.unwrap();
+    forbidden(client.set_acl("/closed", &acls::open(), Version::Any));
+    client.set_acl("/closed", &readable, Version::Any).unwrap().await.unwrap();
+    assert_eq!(plain.get_acl("/closed").await.unwrap().0, readable);
+    forbidden(client.transaction().create("/closed", "", CreateMode::Persistent).commit());
 }
 
 #[tokio::test]
