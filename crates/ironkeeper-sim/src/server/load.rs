@@ -65,6 +65,9 @@ impl World {
     fn ask_something(&mut self, client: usize) {
         let register = self.random.below(self.plan.registers as u64) as usize;
         let session = self.clients[client].session;
+        if client < self.plan.readers {
+            return self.ask_behind_sync(client, &[register]);
+        }
         if self.random.chance(self.plan.reconfig_per_mille) {
             return self.ask_for_members(client);
         }

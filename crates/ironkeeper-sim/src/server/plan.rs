@@ -27,6 +27,8 @@ pub struct Plan {
     /// How many servers there are, members or not.
     pub servers: usize,
     pub clients: usize,
+    /// How many of them only read, and behind syncs: nothing of theirs waits for a write of their own.
+    pub readers: usize,
     /// How many nodes clients write to and read from.
     pub registers: usize,
     pub session_timeout_ms: (u64, u64),
@@ -106,6 +108,7 @@ impl Plan {
             reconfig_per_mille: if reconfig { random.between(5, 30) } else { 0 },
             silence_per_mille: random.pick(&[0, 2, 10]).unwrap_or(2),
             move_per_mille: random.pick(&[2, 20, 150]).unwrap_or(2),
+            readers: random.pick(&[0, 0, 1, 2]).unwrap_or(0),
             ..calm
         }
     }
@@ -131,6 +134,7 @@ impl Plan {
             snapshots_retained: 3,
             servers: (voters + observers) as usize,
             clients: 2,
+            readers: 0,
             registers: 2,
             session_timeout_ms: (1_000, 6_000),
             faults: Faults::none(),
