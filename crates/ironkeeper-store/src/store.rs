@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ironkeeper_proto::Zxid;
 use ironkeeper_proto::jute::MAX_BUFFER_DEFAULT;
@@ -87,6 +88,9 @@ pub struct Store<D: Disk> {
     pub(crate) initialize_file: PathBuf,
     pub(crate) options: StoreOptions,
     locks: Arc<Vec<D::Lock>>,
+    /// How many trees of leaders were begun. Two may be of the same transaction: one whose leader was lost is
+    /// given up whenever its thread gets to it, perhaps after the next has begun.
+    incoming: Arc<AtomicU64>,
 }
 
 // A derived implementation would ask for locks that can be cloned.
@@ -99,6 +103,7 @@ impl<D: Disk> Clone for Store<D> {
             initialize_file: self.initialize_file.clone(),
             options: self.options.clone(),
             locks: Arc::clone(&self.locks),
+            incoming: Arc::clone(&self.incoming),
         }
     }
 }
@@ -138,7 +143,8 @@ impl<D: Disk> Store<D> {
             }
         }
         let locks = Arc::new(locks);
-        Ok(Store { disk, snap_dir, log_dir, initialize_file, options, locks })
+        let incoming = Arc::default();
+        Ok(Store { disk, snap_dir, log_dir, initialize_file, options, locks, incoming })
     }
 
     pub fn options(&self) -> &StoreOptions {
@@ -173,7 +179,7 @@ impl<D: Disk> Store<D> {
             &self.snap_dir,
             zxid,
             &self.options,
-            Origin::Leader,
+            Origin::Leader(self.incoming.fetch_add(1, Ordering::Relaxed)),
         )
     }
 

@@ -58,11 +58,12 @@ impl<D: Disk> fmt::Debug for SnapshotWriter<D> {
     }
 }
 
-/// Where a snapshot comes from. One of each kind can be in the making at the same time.
+/// Where a snapshot comes from. One of our own can be in the making at a time, and of leaders any number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Own,
-    Leader,
+    /// With a number of its own.
+    Leader(u64),
 }
 
 enum Packer {
@@ -82,7 +83,7 @@ impl<D: Disk> SnapshotWriter<D> {
         let name = catalog::snapshot_file_name(zxid, options.compression);
         let unfinished = dir.join(match origin {
             Origin::Own => format!("{name}{UNFINISHED_SUFFIX}"),
-            Origin::Leader => format!("{INCOMING_PREFIX}{name}"),
+            Origin::Leader(number) => format!("{INCOMING_PREFIX}{number}.{name}"),
         });
         let path = dir.join(name);
         let file = disk.create(&unfinished).at(&unfinished, "create the snapshot")?;

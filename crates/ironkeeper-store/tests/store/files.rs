@@ -64,11 +64,11 @@ fn a_leaders_snapshot_is_kept_apart_until_it_is_finished() {
     // One of its own at the same transaction does not get in the way.
     let incoming = store.incoming_snapshot_writer(Zxid(9)).unwrap();
     write_snapshot(&store, 9).unwrap();
-    assert!(disk.exists(&snap_path("incoming.snapshot.9")).unwrap());
+    assert!(disk.exists(&snap_path("incoming.0.snapshot.9")).unwrap());
     drop(incoming);
     assert_eq!(disk.files(), [snap_path("snapshot.5"), snap_path("snapshot.9")]);
     // What a crash has left of one is cleared away.
-    disk.put(&snap_path("incoming.snapshot.a"), b"ZKSN");
+    disk.put(&snap_path("incoming.7.snapshot.a"), b"ZKSN");
     let (_, recovered) = recover(&disk).unwrap();
     assert_eq!(recovered.last_zxid, Zxid(9));
     assert_eq!(disk.files(), [snap_path("snapshot.5"), snap_path("snapshot.9")]);

@@ -51,6 +51,26 @@ fn nothing_of_the_old_history_is_left() {
 }
 
 #[test]
+fn a_tree_that_is_given_up_late_does_not_take_the_next_one_of_its_transaction_along() {
+    let disk = SimDisk::new(1);
+    history(&disk);
+    let store = open(&disk);
+    let begin = |sent: &[u8]| {
+        let mut writer = store.incoming_snapshot_writer(Zxid(7)).unwrap();
+        writer.write(sent).unwrap();
+        writer
+    };
+    let mut sent = tree(b"leader");
+    sent.put_str(END_PATH);
+    // The connection broke in the middle, and the next one is faster than whoever clears up.
+    let given_up = begin(&sent[..20]);
+    let next = begin(&sent);
+    drop(given_up);
+    store.install_snapshot(Zxid(7), next).unwrap();
+    is_the_leaders(&disk, 7);
+}
+
+#[test]
 fn a_crash_at_any_moment_leaves_the_leaders_tree_or_ours_as_far_as_it_agrees() {
     for (seed, zxid) in (0..3).flat_map(|seed| [3, 5, 7, 9, 2 << 32 | 4].map(|zxid| (seed, zxid))) {
         for stop_in in 0.. {
