@@ -154,7 +154,8 @@ impl Plan {
         let (rounds, seconds, warm_up_seconds, nodes) = match (options.quick, options.ensemble) {
             (true, _) => (1, 2.0, 4.0, 100_000),
             (false, None) => (5, 3.0, 10.0, 1_000_000),
-            (false, Some(_)) => (3, 5.0, 10.0, 1_000_000),
+            // Several virtual machines share the processors: each needs longer until it runs at full speed.
+            (false, Some(_)) => (3, 5.0, 30.0, 1_000_000),
         };
         let parent = match &options.dir {
             Some(dir) => dir.clone(),

@@ -19,7 +19,7 @@ use crate::ensemble::cluster::{Cluster, Terms};
 use crate::ensemble::load::Load;
 use crate::peers::Cache;
 use crate::server::Program;
-use crate::{ironkeeper, tools};
+use crate::{ironkeeper, measured};
 
 const CONTENDERS: &str = "100";
 /// Writes before a leader is killed, so that clients are spread over all members and at work.
@@ -122,13 +122,10 @@ impl Round<'_> {
     fn locks(&self, cluster: &Cluster, measures: &mut Measures) -> Result<()> {
         let program = ironkeeper::build_example("ironkeeper-recipes", "handovers")?;
         let seconds = self.plan.seconds.ceil().to_string();
-        let said = tools::run(Command::new(program).args([
-            &cluster.connect_string(),
-            CONTENDERS,
-            &seconds,
-        ]))?;
-        let rate = said.split(' ').next().and_then(|word| word.parse().ok());
-        let rate = rate.with_context(|| format!("the hand-overs were said to be {said:?}"))?;
+        let mut command = Command::new(program);
+        command.args([&cluster.connect_string(), CONTENDERS, &seconds]);
+        let loads = measured::run(&mut command)?;
+        let rate = loads.first().context("it measured nothing")?.per_second();
         eprintln!("  {:<20} {rate:.1}", "ensemble-locks");
         measures.add("ensemble-locks", self.side, rate);
         Ok(())
