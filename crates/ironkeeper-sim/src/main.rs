@@ -114,7 +114,6 @@ fn tell(layer: Layer, outcome: &Outcome) {
         answers,
         watch_events,
         expired,
-        stale_syncs,
         ..
     } = total;
     println!(
@@ -128,8 +127,7 @@ fn tell(layer: Layer, outcome: &Outcome) {
     );
     if layer == Layer::Server {
         println!(
-            "  {answers} answers, {watch_events} events of watches, {expired} sessions ended by silence, \
-             {stale_syncs} answers to syncs by a leader that was one no more"
+            "  {answers} answers, {watch_events} events of watches, {expired} sessions ended by silence"
         );
     }
 }

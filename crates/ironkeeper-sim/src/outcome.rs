@@ -64,9 +64,6 @@ pub struct Report {
     pub watch_events: u64,
     /// Sessions that ended because their clients were silent.
     pub expired: u64,
-    /// Syncs, and reads behind them, that were answered by a leader which did not know yet that another
-    /// one was elected.
-    pub stale_syncs: u64,
     /// Everything that happened, in one number.
     pub trace: u64,
 }
@@ -84,7 +81,6 @@ impl AddAssign<&Report> for Report {
         self.answers += other.answers;
         self.watch_events += other.watch_events;
         self.expired += other.expired;
-        self.stale_syncs += other.stale_syncs;
         self.trace ^= other.trace;
     }
 }

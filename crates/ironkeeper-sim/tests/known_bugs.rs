@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use ironkeeper_sim::Failure;
 use ironkeeper_sim::server::{Plan, Stop, World};
 use ironkeeper_store::disk::sim::Fault;
+use ironkeeper_zab::Bug;
 
 const SECOND: u64 = 1_000_000;
 
@@ -189,4 +190,33 @@ fn members_change_under_load_while_leaders_fail() -> Result<(), Failure> {
     }
     assert!(world.report().reconfigurations > 0, "members have changed");
     in_peace(&mut world)
+}
+
+/// Leaders are cut off from the others, who elect somebody else, but not always from their clients.
+fn leaders_are_cut_off(seed: u64, bug: Option<Bug>) -> Result<(), Failure> {
+    // With the long ticks it takes a leader a while to find out. One client writes: whoever waits for an
+    // acknowledgement that never comes cannot be told anything, old or new.
+    let mut plan = Plan { clients: 5, readers: 4, ..busy(3, 0) };
+    plan.session_timeout_ms = (20_000, 30_000);
+    (plan.settings.tick_ms, plan.settings.sync_limit, plan.engine.tick_ms) = (4000, 1, 4000);
+    plan.settings.bug = bug;
+    let mut world = whole(seed, plan);
+    for _ in 0..4 {
+        let old = wait_for_leader(&mut world, None)?;
+        world.isolate(old);
+        wait_for_leader(&mut world, Some(old))?;
+        world.run_for(SECOND)?;
+        world.heal_cuts();
+        world.run_for(SECOND)?;
+    }
+    in_peace(&mut world)
+}
+
+/// 1675, 2136: a `sync` that is answered by a leader which is one no more.
+#[test]
+fn a_leader_that_was_replaced_answers_no_sync() -> Result<(), Failure> {
+    let noticed = (0..10).find_map(|seed| leaders_are_cut_off(seed, Some(Bug::SyncUnasked)).err());
+    let noticed = noticed.expect("without the question, somebody is told what is old");
+    assert!(noticed.what.starts_with("synced reads"), "{noticed}");
+    leaders_are_cut_off(noticed.seed, None)
 }

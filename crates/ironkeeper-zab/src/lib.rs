@@ -124,6 +124,12 @@ impl Zab {
         self.ledger.last_proposed
     }
 
+    /// The last transaction this server has heard of. What is asked for from now on comes behind it.
+    #[inline]
+    pub fn appended(&self) -> Zxid {
+        self.ledger.appended
+    }
+
     /// How many proposals wait for their commit.
     pub fn outstanding(&self) -> usize {
         self.ledger.pending.len()
@@ -236,17 +242,17 @@ impl Zab {
         out: &mut Vec<Output>,
     ) {
         if let Some(member) = &mut self.member {
-            member.revalidated(link, session, valid, out);
+            member.revalidated(&mut self.ledger, link, session, valid, out);
         }
     }
 
     /// A leader takes up a `sync`, in its place among the requests: of a learner if a link is given,
     /// else of its own clients. [`Output::SyncDone`] or a packet to the learner follows when everything
-    /// proposed until now is delivered.
+    /// proposed until now is delivered and a quorum has confirmed that it still follows. An ensemble of one
+    /// has nobody to ask: it answers when what was proposed is delivered, without this.
     pub fn sync(&mut self, link: Option<LinkId>, out: &mut Vec<Output>) {
-        match &mut self.member {
-            Some(member) => member.sync(&self.ledger, link, out),
-            None => out.push(Output::SyncDone),
+        if let Some(member) = &mut self.member {
+            member.sync(&mut self.ledger, link, out);
         }
     }
 }

@@ -638,21 +638,26 @@ impl Member {
 
     pub(crate) fn revalidated(
         &mut self,
+        ledger: &mut Ledger,
         link: LinkId,
         session: SessionId,
         valid: bool,
         out: &mut Vec<Output>,
     ) {
-        if let Role::Leading(leader) = &self.role
-            && leader.has(link)
-        {
-            out.push(Output::Send { link, packet: Packet::Revalidated { session, valid } });
+        if let Role::Leading(leader) = &mut self.role {
+            let cx = &mut Context { shared: &mut self.shared, ledger, out };
+            leader.revalidated(cx, link, session, valid);
         }
     }
 
-    pub(crate) fn sync(&mut self, ledger: &Ledger, link: Option<LinkId>, out: &mut Vec<Output>) {
+    pub(crate) fn sync(
+        &mut self,
+        ledger: &mut Ledger,
+        link: Option<LinkId>,
+        out: &mut Vec<Output>,
+    ) {
         if let Role::Leading(leader) = &mut self.role {
-            leader.sync(ledger, link, out);
+            leader.sync(&mut Context { shared: &mut self.shared, ledger, out }, link);
         }
     }
 

@@ -87,7 +87,7 @@ impl Engine {
         let header = &full.header;
         let before = Zxid(header.zxid.0 - 1);
         self.answer_due(now, state, before);
-        let waiting = self.local_writes.take_txn(header.session, header.cxid);
+        let waiting = self.local_writes.take_txn(header);
         if let Some(waiting) = &waiting {
             // Reads ahead of this write must not see it.
             let mut inner = waiting.conn.lock();
@@ -170,7 +170,7 @@ impl Engine {
                     reply::header_frame(inner.outbox.tail(), waiting.xid, zxid, None);
                     inner.close_after_flush(CloseReason::SessionClosed);
                 }
-                Answer::Txn => {}
+                Answer::Txn { .. } => {}
             });
             if let Answer::Closed { .. } = waiting.answer {
                 self.attached.remove(&waiting.session);

@@ -156,7 +156,7 @@ impl Engine {
             xid: Xid(0),
             op: OpCode::CreateSession,
             received_ms,
-            answer: Answer::Txn,
+            answer: Answer::Txn { after: self.zab.appended() },
             _permit: None,
         });
         self.make_global(now, session, timeout_ms);

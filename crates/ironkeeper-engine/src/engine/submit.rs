@@ -42,7 +42,7 @@ impl Engine {
                     self.request_done();
                     return;
                 }
-                let (answer, _permit) = (Answer::Txn, permit);
+                let (answer, _permit) = (Answer::Txn { after: self.zab.appended() }, permit);
                 let waiting = Waiting { conn, session, xid, op, received_ms, answer, _permit };
                 self.on_write(now, state, waiting, &body, &identity, out);
             }
@@ -117,9 +117,10 @@ impl Engine {
         let refusal = match &request {
             Ok(Request::Sync { path }) => {
                 let path = path.as_deref().map(str::to_owned);
-                waiting.answer = Answer::Sync { after: Some(after), path };
+                let after = (!self.is_member()).then_some(after);
+                waiting.answer = Answer::Sync { after, path };
                 self.local_writes.push(waiting);
-                return;
+                return self.zab.sync(None, &mut self.zab_out);
             }
             Ok(Request::CloseSession) => {
                 self.local_writes.push(waiting);

@@ -124,7 +124,7 @@ impl World {
                 judged
             }
             Request::Get { register, floor, .. } if header.err == NO_NODE => {
-                let floor = floor.map_or(-1, |floor| floor.version);
+                let floor = floor.unwrap_or(-1);
                 let known = self.clients[client].seen[*register].max(floor);
                 match known < 0 {
                     true => Ok(()),
@@ -137,12 +137,11 @@ impl World {
                 let stat = Stat::decode(reader)?;
                 let seen = Seen { version: stat.version, zxid: stat.mzxid, value };
                 if let Some(floor) = floor
-                    && seen.version < floor.version
-                    && !self.is_of_deposed_leader(header.zxid, floor.zxid)
+                    && seen.version < *floor
                 {
                     return Ok(Err(format!(
                         "synced reads: client {client} saw {seen:?} of register {register}, \
-                         {floor:?} was known before"
+                         version {floor} was known before"
                     )));
                 }
                 let judged = self.judge_seen(client, *register, seen);
@@ -151,16 +150,10 @@ impl World {
                 }
                 judged
             }
-            Request::Sync { floor }
-                if is_done
-                    && header.zxid < *floor
-                    && !self.is_of_deposed_leader(header.zxid, *floor) =>
-            {
-                Err(format!(
-                    "synced reads: client {client} was synced with {}, {floor} was known before",
-                    header.zxid
-                ))
-            }
+            Request::Sync { floor } if is_done && header.zxid < *floor => Err(format!(
+                "synced reads: client {client} was synced with {}, {floor} was known before",
+                header.zxid
+            )),
             Request::CreateEphemeral(path) => {
                 let standing = if is_done { Standing::Made } else { Standing::Gone };
                 self.note_ephemeral(path, standing);
@@ -182,14 +175,6 @@ impl World {
             }
             _ => Ok(()),
         })
-    }
-
-    /// As in Apache ZooKeeper, a leader that does not know yet that another one was elected answers a sync
-    /// with what it has. That is counted, and told apart from every other way to be behind.
-    fn is_of_deposed_leader(&mut self, answered: Zxid, known: Zxid) -> bool {
-        let is_deposed = answered.epoch() < known.epoch();
-        self.report.stale_syncs += u64::from(is_deposed);
-        is_deposed
     }
 
     fn note_ephemeral(&mut self, path: &str, standing: Standing) {

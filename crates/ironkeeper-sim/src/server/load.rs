@@ -6,7 +6,7 @@ use ironkeeper_zab::LinkId;
 use super::client::{LastWords, Stage};
 use super::history::{Ephemeral, Standing};
 use super::plan::{Misconduct, member_line};
-use super::requests::{EPHEMERALS, Floor, Request, register_path};
+use super::requests::{EPHEMERALS, Request, register_path};
 use super::world::{Event, Phase, World};
 
 /// A client that waits for so many answers asks for nothing more.
@@ -126,8 +126,8 @@ impl World {
             self.ask(client, Request::Sync { floor: self.history.told() });
         }
         for register in registers {
-            let (register, zxid) = (*register, self.history.told());
-            let floor = Some(Floor { version: self.history.newest(register), zxid });
+            let register = *register;
+            let floor = Some(self.history.newest(register));
             self.ask(client, Request::Get { register, watch: false, floor });
         }
     }

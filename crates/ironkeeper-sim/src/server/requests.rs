@@ -7,14 +7,6 @@ use ironkeeper_proto::{CreateMode, OpCode, Zxid, acl};
 /// The parent of all ephemeral nodes.
 pub const EPHEMERALS: &str = "/e";
 
-/// What anybody knew of a register when it was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Floor {
-    pub version: i32,
-    /// The newest transaction at that time.
-    pub zxid: Zxid,
-}
-
 /// One request.
 #[derive(Clone, Debug)]
 pub enum Request {
@@ -34,8 +26,8 @@ pub enum Request {
     Get {
         register: usize,
         watch: bool,
-        /// Behind a sync nothing older may be seen.
-        floor: Option<Floor>,
+        /// The version that anybody knew when it was asked for: behind a sync nothing older may be seen.
+        floor: Option<i32>,
     },
     Sync {
         /// The newest transaction anybody knew of when it was asked for.

@@ -125,7 +125,8 @@ impl World {
         self.nodes[node].paused_until_us = until_us;
     }
 
-    fn heal_cuts(&mut self) {
+    /// Everybody can reach everybody again.
+    pub fn heal_cuts(&mut self) {
         let now_us = self.now_us();
         self.network.heal_all(&mut self.random, now_us);
         self.plan_transits();

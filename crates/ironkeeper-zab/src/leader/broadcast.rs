@@ -1,15 +1,23 @@
 //! Proposals, acknowledgements, commits.
 
 use bytes::Bytes;
-use ironkeeper_proto::{Packet, ServerId, Zxid};
+use ironkeeper_proto::{Packet, ServerId, SessionId, Zxid};
 
 use super::{Leader, Phase};
 use crate::io::{LinkId, Output, Reason};
 use crate::learner::Kind;
-use crate::ledger::Ledger;
 use crate::member::{Context, Next};
 use crate::reconfig::{designated, members_in};
 use crate::settings::Bug;
+
+/// An answer to [`Output::Revalidate`] that has to wait for what was proposed before it.
+#[derive(Debug)]
+pub(super) struct Revalidation {
+    after: Zxid,
+    link: LinkId,
+    session: SessionId,
+    valid: bool,
+}
 
 impl Leader {
     pub(crate) fn propose(&mut self, cx: &mut Context<'_>, zxid: Zxid, txn: Bytes) {
@@ -60,6 +68,7 @@ impl Leader {
     /// Commits what enough servers have made durable, in order.
     pub(super) fn advance(&mut self, cx: &mut Context<'_>) -> Next {
         if cx.ledger.pending.is_empty() {
+            self.settle_syncs(cx);
             return self.counter_used_up(cx);
         }
         self.acks.clear();
@@ -90,6 +99,7 @@ impl Leader {
             if zxid > reached {
                 break;
             }
+            self.answer_syncs_before(cx, zxid);
             let next = if change == Some(zxid) { self.commit_change(cx, zxid) } else { None };
             let Some((zxid, txn)) = cx.ledger.commit_first(cx.out) else { break };
             for (link, peer) in &self.peers {
@@ -108,9 +118,7 @@ impl Leader {
                     cx.out.push(Output::Send { link: *link, packet });
                 }
             }
-            while let Some((_, link)) = self.syncs.pop_front_if(|(after, _)| *after <= zxid) {
-                self.answer_sync(link, cx.out);
-            }
+            self.answer_revalidations(cx);
             if let Some(leader) = next {
                 if leader != cx.shared.me {
                     return Next::Look(Reason::Reconfigured);
@@ -119,7 +127,32 @@ impl Leader {
                 return self.advance(cx);
             }
         }
+        self.settle_syncs(cx);
         self.counter_used_up(cx)
+    }
+
+    /// A session may or may not go on at a learner. What it has asked for elsewhere before is told first: the
+    /// learner could take it for what is asked there next, by clients that count anew.
+    pub(crate) fn revalidated(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: LinkId,
+        session: SessionId,
+        valid: bool,
+    ) {
+        let after = cx.ledger.appended;
+        self.revalidations.push_back(Revalidation { after, link, session, valid });
+        self.answer_revalidations(cx);
+    }
+
+    fn answer_revalidations(&mut self, cx: &mut Context<'_>) {
+        let delivered = cx.ledger.delivered;
+        while let Some(answer) = self.revalidations.pop_front_if(|next| next.after <= delivered) {
+            let Revalidation { link, session, valid, .. } = answer;
+            if self.has(link) {
+                cx.send(link, Packet::Revalidated { session, valid });
+            }
+        }
     }
 
     /// The new members are in force; says who leads them.
@@ -141,22 +174,5 @@ impl Leader {
             return Next::Look(Reason::CounterUsedUp);
         }
         Next::Stay
-    }
-
-    pub(crate) fn sync(&mut self, ledger: &Ledger, link: Option<LinkId>, out: &mut Vec<Output>) {
-        match ledger.pending.back() {
-            Some((last, _)) => self.syncs.push_back((*last, link)),
-            None => self.answer_sync(link, out),
-        }
-    }
-
-    fn answer_sync(&self, link: Option<LinkId>, out: &mut Vec<Output>) {
-        match link {
-            None => out.push(Output::SyncDone),
-            Some(link) if self.has(link) => {
-                out.push(Output::Send { link, packet: Packet::Sync });
-            }
-            Some(_) => {}
-        }
     }
 }

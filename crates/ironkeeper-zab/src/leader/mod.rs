@@ -7,10 +7,11 @@
 //!                                   of a quorum
 //! ```
 //! Learners that come later go through the same steps on their own. The three parts are in files of
-//! their own: [`discovery`], [`sync`], [`broadcast`].
+//! their own: [`discovery`], [`sync`], [`broadcast`]; so is what a client's `sync` takes, [`still_leading`].
 
 mod broadcast;
 mod discovery;
+mod still_leading;
 mod sync;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,6 +27,8 @@ use crate::plan::LogRead;
 use crate::quorum::Quorum;
 use crate::reconfig::ReconfigRefused;
 use crate::timers::Timer;
+use broadcast::Revalidation;
+use still_leading::Syncs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
@@ -67,6 +70,8 @@ struct Peer {
     acked: Zxid,
     /// A proposal it has not acknowledged, and since when.
     unacked: Option<(Zxid, u64)>,
+    /// The last question whether it still follows that it has answered.
+    answered: u64,
 }
 
 impl Peer {
@@ -93,8 +98,9 @@ pub(crate) struct Leader {
     half_ticks: u64,
     /// What learners without an id are called.
     next_stranger: i64,
-    /// `sync`s that wait for what was proposed before them. Bounded by the limit on outstanding requests.
-    syncs: VecDeque<(Zxid, Option<LinkId>)>,
+    syncs: Syncs,
+    /// Bounded by the limit on connections of the learners.
+    revalidations: VecDeque<Revalidation>,
     /// Where acknowledgements are put together; kept to be filled again.
     acks: Vec<(ServerId, Zxid)>,
 }
@@ -112,7 +118,8 @@ impl Leader {
             taken_over: BTreeSet::new(),
             half_ticks: 0,
             next_stranger: -1,
-            syncs: VecDeque::new(),
+            syncs: Syncs::default(),
+            revalidations: VecDeque::new(),
             acks: Vec::new(),
         };
         cx.set_timer(Timer::Patience, cx.shared.settings.init_ms());
@@ -199,6 +206,7 @@ impl Leader {
                 heard_ms: shared.now_ms,
                 acked: Zxid(i64::MIN),
                 unacked: None,
+                answered: 0,
             },
         );
     }
@@ -231,10 +239,11 @@ impl Leader {
             }
             Packet::AckEpoch { last, current } => self.on_ack_epoch(cx, link, last, current),
             Packet::Ack { zxid } => self.on_ack(cx, link, zxid),
-            Packet::Pong { touches, .. } => {
+            Packet::Pong { zxid, touches } => {
                 if !touches.is_empty() && self.phase == Phase::Established {
                     cx.out.push(Output::Touched { from, touches });
                 }
+                self.on_pong(cx, link, zxid);
                 Next::Stay
             }
             Packet::Request(_) | Packet::Revalidate { .. } if stage != Stage::Live => {

@@ -140,6 +140,7 @@ impl Leader {
         if let Some(peer) = self.peers.get_mut(&link) {
             peer.stage = Stage::Live;
             cx.send(link, Packet::UpToDate);
+            self.ask_newcomer(cx, link);
         }
     }
 
