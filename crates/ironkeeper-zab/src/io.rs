@@ -53,6 +53,11 @@ pub enum Input {
     SnapshotReceived {
         link: LinkId,
     },
+    /// A piece of a tree has come in on this link, or has gone out: the other side is alive, though it says
+    /// nothing else until the tree is through.
+    TreeMoved {
+        link: LinkId,
+    },
     /// The answer to [`Output::ReadLog`].
     LogRead {
         link: LinkId,

@@ -65,6 +65,9 @@ struct Catchup {
     last: Zxid,
     /// The last commit heard of.
     committed: Zxid,
+    /// The last commit heard of before NEWLEADER: where the history ends that it asks us to take over. What is
+    /// committed while we do is not waited for: under load there would be no end to it.
+    history_end: Zxid,
     /// Proposals that are not in our log yet, in order. Bounded by what the leader keeps in memory or
     /// reads from its log for us.
     buffer: VecDeque<(Zxid, Bytes)>,
@@ -253,7 +256,8 @@ impl Learner {
         if self.kind == Kind::Observer {
             // Nobody counts on an observer's promise. It is written down when the leader is
             // established, so that it can never stand in the way of one that is.
-            let current = (epoch > accepted).then_some(cx.shared.epochs.current);
+            let compares = epoch > accepted && !cx.shared.needs_snapshot;
+            let current = compares.then_some(cx.shared.epochs.current);
             self.promise(cx, current);
             return Next::Stay;
         }
@@ -317,6 +321,13 @@ impl Learner {
             self.stage = Stage::Syncing;
         }
         Next::Stay
+    }
+
+    /// Another piece of the leader's tree is here. However large it is, it may take its time.
+    pub(crate) fn on_tree_moved(&mut self, cx: &mut Context<'_>, link: LinkId) {
+        if self.link == Some(link) {
+            self.heard(cx);
+        }
     }
 
     fn on_catchup(&mut self, cx: &mut Context<'_>, packet: Packet) -> Next {
@@ -386,6 +397,7 @@ impl Learner {
             self.catchup.config = Some(config);
         }
         self.stage = Stage::TakingOver;
+        self.catchup.history_end = self.catchup.committed;
         if self.catchup.mode == Mode::Snap
             && let Some(link) = self.link
         {
@@ -406,7 +418,7 @@ impl Learner {
             self.stage = Stage::WritingCurrent;
             return cx.write_current(self.epoch);
         }
-        self.append_committed(cx);
+        self.append_history(cx);
         if !cx.ledger.is_flushed() {
             return;
         }
@@ -420,11 +432,11 @@ impl Learner {
         cx.write_current(self.epoch);
     }
 
-    /// The leader's history goes to our log; proposals of its own time wait until its epoch is there.
-    fn append_committed(&mut self, cx: &mut Context<'_>) {
-        while let Some((zxid, txn)) =
-            self.catchup.buffer.pop_front_if(|(zxid, _)| *zxid <= self.catchup.committed)
-        {
+    /// The leader's history goes to our log; proposals of its own time wait until its epoch is there, and are
+    /// acknowledged one by one.
+    fn append_history(&mut self, cx: &mut Context<'_>) {
+        let end = self.catchup.history_end;
+        while let Some((zxid, txn)) = self.catchup.buffer.pop_front_if(|(zxid, _)| *zxid <= end) {
             cx.ledger.append(zxid, txn, cx.out);
         }
     }

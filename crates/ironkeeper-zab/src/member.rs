@@ -8,8 +8,11 @@
 //! *Settling* is the rule that nobody votes before all its writes have ended and its tree is where its
 //! log is: a write of an old role that ends during the next one would make the vote a lie.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use ironkeeper_proto::election::{Opening, PeerState};
+use ironkeeper_proto::membership;
 use ironkeeper_proto::quorum_packet::ForwardedRequest;
 use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, SessionId, Zxid};
 
@@ -69,6 +72,17 @@ pub(crate) struct Shared {
     random: u64,
 }
 
+/// How many epochs servers of one ensemble can be apart: more than any number of elections that anybody has
+/// missed. A larger leap is a mistake or malice, and would use the numbers up.
+const EPOCH_LEAP: i64 = 1 << 20;
+
+impl Shared {
+    /// The largest epoch that we believe somebody to have heard of.
+    pub(crate) fn epoch_in_reach(&self) -> Epoch {
+        Epoch(self.epochs.accepted.max(self.accepted_seen).0.saturating_add(EPOCH_LEAP))
+    }
+}
+
 /// What a role has at hand.
 pub(crate) struct Context<'a> {
     pub(crate) shared: &'a mut Shared,
@@ -125,6 +139,8 @@ pub(crate) struct Member {
     /// The number of the election round, which only grows.
     round: i64,
     role: Role,
+    /// When those who do not vote were last told what we propose. Bounded by the mesh.
+    strangers_told: BTreeMap<ServerId, u64>,
 }
 
 impl Member {
@@ -154,7 +170,8 @@ impl Member {
             needs_snapshot: false,
             random: seed | 1,
         };
-        Member { shared, mesh: Mesh::new(me), round: 0, role: Role::New }
+        let (mesh, strangers_told) = (Mesh::new(me), BTreeMap::new());
+        Member { shared, mesh, round: 0, role: Role::New, strangers_told }
     }
 
     pub(crate) fn deadline_ms(&self) -> u64 {
@@ -240,6 +257,14 @@ impl Member {
             Input::SnapshotReceived { link } => self.in_role(ledger, out, |role, cx| match role {
                 Role::Learning(learner) => learner.on_snapshot_received(cx, link),
                 _ => Next::Stay,
+            }),
+            Input::TreeMoved { link } => self.in_role(ledger, out, |role, cx| {
+                match role {
+                    Role::Learning(learner) => learner.on_tree_moved(cx, link),
+                    Role::Leading(leader) => leader.on_tree_moved(cx.shared, link),
+                    _ => {}
+                }
+                Next::Stay
             }),
             Input::LogRead { link, read } => self.in_role(ledger, out, |role, cx| match role {
                 Role::Leading(leader) => leader.on_log_read(cx, link, &read),
@@ -452,7 +477,7 @@ impl Member {
         out: &mut Vec<Output>,
     ) {
         let Some(from) = self.mesh.peer_of(link) else { return };
-        if matches!(self.role, Role::Looking(_)) && self.adopt_config(notification, out) {
+        if matches!(self.role, Role::Looking(_)) && self.adopt_config(from, notification, out) {
             return self.become_looking(ledger, out);
         }
         let ensemble = &self.shared.ensemble;
@@ -460,7 +485,11 @@ impl Member {
             if notification.state != PeerState::Looking {
                 return;
             }
-            // It cannot vote, but it wants to know.
+            // It cannot vote, but it wants to know. One that believes to vote would answer what we say while
+            // we look, and we would answer that: now and then is enough.
+            if matches!(self.role, Role::Looking(_)) && !self.may_tell_stranger(from) {
+                return;
+            }
             let vote = Vote { round: self.round, ..self.current_vote() };
             return self.tell(from, vote, out);
         }
@@ -488,6 +517,16 @@ impl Member {
                 }
             }
         }
+    }
+
+    fn may_tell_stranger(&mut self, id: ServerId) -> bool {
+        let (now_ms, pause_ms) = (self.shared.now_ms, self.shared.settings.notification_min_ms);
+        self.strangers_told.retain(|_, told_ms| now_ms.saturating_sub(*told_ms) < pause_ms);
+        let is_new = !self.strangers_told.contains_key(&id);
+        if is_new {
+            self.strangers_told.insert(id, now_ms);
+        }
+        is_new
     }
 
     /// Somebody cannot be reached on the election port.
@@ -519,13 +558,21 @@ impl Member {
     }
 
     /// A newer configuration than ours, told by somebody who has it in force, is ours as well.
-    fn adopt_config(&mut self, notification: &Notification, out: &mut Vec<Output>) -> bool {
+    fn adopt_config(
+        &mut self,
+        from: ServerId,
+        notification: &Notification,
+        out: &mut Vec<Output>,
+    ) -> bool {
         if !self.shared.settings.reconfig_enabled || notification.config.is_empty() {
             return false;
         }
         // Whoever sends what is no configuration still has a vote.
         let text = String::from_utf8_lossy(&notification.config);
         let Ok(membership) = Membership::parse(&text) else { return false };
+        if !self.may_be_ours(from, &membership) {
+            return false;
+        }
         let same = membership.same_members(self.shared.ensemble.committed());
         if !self.shared.ensemble.commit(membership) {
             return false;
@@ -539,6 +586,24 @@ impl Member {
         self.round = 0;
         self.shared.timers.clear_all();
         true
+    }
+
+    /// Whether members that somebody tells us of can have come from ours: it is one of them, some of them vote,
+    /// we know one of them at one of its addresses, and the version is of an epoch that can have been. Anybody
+    /// can say anything, and what is adopted is written down.
+    fn may_be_ours(&self, from: ServerId, next: &Membership) -> bool {
+        let known = &self.shared.ensemble.committed().members;
+        let is_known = |(id, member): (&ServerId, &membership::Member)| {
+            known.get(id).is_some_and(|known| {
+                known.addresses.iter().any(|address| member.addresses.contains(address))
+            })
+        };
+        let epoch = Zxid(next.version).epoch();
+        let epoch_max = self.shared.epoch_in_reach();
+        next.members.contains_key(&from)
+            && next.voters().next().is_some()
+            && next.members.iter().any(is_known)
+            && epoch <= epoch_max
     }
 
     fn current_vote(&self) -> Vote {

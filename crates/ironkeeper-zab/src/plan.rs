@@ -30,8 +30,10 @@ pub fn plan_sync(history: &History, log_from: Zxid, learner: Zxid) -> SyncPlan {
     }
     if learner > last {
         // A counter of zero belongs to no transaction, so there is nothing to go back from. It is also
-        // what our own learners say when they want the whole tree.
-        return if learner.counter() == 0 { SyncPlan::Snap } else { SyncPlan::Trunc { to: last } };
+        // what our own learners say when they want the whole tree. And whoever went on in another epoch may
+        // not have our last transaction: Apache's learners would keep the first of theirs behind it.
+        let goes_back = learner.counter() != 0 && learner.epoch() == last.epoch();
+        return if goes_back { SyncPlan::Trunc { to: last } } else { SyncPlan::Snap };
     }
     if learner < history.base() {
         return if learner >= log_from {
@@ -93,7 +95,7 @@ mod tests {
         for (learner, expected) in [
             (z(3, 2), SyncPlan::Diff { after: z(3, 2) }),
             (z(3, 3), SyncPlan::Trunc { to: z(3, 2) }),
-            (z(4, 7), SyncPlan::Trunc { to: z(3, 2) }),
+            (z(4, 7), SyncPlan::Snap),
             (z(4, 0), SyncPlan::Snap),
             (z(3, 1), SyncPlan::Diff { after: z(3, 1) }),
             (z(3, 0), SyncPlan::Diff { after: z(3, 0) }),

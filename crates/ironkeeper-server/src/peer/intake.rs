@@ -21,6 +21,9 @@ const READ_BYTES: usize = 64 << 10;
 /// A buffer with less room than this is not read into: many small reads would cost more than a new one.
 const READ_BYTES_MIN: usize = 8 << 10;
 
+/// After so many bytes of a tree the machine is told that it comes along.
+pub(super) const TREE_STEP_BYTES: usize = 1 << 20;
+
 /// Why a link's bytes were not understood. It costs the peer the connection, nothing else.
 #[derive(Debug, Error)]
 pub enum Broken {
@@ -49,6 +52,8 @@ pub struct Intake<D: Disk = RealDisk> {
     pub unread: BytesMut,
     expect: Expect<D>,
     field_max: usize,
+    /// Bytes of a tree that nobody was told of.
+    tree_bytes: usize,
     /// A whole tree, until the link's task has put it where it is looked for.
     pub received: Option<ReceivedTree<D>>,
 }
@@ -56,7 +61,7 @@ pub struct Intake<D: Disk = RealDisk> {
 impl<D: Disk> Intake<D> {
     /// An intake that believes in no string or buffer longer than `field_max`.
     pub fn new(expect: Expect<D>, field_max: usize) -> Intake<D> {
-        Intake { unread: BytesMut::new(), expect, field_max, received: None }
+        Intake { unread: BytesMut::new(), expect, field_max, tree_bytes: 0, received: None }
     }
 
     /// Whether there is anything to read for at the moment.
@@ -98,6 +103,11 @@ impl<D: Disk> Intake<D> {
                 Expect::Tree(tree) => {
                     let (taken, is_over) = tree.take(&self.unread)?;
                     self.unread.advance(taken);
+                    self.tree_bytes += taken;
+                    if self.tree_bytes >= TREE_STEP_BYTES {
+                        self.tree_bytes = 0;
+                        inputs.push(Input::TreeMoved { link });
+                    }
                     if is_over {
                         let leaders = Expect::Packets(Sender::Leader);
                         if let Expect::Tree(tree) = std::mem::replace(&mut self.expect, leaders) {

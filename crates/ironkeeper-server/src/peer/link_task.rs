@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::{Instant, timeout};
 
-use super::intake::Intake;
+use super::intake::{Intake, TREE_STEP_BYTES};
 use super::link::{End, Link};
 use super::outbox::Sent;
 use super::switchboard::Switchboard;
@@ -93,6 +93,8 @@ struct TreeBeingSent {
     tree: OutgoingTree,
     slice: Vec<u8>,
     sent: usize,
+    /// Bytes of it that nobody was told of.
+    unreported: usize,
     is_last: bool,
 }
 
@@ -237,9 +239,16 @@ impl LinkTask {
     fn send(&mut self) -> io::Result<()> {
         if let Some(sending) = &mut self.tree {
             match self.link.writer.try_write(&sending.slice[sending.sent..]) {
-                Ok(count) => sending.sent += count,
+                Ok(count) => {
+                    sending.sent += count;
+                    sending.unreported += count;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
+            }
+            if sending.unreported >= TREE_STEP_BYTES {
+                sending.unreported = 0;
+                self.board.report(vec![Input::TreeMoved { link: self.link.id() }]);
             }
             if sending.sent < sending.slice.len() {
                 return Ok(());
@@ -265,7 +274,7 @@ impl LinkTask {
         // The tree is read outside of the link's lock: it waits for the gate.
         if let Some(tree) = tree {
             let slice = Vec::new();
-            let mut sending = TreeBeingSent { tree, slice, sent: 0, is_last: false };
+            let mut sending = TreeBeingSent { tree, slice, sent: 0, unreported: 0, is_last: false };
             sending.next_slice()?;
             self.tree = Some(sending);
         }

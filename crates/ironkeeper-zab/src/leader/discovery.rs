@@ -6,7 +6,7 @@
 use ironkeeper_proto::quorum_packet::{EPOCH_MAX, LearnerInfo, PROTOCOL_VERSION};
 use ironkeeper_proto::{Epoch, Packet, ServerId, Zxid};
 
-use super::{Leader, Phase, Stage};
+use super::{Leader, Peer, Phase, Stage};
 use crate::io::{Hangup, LinkId, Reason};
 use crate::learner::Kind;
 use crate::member::{Context, Next};
@@ -21,6 +21,7 @@ impl Leader {
         accepted: Epoch,
         info: LearnerInfo,
     ) -> Next {
+        let follows = |peer: &Peer| peer.stage == Stage::Live && Some(peer.id) == info.server;
         let refuse = if self.peers[&link].stage != Stage::Accepted {
             Some(Hangup::Protocol("it said twice who it is"))
         } else if info.protocol < PROTOCOL_VERSION {
@@ -29,6 +30,14 @@ impl Leader {
             Some(Hangup::NewerConfig)
         } else if accepted >= EPOCH_MAX {
             Some(Hangup::Protocol("there is no epoch after its own"))
+        } else if accepted > cx.shared.epoch_in_reach() {
+            Some(Hangup::Protocol("its epoch is beyond reach"))
+        } else if accepted > self.epoch
+            && self.phase == Phase::Established
+            && self.peers.values().any(follows)
+        {
+            // If it really has promised itself to somebody else, it will leave us first.
+            Some(Hangup::Protocol("it follows us already, on another connection"))
         } else if info.server == Some(cx.shared.me) {
             Some(Hangup::OwnId)
         } else {
@@ -49,9 +58,15 @@ impl Leader {
         }
         let peer = self.peers.get_mut(&link).expect("the peer that speaks");
         (peer.id, peer.kind, peer.stage) = (id, kind, Stage::Greeted);
-        cx.shared.accepted_seen = cx.shared.accepted_seen.max(accepted);
+        // What strangers say to have promised is not for us to keep.
+        let is_member = cx.shared.ensemble.is_member(id);
+        if is_member {
+            cx.shared.accepted_seen = cx.shared.accepted_seen.max(accepted);
+        }
         if self.phase == Phase::Discovering {
-            self.accepted_max = self.accepted_max.max(accepted);
+            if is_member {
+                self.accepted_max = self.accepted_max.max(accepted);
+            }
             if kind == Kind::Follower && cx.shared.ensemble.committed().is_voter(id) {
                 self.greeted.insert(id);
             }

@@ -211,6 +211,13 @@ impl Leader {
         );
     }
 
+    /// A learner takes in the tree it is sent.
+    pub(crate) fn on_tree_moved(&mut self, shared: &Shared, link: LinkId) {
+        if let Some(peer) = self.peers.get_mut(&link) {
+            peer.heard_ms = shared.now_ms;
+        }
+    }
+
     pub(crate) fn on_closed(&mut self, link: LinkId) -> Next {
         self.peers.remove(&link);
         Next::Stay
@@ -307,9 +314,12 @@ impl Leader {
         let (now_ms, init_ms, sync_ms) =
             (cx.shared.now_ms, cx.shared.settings.init_ms(), cx.shared.settings.sync_ms());
         let silent = |peer: &Peer| {
-            let patience = if peer.stage >= Stage::Acked { sync_ms } else { init_ms + sync_ms };
+            // Before they are up to date, learners neither answer pings nor acknowledge proposals.
+            if peer.stage != Stage::Live {
+                return now_ms.saturating_sub(peer.heard_ms) > init_ms + sync_ms;
+            }
             // A peer that answers pings but acknowledges nothing holds everybody up.
-            now_ms.saturating_sub(peer.heard_ms) > patience
+            now_ms.saturating_sub(peer.heard_ms) > sync_ms
                 || peer.unacked.is_some_and(|(_, since)| now_ms.saturating_sub(since) > sync_ms)
         };
         let gone: Vec<LinkId> =

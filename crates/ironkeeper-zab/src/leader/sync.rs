@@ -139,6 +139,9 @@ impl Leader {
     fn up_to_date(&mut self, cx: &mut Context<'_>, link: LinkId) {
         if let Some(peer) = self.peers.get_mut(&link) {
             peer.stage = Stage::Live;
+            // Now it can acknowledge what was proposed while it caught up, and be heard.
+            peer.heard_ms = cx.shared.now_ms;
+            peer.unacked = peer.unacked.map(|(zxid, _)| (zxid, cx.shared.now_ms));
             cx.send(link, Packet::UpToDate);
             self.ask_newcomer(cx, link);
         }

@@ -1,0 +1,8 @@
+//! One server of an ensemble, driven by hand. Most of these are ways in which ZooKeeper has once lost data or
+//! come to a halt.
+
+mod joining;
+mod promises;
+mod server;
+mod strangers;
+mod syncs;

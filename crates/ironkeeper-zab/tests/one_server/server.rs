@@ -1,0 +1,204 @@
+//! One server, driven by hand.
+
+use bytes::Bytes;
+use ironkeeper_proto::election::{Opening, PeerState};
+use ironkeeper_proto::quorum_packet::{LearnerInfo, PROTOCOL_VERSION, Touches};
+use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, Zxid};
+use ironkeeper_zab::{
+    Durable, Ensemble, Epochs, Input, LinkId, Output, Port, Recovered, Settings, Zab,
+};
+
+pub const THREE: &str = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\nserver.4=d:1:2:observer";
+
+pub struct Server {
+    pub zab: Zab,
+    pub now_ms: u64,
+    pub links: u64,
+    /// The round of the election everybody is in.
+    pub round: i64,
+}
+
+pub fn z(epoch: i64, counter: u32) -> Zxid {
+    Zxid::new(Epoch(epoch), counter)
+}
+
+/// An output in few words. Votes and dials of the election port are left out.
+pub fn word(output: Output) -> Option<String> {
+    let zxid = |zxid: Zxid| format!("{}:{}", zxid.epoch(), zxid.counter());
+    Some(match output {
+        Output::Append { zxid: at, .. } => format!("append {}", zxid(at)),
+        Output::Commit { zxid: at, .. } => format!("commit {}", zxid(at)),
+        Output::FastForward { zxid: at, .. } => format!("forward {}", zxid(at)),
+        Output::WriteAcceptedEpoch(epoch) => format!("accepted={epoch}"),
+        Output::WriteCurrentEpoch(epoch) => format!("current={epoch}"),
+        Output::Truncate(at) => format!("truncate {}", zxid(at)),
+        Output::InstallSnapshot { zxid: at, .. } => format!("install {}", zxid(at)),
+        Output::ReadLog { after, .. } => format!("read-log {}", zxid(after)),
+        Output::SendSnapshot { zxid: at, .. } => format!("tree {}", zxid(at)),
+        Output::ReceiveSnapshot { .. } => "receive".to_owned(),
+        Output::Hangup { reason, .. } => format!("hangup {reason:?}"),
+        Output::Dial { peer, port: Port::Quorum, .. } => format!("dial {peer}"),
+        Output::Became { status, .. } => format!("[{status:?}]"),
+        Output::Send { packet, .. } => match packet {
+            Packet::LeaderInfo { epoch, .. } => format!("LEADERINFO {epoch}"),
+            Packet::AckEpoch { last, current } => {
+                format!("ACKEPOCH {} {:?}", zxid(last), current.map(|epoch| epoch.0))
+            }
+            Packet::Ack { zxid: at } => format!("ACK {}", zxid(at)),
+            Packet::Diff { zxid: at } => format!("DIFF {}", zxid(at)),
+            Packet::Trunc { zxid: at } => format!("TRUNC {}", zxid(at)),
+            Packet::Snap { zxid: at } => format!("SNAP {}", zxid(at)),
+            Packet::Proposal { zxid: at, .. } => format!("PROPOSAL {}", zxid(at)),
+            Packet::Commit { zxid: at } => format!("COMMIT {}", zxid(at)),
+            Packet::Inform { zxid: at, .. } => format!("INFORM {}", zxid(at)),
+            Packet::NewLeader { epoch, .. } => format!("NEWLEADER {epoch}"),
+            Packet::UpToDate => "UPTODATE".to_owned(),
+            Packet::FollowerInfo { accepted, .. } => format!("FOLLOWERINFO {accepted}"),
+            Packet::Sync => "SYNC".to_owned(),
+            Packet::Ping { .. } => return None,
+            other => format!("{other:?}"),
+        },
+        Output::Notify { .. } | Output::Dial { .. } => return None,
+        other => format!("{other:?}"),
+    })
+}
+
+impl Server {
+    /// Server `id` with transactions 1:1 to 1:`last` and the epochs given.
+    pub fn new(id: i64, last: u32, accepted: i64, current: i64) -> Server {
+        Server::with(id, last, accepted, current, Settings::default())
+    }
+
+    pub fn with(id: i64, last: u32, accepted: i64, current: i64, settings: Settings) -> Server {
+        Server::of(THREE, id, last, accepted, current, settings)
+    }
+
+    pub fn of(
+        members: &str,
+        id: i64,
+        last: u32,
+        accepted: i64,
+        current: i64,
+        settings: Settings,
+    ) -> Server {
+        let recovered = Recovered {
+            epochs: Epochs { accepted: Epoch(accepted), current: Epoch(current) },
+            last: z(1, last),
+            log_from: z(1, 0),
+            history: (1..=last).map(|counter| (z(1, counter), Bytes::new())).collect(),
+            history_base: z(1, 0),
+        };
+        let ensemble = Ensemble::new(Membership::parse(members).unwrap(), None);
+        let zab = Zab::member(ServerId(id), settings, ensemble, recovered, 7);
+        let mut server = Server { zab, now_ms: 1000, links: 0, round: 1 };
+        server.input(Input::Timer);
+        server
+    }
+
+    pub fn input(&mut self, input: Input) -> String {
+        let mut out = Vec::new();
+        self.zab.step(self.now_ms, input, &mut out);
+        out.into_iter().filter_map(word).collect::<Vec<_>>().join(", ")
+    }
+
+    pub fn link(&mut self) -> LinkId {
+        self.links += 1;
+        LinkId(self.links)
+    }
+
+    pub fn votes(
+        &mut self,
+        from: i64,
+        state: PeerState,
+        leader: i64,
+        last: u32,
+        epoch: i64,
+    ) -> String {
+        let link = self.link();
+        let opening = Opening { from: ServerId(from), addresses: vec!["h:3".to_owned()] };
+        self.input(Input::Opened { link, opening });
+        // The larger id dials.
+        self.input(Input::Dialed { peer: ServerId(from), port: Port::Election, link: Some(link) });
+        let notification = Notification {
+            state,
+            leader: ServerId(leader),
+            zxid: z(1, last),
+            round: self.round,
+            peer_epoch: Epoch(epoch),
+            format: 2,
+            config: Bytes::new(),
+        };
+        self.input(Input::Notification { link, notification })
+    }
+
+    /// Everybody votes for server 3, which is this one.
+    pub fn elected(mut self, last: u32, epoch: i64) -> Server {
+        self.votes(1, PeerState::Looking, 3, last, epoch);
+        self.votes(2, PeerState::Looking, 3, last, epoch);
+        self
+    }
+
+    /// A learner comes and says who it is.
+    pub fn greet(&mut self, from: i64, accepted: i64) -> (LinkId, String) {
+        let link = self.link();
+        self.input(Input::Accepted { link });
+        let info = LearnerInfo {
+            server: Some(ServerId(from)),
+            protocol: PROTOCOL_VERSION,
+            config_version: 0,
+        };
+        let accepted = Epoch(accepted);
+        let packet = match from {
+            4 => Packet::ObserverInfo { accepted, info },
+            _ => Packet::FollowerInfo { accepted, info },
+        };
+        (link, self.packet(link, packet))
+    }
+
+    pub fn packet(&mut self, link: LinkId, packet: Packet) -> String {
+        self.input(Input::Packet { link, packet })
+    }
+
+    pub fn done(&mut self, durable: Durable) -> String {
+        self.input(Input::Done(durable))
+    }
+
+    pub fn sync(&mut self, link: Option<LinkId>) -> Vec<Output> {
+        let mut out = Vec::new();
+        self.zab.sync(link, &mut out);
+        out
+    }
+
+    /// Follows server 3 and has said so.
+    pub fn follows(&mut self) -> LinkId {
+        self.votes(3, PeerState::Looking, 3, 9, 1);
+        self.votes(2, PeerState::Looking, 3, 9, 1);
+        let link = self.link();
+        self.input(Input::Dialed { peer: ServerId(3), port: Port::Quorum, link: Some(link) });
+        link
+    }
+}
+
+pub fn proposal(zxid: Zxid) -> Packet {
+    Packet::Proposal { zxid, txn: Bytes::new() }
+}
+
+/// An established leader of epoch 3 with followers 1 and 2.
+pub fn established() -> (Server, LinkId, LinkId) {
+    let mut leader = Server::new(3, 2, 1, 1).elected(2, 1);
+    let (one, _) = leader.greet(1, 2);
+    let (two, _) = leader.greet(2, 1);
+    leader.done(Durable::AcceptedEpoch(Epoch(3)));
+    let ack = |last| Packet::AckEpoch { last, current: Some(Epoch(1)) };
+    leader.packet(one, ack(z(1, 2)));
+    leader.packet(two, ack(z(1, 2)));
+    leader.done(Durable::CurrentEpoch(Epoch(3)));
+    leader.packet(one, Packet::Ack { zxid: z(3, 0) });
+    leader.packet(two, Packet::Ack { zxid: z(3, 0) });
+    (leader, one, two)
+}
+
+/// What a learner says to a ping with this number.
+pub fn pong(zxid: Zxid) -> Packet {
+    Packet::Pong { zxid, touches: Touches::default() }
+}

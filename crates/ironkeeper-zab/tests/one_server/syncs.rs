@@ -1,0 +1,73 @@
+//! A client's `sync` is answered by whoever still leads.
+
+use bytes::Bytes;
+use ironkeeper_proto::{Epoch, Packet, Zxid};
+use ironkeeper_zab::{Durable, Input, Output};
+
+use crate::server::*;
+
+/// The numbers of the questions that were sent.
+fn questions(out: &[Output]) -> Vec<Zxid> {
+    let questions = out.iter().filter_map(|output| match output {
+        Output::Send { packet: Packet::Ping { zxid }, .. } => Some(*zxid),
+        _ => None,
+    });
+    questions.collect()
+}
+
+/// 1675, 2136.
+#[test]
+fn a_sync_is_answered_when_a_quorum_has_said_that_it_still_follows() {
+    let (mut leader, one, two) = established();
+    let asked = leader.sync(None);
+    assert_eq!(asked.len(), 2, "nothing but questions: {asked:?}");
+    let first = questions(&asked)[0];
+    // Those that come while a question is open wait for the next one, together.
+    assert_eq!(leader.sync(Some(two)), []);
+    assert_eq!(leader.sync(None), []);
+    // Old pings, foreign numbers, and the same one twice say nothing.
+    for echo in [z(3, 0), Zxid(i64::MIN), Zxid(-77), Zxid(0)] {
+        assert_eq!(leader.packet(two, pong(echo)), "");
+    }
+    let mut out = Vec::new();
+    leader.zab.step(1000, Input::Packet { link: one, packet: pong(first) }, &mut out);
+    assert_eq!(out.remove(0), Output::SyncDone);
+    let [second, again] = questions(&out)[..] else { panic!("another question: {out:?}") };
+    assert!(second == again && second != first);
+    assert_eq!(leader.packet(two, pong(first)), "", "an answer to the question before");
+    assert_eq!(leader.packet(two, pong(second)), "SYNC, SyncDone");
+    assert_eq!(leader.zab.pending_syncs(), 0);
+}
+
+#[test]
+fn a_sync_waits_for_what_was_proposed_before_it_and_is_answered_before_what_comes_after() {
+    let (mut leader, one, two) = established();
+    let mut out = Vec::new();
+    leader.zab.propose(z(3, 1), Bytes::new(), &mut out);
+    let question = questions(&leader.sync(Some(one)))[0];
+    assert_eq!(leader.packet(two, pong(question)), "", "the proposal is not committed");
+    leader.done(Durable::Flushed(z(3, 1)));
+    let said = leader.packet(one, Packet::Ack { zxid: z(3, 1) });
+    assert_eq!(said, "commit 3:1, COMMIT 3:1, COMMIT 3:1, SYNC");
+    // Nobody answers this one, but a quorum takes a proposal that was made after it came.
+    leader.sync(Some(one));
+    leader.zab.propose(z(3, 2), Bytes::new(), &mut out);
+    leader.done(Durable::Flushed(z(3, 2)));
+    let said = leader.packet(two, Packet::Ack { zxid: z(3, 2) });
+    assert_eq!(said, "SYNC, commit 3:2, COMMIT 3:2, COMMIT 3:2");
+}
+
+#[test]
+fn a_follower_that_comes_while_a_question_is_open_is_asked_too() {
+    let (mut leader, one, two) = established();
+    leader.input(Input::Closed { link: one });
+    let question = questions(&leader.sync(None))[0];
+    leader.input(Input::Closed { link: two });
+    let (one, _) = leader.greet(1, 3);
+    leader.packet(one, Packet::AckEpoch { last: z(1, 2), current: Some(Epoch(3)) });
+    let mut out = Vec::new();
+    let packet = Packet::Ack { zxid: z(3, 0) };
+    leader.zab.step(1000, Input::Packet { link: one, packet }, &mut out);
+    assert_eq!(questions(&out), [question]);
+    assert_eq!(leader.packet(one, pong(question)), "SyncDone");
+}
