@@ -24,6 +24,8 @@ pub mod permutations;
 pub mod ports;
 pub mod repo;
 pub mod server;
+mod side_by_side;
 pub mod sim;
 pub mod test;
+mod test_binaries;
 pub mod tools;
