@@ -110,14 +110,14 @@ pub fn run(options: &Options) -> Result<bool> {
     let missing = programs.fetch(&Cast(everybody.collect()), &cache).err();
     let numbers: Vec<usize> = (0..plays.len()).collect();
     let mut rows = side_by_side(&numbers, options.at_once, |number| {
-        let (scenario, cast) = plays[*number].clone();
+        let (scenario, cast) = &plays[*number];
         let dir = work.path().join(format!("{number}-{}", scenario.name()));
-        let mut row = play(scenario, cast, &programs, missing.as_ref(), &dir, options.seed);
+        let mut row = play(*scenario, cast, &programs, missing.as_ref(), &dir, options.seed);
         // Apache's members have races of their own. What is ours to blame shows again.
         if !row.failures.is_empty() && row.has_foreigners() {
             println!("   FAILED, and played once more, because not all of the members are ours");
             let dir = dir.with_extension("again");
-            row = play(scenario, row.cast, &programs, missing.as_ref(), &dir, options.seed);
+            row = play(*scenario, cast, &programs, missing.as_ref(), &dir, options.seed);
         }
         Ok((*number, row))
     })?;
@@ -136,7 +136,7 @@ pub fn run(options: &Options) -> Result<bool> {
 
 fn play(
     scenario: Scenario,
-    cast: Cast,
+    cast: &Cast,
     programs: &Programs,
     missing: Option<&anyhow::Error>,
     dir: &Path,
@@ -152,7 +152,7 @@ fn play(
         failures,
         missing,
     };
-    if let Some(why) = missing.filter(|_| !programs.have(&scenario.all_kinds(&cast))) {
+    if let Some(why) = missing.filter(|_| !programs.have(&scenario.all_kinds(cast))) {
         println!("== {title}: not run: {why:#}");
         return match why.downcast_ref::<MissingPeer>() {
             Some(peer) => row(Vec::new(), Some(peer.peer)),
@@ -177,7 +177,7 @@ fn play(
 
 /// Prints the closing table. A missing peer is a failure in CI only.
 fn summarise(rows: &[Row], in_ci: bool) -> bool {
-    println!("\n{:<10} {:<32} {:>8}  result", "scenario", "members", "seconds");
+    println!("\n{:<10} {:<36} {:>8}  result", "scenario", "members", "seconds");
     let mut good = true;
     for row in rows {
         let result = match row.missing {
@@ -193,7 +193,7 @@ fn summarise(rows: &[Row], in_ci: bool) -> bool {
         };
         let seconds = row.took.as_secs_f64();
         println!(
-            "{:<10} {:<32} {seconds:>8.1}  {result}",
+            "{:<10} {:<36} {seconds:>8.1}  {result}",
             row.scenario.name(),
             row.cast.to_string()
         );

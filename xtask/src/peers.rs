@@ -430,7 +430,7 @@ mod tests {
                 compiles.set(compiles.get() + 1);
                 Ok(fs::write(home.join(text), "")?)
             };
-            cache.compiled("thing", &[source.clone()], with, compile).unwrap()
+            cache.compiled("thing", std::slice::from_ref(&source), with, compile).unwrap()
         };
         compiled("one", "with");
         compiled("one", "with");
