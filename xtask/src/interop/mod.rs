@@ -139,7 +139,12 @@ impl Suite {
     fn takes_long(self) -> bool {
         matches!(
             self,
-            Self::Kazoo | Self::KazooEnsemble | Self::RecipeTests | Self::CuratorEnsemble
+            Self::Kazoo
+                | Self::KazooEnsemble
+                | Self::RecipeTests
+                | Self::Client
+                | Self::CuratorEnsemble
+                | Self::Files
         )
     }
 
