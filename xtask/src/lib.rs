@@ -10,6 +10,7 @@ pub mod apache;
 pub mod bench;
 pub mod bench_clients;
 pub mod bench_handovers;
+mod build_ahead;
 pub mod differential;
 pub mod ensemble;
 pub mod interop;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 
+use crate::build_ahead::BuildAhead;
 use crate::side_by_side::side_by_side;
 use crate::test_binaries::{self, End, TestBinary};
 use crate::{limited, repo, tools};
@@ -64,11 +65,11 @@ impl Step {
         Step { what, work: Work::Cargo(arguments.into()), second_try: true }
     }
 
-    fn play(&self) -> Result<Played> {
+    fn play(&self, ahead: &mut Option<BuildAhead>) -> Result<Played> {
         let failed = match &self.work {
             Work::Tests => {
                 println!("\n== {}", self.what);
-                tests()?
+                tests(ahead)?
             }
             Work::Cargo(arguments) => {
                 println!("\n== {}: cargo {arguments}", self.what);
@@ -130,11 +131,13 @@ pub fn run(options: &Options) -> Result<bool> {
         ));
     }
     let began = Instant::now();
+    // Ended with the run, whatever comes of it.
+    let mut ahead = None;
     let mut times = Vec::new();
     let mut again = Vec::new();
     for step in steps {
         let began = Instant::now();
-        match step.play()? {
+        match step.play(&mut ahead)? {
             Played::Well => {}
             Played::AtSecondTry(failed) => again.extend(failed),
             Played::Failed => {
@@ -155,11 +158,13 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// Builds all tests and runs them, several binaries at a time. What comes back is what to run again.
-fn tests() -> Result<Vec<String>> {
+/// Builds all tests and runs them, several binaries at a time; what later steps need is built meanwhile. What comes
+/// back is what to run again.
+fn tests(ahead: &mut Option<BuildAhead>) -> Result<Vec<String>> {
     let began = Instant::now();
     let binaries = test_binaries::build()?;
     println!("   built in {} s", began.elapsed().as_secs());
+    *ahead = Some(BuildAhead::start());
     let logs = tempfile::Builder::new().prefix("ironkeeper-tests-").tempdir()?;
     let run = |binary: &TestBinary| {
         let quiet = |command: &mut Command| {

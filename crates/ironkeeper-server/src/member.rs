@@ -186,18 +186,30 @@ pub(crate) fn start(
     }
 }
 
+/// How long a chosen leader may take until it listens, at least.
+///
+/// Apache's learners dial five times, 100 ms apart, after they have waited 200 ms for better votes. We do not wait, and
+/// the one we have chosen may be an Apache server that does. Whoever gives up too early goes on to the next round, and the
+/// other, which leads by then, hears nothing of it until its `initLimit` is over: on a busy machine half a minute
+/// without a leader was seen.
+const LEADER_LISTENS_MS: u64 = 1000;
+
 fn settings(config: &Config, ensemble: &EnsembleConfig) -> Settings {
+    let usual = Settings::default();
+    let dial_retry_ms = u64::from(ensemble.leader_connect_delay_ms);
+    let tries = LEADER_LISTENS_MS.div_ceil(dial_retry_ms.max(1));
     Settings {
         tick_ms: u64::from(config.tick_time_ms),
         init_limit: u64::from(ensemble.init_limit),
         sync_limit: u64::from(ensemble.sync_limit),
         notification_min_ms: u64::from(ensemble.notification_min_ms),
         notification_max_ms: u64::from(ensemble.notification_max_ms),
-        dial_retry_ms: u64::from(ensemble.leader_connect_delay_ms),
+        dial_tries: usual.dial_tries.max(tries.try_into().unwrap_or(u32::MAX)),
+        dial_retry_ms,
         observer_delay_ms_max: u64::from(ensemble.observer_election_delay_ms),
         history_count_max: ensemble.commit_log_count as usize,
         reconfig_enabled: config.reconfig_enabled,
-        ..Settings::default()
+        ..usual
     }
 }
 
