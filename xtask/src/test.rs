@@ -107,8 +107,10 @@ pub fn run(options: &Options) -> Result<bool> {
             "lints",
             "clippy --quiet --workspace --all-targets --all-features -- -D warnings",
         ),
+        // Some tests of processes and of real threads are about time, and machines stall. What is tried again is one
+        // binary, alone, and named in the end: one that is named there often has a race to be mended.
         Step { what: "unit, model, fault and process tests", work: Work::Tests, second_try: true },
-        Step::racing(
+        Step::certain(
             "the examples of the documentation",
             "test --quiet --workspace --all-features --doc",
         ),
