@@ -180,8 +180,9 @@ impl Arrangement {
 
 /// How often a script that shows a difference is played again before it is believed.
 const REPLAYS: usize = 3;
-/// How many differences may be seen only once. One can be Apache's own race; several are a sign.
-const SEEN_ONCE_MAX: usize = 2;
+/// How many differences may be seen only once, where several connections race or time passes: one can be an accident
+/// of threads inside Apache; more are a sign.
+const SEEN_ONCE_MAX: usize = 1;
 
 /// Runs the comparison; `false` when something differs.
 pub fn run(options: &Options) -> Result<bool> {
@@ -259,7 +260,9 @@ impl Lab<'_> {
                 return Ok(());
             }
             let name = format!("{name} ({})", arrangement.name());
-            self.compare(&mut pair, &name, &script)?;
+            // A scenario is written so that nothing in it races, but where it waits for time to pass.
+            let may_race = arrangement == Arrangement::Quick;
+            self.compare(&mut pair, &name, &script, may_race)?;
         }
         let begun = Instant::now();
         let count = seeds.end - seeds.start;
@@ -275,7 +278,7 @@ impl Lab<'_> {
                 0 => generate::crowd(seed, self.options.steps),
                 _ => generate::script(seed, self.options.steps),
             };
-            self.compare(&mut pair, &format!("seed {seed} ({again})"), &script)?;
+            self.compare(&mut pair, &format!("seed {seed} ({again})"), &script, true)?;
         }
         if count > 0 {
             let rate = count as f64 / begun.elapsed().as_secs_f64();
@@ -287,7 +290,13 @@ impl Lab<'_> {
         Ok(())
     }
 
-    fn compare(&mut self, pair: &mut Pair, name: &str, script: &Script) -> Result<()> {
+    fn compare(
+        &mut self,
+        pair: &mut Pair,
+        name: &str,
+        script: &Script,
+        may_race: bool,
+    ) -> Result<()> {
         self.played += 1;
         let transcripts = pair.play(script)?;
         if self.options.verbose {
@@ -297,7 +306,7 @@ impl Lab<'_> {
             return Ok(());
         }
         if !seen_again(pair, script) {
-            self.seen_once += 1;
+            *if may_race { &mut self.seen_once } else { &mut self.differences } += 1;
             println!("SEEN ONCE in {name}, and not in {REPLAYS} more plays");
             println!("{}", report::differences(script, &transcripts, &pair.titles()));
             return Ok(());

@@ -12,26 +12,28 @@ pub fn build() -> Result<PathBuf> {
     build_program("ironkeeper", "bin", "ironkeeper")
 }
 
+/// What [`build`] runs.
+pub fn build_command() -> Command {
+    command("ironkeeper", "bin", "ironkeeper")
+}
+
 /// Builds the example `name` of the crate `package` in release and returns its path.
 pub fn build_example(package: &str, name: &str) -> Result<PathBuf> {
     build_program(package, "example", name)
 }
 
+fn command(package: &str, kind: &str, name: &str) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--release", "--locked", "-p", package]);
+    command.args([&format!("--{kind}"), name, "--message-format=json-render-diagnostics"]);
+    command
+}
+
 fn build_program(package: &str, kind: &str, name: &str) -> Result<PathBuf> {
     eprintln!("building {name} (release)");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let output = command(package, kind, name)
         .current_dir(repo::root())
-        .args([
-            "build",
-            "--release",
-            "--locked",
-            "-p",
-            package,
-            &format!("--{kind}"),
-            name,
-            "--message-format=json-render-diagnostics",
-        ])
         .stderr(std::process::Stdio::inherit())
         .output()
         .context("cannot run cargo")?;

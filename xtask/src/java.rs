@@ -27,20 +27,22 @@ pub fn program(cache: &Cache, main: &str, jvm_flags: &[&str]) -> Result<Command>
 }
 
 fn compile(cache: &Cache, apache: &Apache) -> Result<PathBuf> {
-    let classes = cache.build_dir("java")?;
     let mut sources: Vec<PathBuf> = fs::read_dir(repo::interop("java/src"))?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.extension().is_some_and(|ext| ext == "java"))
         .collect();
     sources.sort();
-    tools::run(
-        Command::new("javac")
-            .args(["-nowarn", "-encoding", "UTF-8", "-d"])
-            .arg(&classes)
-            .arg("-cp")
-            .arg(apache.class_path())
-            .args(sources),
-    )
-    .context("the Java drivers do not compile")?;
-    Ok(classes)
+    let with = apache.class_path().to_string_lossy().into_owned();
+    cache.compiled("java", &sources, &with, |classes| {
+        tools::run(
+            Command::new("javac")
+                .args(["-nowarn", "-encoding", "UTF-8", "-d"])
+                .arg(classes)
+                .arg("-cp")
+                .arg(apache.class_path())
+                .args(&sources),
+        )
+        .context("the Java drivers do not compile")
+        .map(drop)
+    })
 }

@@ -281,6 +281,35 @@ impl Cache {
         Ok(dir)
     }
 
+    /// A folder with what `compile` makes of these sources. Suites that run side by side share it: the first compiles, and
+    /// nobody does so again as long as the sources and `with`, which names all else that matters, stay the same.
+    pub fn compiled(
+        &self,
+        name: &str,
+        sources: &[PathBuf],
+        with: &str,
+        compile: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<PathBuf> {
+        let dir = self.build_dir(name)?;
+        let lock = File::create(self.root.join(format!(".build-{name}.lock")))?;
+        lock.lock()?;
+        let mut recipe = format!("{with}\n");
+        for source in sources {
+            let text = fs::read_to_string(source)
+                .with_context(|| format!("cannot read {}", source.display()))?;
+            recipe += &format!("== {}\n{text}", source.display());
+        }
+        let stamp = dir.join(".recipe");
+        if fs::read_to_string(&stamp).is_ok_and(|found| found == recipe) {
+            return Ok(dir);
+        }
+        fs::remove_dir_all(&dir)?;
+        fs::create_dir_all(&dir)?;
+        compile(&dir)?;
+        fs::write(&stamp, recipe)?;
+        Ok(dir)
+    }
+
     /// The folder `name`, filled by `fill` unless it already holds what `recipe` describes.
     fn provide(
         &self,
@@ -387,6 +416,29 @@ mod tests {
         let home = provide("two");
         assert_eq!(fills.get(), 2);
         assert_eq!(fs::read_to_string(home.join("file")).unwrap(), "two");
+    }
+
+    #[test]
+    fn sources_are_compiled_once_and_again_when_they_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache { root: dir.path().to_owned() };
+        let source = dir.path().join("source");
+        let compiles = Cell::new(0);
+        let compiled = |text: &str, with: &str| {
+            fs::write(&source, text).unwrap();
+            let compile = |home: &Path| {
+                compiles.set(compiles.get() + 1);
+                Ok(fs::write(home.join(text), "")?)
+            };
+            cache.compiled("thing", std::slice::from_ref(&source), with, compile).unwrap()
+        };
+        compiled("one", "with");
+        compiled("one", "with");
+        assert_eq!(compiles.get(), 1);
+        let home = compiled("two", "with");
+        assert!(home.join("two").exists() && !home.join("one").exists());
+        compiled("two", "with another compiler");
+        assert_eq!(compiles.get(), 3);
     }
 
     #[test]

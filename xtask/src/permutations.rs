@@ -25,16 +25,31 @@ pub struct Options {
     only: Option<String>,
 }
 
-/// False if a test failed; it has shown the schedule by then.
-pub fn run(options: &Options) -> Result<bool> {
+/// Cargo with what belongs to this build.
+fn cargo() -> Command {
     // Flags of the surroundings stay in force: the one for shuttle is added to them.
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-    let status = Command::new(env!("CARGO"))
+    let mut command = Command::new(env!("CARGO"));
+    command
         .args(["test", "--quiet", "--profile", "permutations"])
-        .args(["--package", "ironkeeper-engine", "--test", "permutations", "--"])
-        .args(&options.only)
+        .args(["--package", "ironkeeper-engine", "--test", "permutations"])
         .env("RUSTFLAGS", format!("{flags} --cfg shuttle").trim_start())
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+    command
+}
+
+/// Builds the tests and runs none.
+pub fn build_command() -> Command {
+    let mut command = cargo();
+    command.arg("--no-run");
+    command
+}
+
+/// False if a test failed; it has shown the schedule by then.
+pub fn run(options: &Options) -> Result<bool> {
+    let status = cargo()
+        .arg("--")
+        .args(&options.only)
         .env("IRONKEEPER_PERMUTATIONS", options.runs.to_string())
         .env("IRONKEEPER_PERMUTATIONS_SEED", options.seed.to_string())
         .current_dir(repo::root())

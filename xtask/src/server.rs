@@ -195,6 +195,27 @@ impl Server {
         Some(mode.to_owned())
     }
 
+    /// The last transaction it has applied, as `srvr` writes it; `None` if it serves nobody.
+    pub fn last_zxid(&self) -> Option<String> {
+        let answer = self.ask("srvr").ok().filter(|answer| is_serving(answer))?;
+        Some(answer.lines().find_map(|line| line.strip_prefix("Zxid: "))?.to_owned())
+    }
+
+    /// Stops the server in its tracks (SIGSTOP), and waits until it has: on a busy machine its threads may go on for a
+    /// while after the signal was sent.
+    pub fn pause(&self) -> Result<()> {
+        self.signal("STOP")?;
+        let pid = self.pid().context("the server is not running")?;
+        let deadline = Instant::now() + STOP_MAX;
+        while threads(pid).any(|state| state != 'T') {
+            if Instant::now() > deadline {
+                bail!("the {} server goes on after SIGSTOP", self.program.name());
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
     /// Asks the server to end (SIGTERM) and waits for it.
     pub fn stop(&mut self) -> Result<ExitStatus> {
         self.signal("TERM")?;
@@ -290,6 +311,16 @@ impl Drop for Server {
     }
 }
 
+/// The states of a process's threads, where the system tells them: `T` is a thread that was stopped.
+fn threads(pid: u32) -> impl Iterator<Item = char> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| {
+        let stat = fs::read_to_string(task.path().join("stat")).ok()?;
+        // The name before it is in parentheses, and may contain any letter.
+        stat.rsplit_once(") ")?.1.chars().next()
+    })
+}
+
 /// Whether an answer to `srvr` comes from a server that takes requests; Apache answers before it does.
 fn is_serving(srvr: &str) -> bool {
     !srvr.is_empty() && !srvr.contains("not currently serving requests")
@@ -309,4 +340,23 @@ pub fn ask(port: u16, word: &str) -> std::io::Result<String> {
         Err(e) => return Err(e),
     }
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_threads_of_a_process_are_told_apart_from_stopped_ones() {
+        let mut child = Command::new("sleep").arg("3600").spawn().unwrap();
+        assert!(threads(child.id()).all(|state| state != 'T'));
+        tools::run(Command::new("kill").arg("-STOP").arg(child.id().to_string())).unwrap();
+        while threads(child.id()).any(|state| state != 'T') {
+            thread::sleep(POLL);
+        }
+        assert_eq!(threads(child.id()).collect::<Vec<_>>(), ['T']);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }

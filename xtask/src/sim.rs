@@ -33,6 +33,16 @@ pub struct Options {
     broken_rules: bool,
 }
 
+/// What is built, and how.
+const BUILD: [&str; 5] = ["--quiet", "--profile", "sim", "--package", "ironkeeper-sim"];
+
+/// Builds the simulator and does not run it.
+pub fn build_command() -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.arg("build").args(BUILD);
+    command
+}
+
 pub fn run(options: &Options) -> Result<bool> {
     let mut arguments =
         vec![format!("--seeds={}", options.seeds), format!("--from={}", options.from)];
@@ -41,7 +51,9 @@ pub fn run(options: &Options) -> Result<bool> {
     arguments.extend(options.seed.map(|seed| format!("--seed={seed}")));
     arguments.extend(options.broken_rules.then(|| "--broken-rules".to_owned()));
     let status = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--profile", "sim", "--package", "ironkeeper-sim", "--"])
+        .arg("run")
+        .args(BUILD)
+        .arg("--")
         .args(arguments)
         .current_dir(repo::root())
         .status()

@@ -9,7 +9,8 @@
 //! - Every future may be dropped at any await: what it began is withdrawn.
 //! - A lost reply leaves no orphan: nodes carry a mark by which they are found again.
 //! - Nobody is woken who has nothing to do. Each recipe says how many watch events a hand-over costs.
-//! - On the tree the recipes look as Curator's do, so that Java programs take part.
+//! - On the tree the recipes look as Curator's do, so that Java programs take part. Locks and elections can look as
+//!   kazoo's do ([`lock::Mutex::with_kazoo_names`]); parties and partitioners always do.
 //!
 //! A [`Client`](ironkeeper_client::Client) is one session. When that is over, everything held by it is
 //! lost, and every recipe says so; a new client and new recipes take over. Nothing here goes on with

@@ -120,6 +120,8 @@ const RECIPES: &[(Bases, &str)] = &[
     (&["lock-"], "mutex or leader selector"),
     (&["__READ__", "__WRIT__"], "read/write lock"),
     (&["-R-", "-W-"], "read/write lock with host names"),
+    (&["__lock__"], "lock or writer with kazoo's names"),
+    (&["__rlock__"], "reader with kazoo's names"),
     (&["latch-"], "leader latch"),
     (&["lease-"], "leases of a semaphore"),
     (&["n_"], "election support"),
@@ -129,7 +131,7 @@ const RECIPES: &[(Bases, &str)] = &[
 /// Names that belong to no recipe are nobody's business.
 pub(crate) fn refuse_other_recipes(path: &str, names: &[String], bases: Bases) -> Result<()> {
     for name in names {
-        let recipe = match unprotected(name) {
+        let recipe = match unprotected(name).or_else(|| of_kazoo(name)) {
             Some(_) if Contender::parse(name, bases).is_some() => continue,
             Some(rest) => RECIPES
                 .iter()
@@ -144,6 +146,13 @@ pub(crate) fn refuse_other_recipes(path: &str, names: &[String], bases: Bases) -
         }
     }
     Ok(())
+}
+
+/// The name without kazoo's own mark, if it is that of one of its locks.
+fn of_kazoo(name: &str) -> Option<&str> {
+    let (mark, rest) = name.split_at_checked(32)?;
+    let is_mark = mark.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (is_mark && (rest.starts_with("__lock__") || rest.starts_with("__rlock__"))).then_some(rest)
 }
 
 /// A place in a line.
@@ -429,6 +438,25 @@ mod tests {
         assert!(refused.to_string().contains("read/write lock"), "{refused}");
         assert!(refuse_other_recipes("/p", &other, READ_WRITE).is_ok());
         assert!(refuse_other_recipes("/p", &names(&["leases", "locks"]), MUTEX).is_err());
+    }
+
+    #[test]
+    fn names_of_kazoo_are_refused_where_nobody_else_has_them() {
+        const KAZOO: Bases = &["__lock__"];
+        const KAZOO_READ_WRITE: Bases = &["__rlock__", "__lock__"];
+        let theirs =
+            |base: &str| names(&[&format!("0b7c6a0e5d4f4c3b8a291807f6e5d4c3{base}0000000001")]);
+        let (lock, reader) = (theirs("__lock__"), theirs("__rlock__"));
+        for bases in [MUTEX, READ_WRITE] {
+            assert!(refuse_other_recipes("/p", &lock, bases).is_err());
+            assert!(refuse_other_recipes("/p", &reader, bases).is_err());
+        }
+        assert!(refuse_other_recipes("/p", &lock, KAZOO).is_ok());
+        // A lock that does not look for readers has no place beside them.
+        assert!(refuse_other_recipes("/p", &reader, KAZOO).is_err());
+        assert!(refuse_other_recipes("/p", &[lock, reader].concat(), KAZOO_READ_WRITE).is_ok());
+        let nobody = names(&["__lock__0000000001", "readme__lock__0000000001"]);
+        assert!(refuse_other_recipes("/p", &nobody, MUTEX).is_ok());
     }
 
     proptest::proptest! {

@@ -186,18 +186,36 @@ pub(crate) fn start(
     }
 }
 
+/// How long a chosen leader may take until it listens, at least.
+///
+/// Apache's learners dial five times, 100 ms apart, after they have waited 200 ms for better votes. We do not wait, and
+/// the one we have chosen may be an Apache server that does. Whoever gives up too early goes on to the next round, and the
+/// other, which leads by then, hears nothing of it until its `initLimit` is over: on a busy machine half a minute
+/// without a leader was seen.
+const LEADER_LISTENS_MS: u64 = 1000;
+
+/// How often to dial with such pauses, so that the leader has its time.
+fn dial_tries(dial_retry_ms: u64) -> u32 {
+    // Pauses are between tries: one try more than pauses.
+    let pauses = LEADER_LISTENS_MS.div_ceil(dial_retry_ms.max(1));
+    u32::try_from(pauses + 1).unwrap_or(u32::MAX)
+}
+
 fn settings(config: &Config, ensemble: &EnsembleConfig) -> Settings {
+    let usual = Settings::default();
+    let dial_retry_ms = u64::from(ensemble.leader_connect_delay_ms);
     Settings {
         tick_ms: u64::from(config.tick_time_ms),
         init_limit: u64::from(ensemble.init_limit),
         sync_limit: u64::from(ensemble.sync_limit),
         notification_min_ms: u64::from(ensemble.notification_min_ms),
         notification_max_ms: u64::from(ensemble.notification_max_ms),
-        dial_retry_ms: u64::from(ensemble.leader_connect_delay_ms),
+        dial_tries: usual.dial_tries.max(dial_tries(dial_retry_ms)),
+        dial_retry_ms,
         observer_delay_ms_max: u64::from(ensemble.observer_election_delay_ms),
         history_count_max: ensemble.commit_log_count as usize,
         reconfig_enabled: config.reconfig_enabled,
-        ..Settings::default()
+        ..usual
     }
 }
 
@@ -241,5 +259,20 @@ fn own_addresses(me: Option<&membership::Member>, on_all_ips: bool) -> OwnAddres
         election_binds: bind(|address| address.election_port),
         quorum_binds: bind(|address| address.quorum_port),
         opening: addresses.iter().map(opening).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chosen_leader_is_dialled_for_longer_than_apache_takes_to_lead() {
+        for retry_ms in [1, 7, 100, 999, 1000, 5000] {
+            let waited_ms = u64::from(dial_tries(retry_ms) - 1) * retry_ms;
+            assert!(waited_ms >= LEADER_LISTENS_MS, "{waited_ms} ms with pauses of {retry_ms}");
+        }
+        assert_eq!(dial_tries(100), 11);
+        assert!(dial_tries(0) > 1);
     }
 }

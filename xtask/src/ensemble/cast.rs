@@ -115,6 +115,11 @@ impl Programs {
         Ok(())
     }
 
+    /// Whether all of the cast can be played.
+    pub fn have(&self, cast: &Cast) -> bool {
+        cast.0.iter().all(|part| self.get(part.kind).is_ok())
+    }
+
     pub fn get(&self, kind: Kind) -> Result<&Program> {
         match kind {
             Kind::Ours => self.ours.as_ref(),

@@ -22,6 +22,8 @@ const JVM_FLAGS: [&str; 3] = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-X
 /// An ensemble. Members are named by their place in the cast; their ids are larger by one.
 #[derive(Debug)]
 pub struct Cluster {
+    /// What lines about it begin with: plays run side by side.
+    title: String,
     members: Vec<Server>,
     /// Where each really listens for others.
     peer_ports: Vec<PeerPorts>,
@@ -87,7 +89,8 @@ impl Cluster {
             members.push(server);
         }
         let was_apache = members.iter().map(is_apache).collect();
-        Ok(Cluster { members, peer_ports: real, links, was_apache })
+        let title = format!("{} {cast}", dir.file_name().unwrap_or_default().display());
+        Ok(Cluster { title, members, peer_ports: real, links, was_apache })
     }
 
     /// Starts everybody and waits until all serve.
@@ -98,6 +101,11 @@ impl Cluster {
         }
         cluster.wait_until_all_serve()?;
         Ok(cluster)
+    }
+
+    /// Prints what has happened.
+    pub fn tell(&self, what: &str) {
+        println!("   [{}] {what}", self.title);
     }
 
     pub fn size(&self) -> usize {
@@ -188,6 +196,27 @@ impl Cluster {
     /// Whether the member with this port for clients was a JVM at any time.
     pub fn was_apache(&self, port: u16) -> bool {
         self.members.iter().zip(&self.was_apache).any(|(server, was)| server.port() == port && *was)
+    }
+
+    /// Whether the member with this port for clients has led as an Apache server: then its log says so.
+    pub fn has_led_as_apache(&self, port: u16) -> bool {
+        const LEADS: &[u8] = b"LEADING - LEADER ELECTION TOOK";
+        self.was_apache(port)
+            && self.members.iter().filter(|server| server.port() == port).any(|server| {
+                let log = fs::read(server.log_path()).unwrap_or_default();
+                log.windows(LEADS.len()).any(|window| window == LEADS)
+            })
+    }
+
+    /// Where a member finds those of the others that were JVMs at any time, if they lead.
+    pub fn apache_leader_ports(&self, of: usize) -> Vec<u16> {
+        (0..self.members.len())
+            .filter(|other| *other != of && self.was_apache[*other])
+            .map(|other| match &self.links {
+                Some(links) => links.ports(of, other).quorum,
+                None => self.peer_ports[other].quorum,
+            })
+            .collect()
     }
 
     /// Makes another program of a stopped member, on the same data.

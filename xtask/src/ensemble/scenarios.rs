@@ -46,13 +46,18 @@ impl Scenario {
     pub fn casts(self, long: bool) -> Vec<Cast> {
         let (usual, more): (&[&str], &[&str]) = match self {
             Self::Kills => (
-                &["ours,ours,ours", "ours,apache,apache:observer,ours"],
+                &[
+                    "ours,ours,ours",
+                    // One of Apache's among ours, two of Apache's and one of ours, observers of both.
+                    "ours,apache,apache:observer,ours",
+                    "apache,apache,ours,ours:observer",
+                    "apache38,apache38,ours",
+                ],
                 &[
                     "apache,ours,ours",
-                    "apache,apache,ours",
                     "ours,apache,apache",
-                    "apache38,apache38,ours",
                     "ours,apache38,ours",
+                    "apache38,ours,ours,apache38:observer",
                     "apache,apache,apache,ours:observer",
                     "ours,ours,ours,ours:observer",
                 ],
@@ -60,10 +65,12 @@ impl Scenario {
             Self::Pauses => (&["ours,ours,ours"], &["apache,ours,ours", "apache,apache,ours"]),
             Self::Cuts => (&["ours,ours,ours"], &["apache,ours,ours", "ours,ours,ours,ours,ours"]),
             Self::CatchUp => (
-                &["apache,apache,ours", "ours,ours,apache"],
-                &["ours,ours,ours", "apache38,apache38,ours", "ours,ours,apache38"],
+                &["apache,apache,ours", "ours,ours,apache", "apache38,apache38,ours"],
+                &["ours,ours,ours", "ours,ours,apache38"],
             ),
-            Self::Rolling => (&["apache,apache,apache"], &["apache38,apache38,apache38"]),
+            Self::Rolling => {
+                (&["apache,apache,apache", "apache38,apache38,apache38"], &["ours,ours,ours"])
+            }
             Self::Recipes => (&["ours,ours,ours", "apache,apache,apache"], &["apache,ours,ours"]),
             Self::BadPeers => (&["ours,ours,ours"], &["apache,ours,ours"]),
             Self::Sessions => (&["apache,ours,ours"], &["ours,ours,ours", "apache,apache,ours"]),

@@ -78,20 +78,24 @@ pub fn run(lab: &Lab<'_>) -> Result<Tally> {
 /// The program of `interop/c`, compiled; the address is still to come.
 pub fn driver(lab: &Lab<'_>) -> Result<Command> {
     let client = lab.cache.c_client()?;
-    let binary = lab.cache.build_dir("c")?.join("client");
-    tools::run(
-        Command::new("cc")
-            .args(["-std=c11", "-D_GNU_SOURCE", "-DTHREADED", "-Wall", "-Wextra", "-Werror", "-o"])
-            .arg(&binary)
-            .arg(repo::interop("c/client.c"))
-            .arg("-I")
-            .arg(&client.include)
-            .arg("-L")
-            .arg(&client.lib)
-            .args(["-lzookeeper_mt", "-lpthread"]),
-    )
-    .context("interop/c/client.c does not compile")?;
-    Ok(with_library(&binary, &client))
+    let (source, with) = (repo::interop("c/client.c"), client.lib.display().to_string());
+    let home = lab.cache.compiled("c", std::slice::from_ref(&source), &with, |home| {
+        tools::run(
+            Command::new("cc")
+                .args(["-std=c11", "-D_GNU_SOURCE", "-DTHREADED", "-Wall", "-Wextra", "-Werror"])
+                .arg("-o")
+                .arg(home.join("client"))
+                .arg(&source)
+                .arg("-I")
+                .arg(&client.include)
+                .arg("-L")
+                .arg(&client.lib)
+                .args(["-lzookeeper_mt", "-lpthread"]),
+        )
+        .context("interop/c/client.c does not compile")
+        .map(drop)
+    })?;
+    Ok(with_library(home.join("client"), &client))
 }
 
 fn with_library(program: impl AsRef<OsStr>, client: &CClient) -> Command {

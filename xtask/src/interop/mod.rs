@@ -3,6 +3,8 @@
 //! Each [`Suite`] runs one foreign program, unchanged, against Ironkeeper or against Apache ZooKeeper. What a
 //! suite demands is written down in `interop/` and was recorded from Apache (`--peer apache --bless`), so a
 //! run against Ironkeeper alone is a comparison with Apache, and a run against Apache checks the record.
+//!
+//! Suites run side by side, each with servers of its own: they wait more than they compute.
 
 mod c_client;
 mod client;
@@ -31,6 +33,8 @@ use clap::{Args, ValueEnum};
 use crate::ironkeeper;
 use crate::peers::{Cache, MissingPeer};
 use crate::server::{Program, Server, Setup};
+use crate::side_by_side::side_by_side;
+use crate::test::TO_RUN_AGAIN;
 
 pub use tally::Tally;
 
@@ -43,15 +47,18 @@ pub struct Options {
     /// Run only this suite; may be repeated.
     #[arg(long, value_name = "NAME")]
     only: Vec<Suite>,
-    /// The server to run against.
-    #[arg(long, value_enum, default_value_t = Peer::Ours)]
-    peer: Peer,
+    /// The server to run against [default: ours; and Apache's for what is our own, unless suites are named]
+    #[arg(long, value_enum)]
+    peer: Option<Peer>,
     /// The suites that are run only when asked for as well.
     #[arg(long)]
     long: bool,
     /// Record what Apache does as what is expected, instead of comparing; needs `--peer apache`.
     #[arg(long)]
     bless: bool,
+    /// How many suites run at a time.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    at_once: usize,
     /// Keep the logs of servers and drivers even if all is well.
     #[arg(long)]
     keep: bool,
@@ -85,6 +92,8 @@ enum Suite {
     Client,
     /// Our recipes and Curator's on the same paths.
     Recipes,
+    /// Our recipes and kazoo's on the same paths.
+    KazooRecipes,
     /// Our own recipes: their tests against the server.
     RecipeTests,
     /// kazoo's own test suite on three members.
@@ -111,15 +120,32 @@ impl Suite {
             Self::CuratorEnsemble => ensemble::curator(lab),
             Self::CEnsemble => ensemble::c(lab),
             Self::Client => client::run(lab),
-            Self::Recipes => recipes::run(lab),
+            Self::Recipes => recipes::curator(lab),
+            Self::KazooRecipes => recipes::kazoo(lab),
             Self::RecipeTests => recipe_tests::run(lab),
             Self::Files => files::run(lab),
         }
     }
 
-    /// Whether it is run only when asked for.
+    /// Whether it is run only when asked for. The tests of our recipes are run on the embedded server anyway.
     fn is_on_demand(self) -> bool {
         matches!(self, Self::KazooEnsemble | Self::RecipeTests)
+    }
+
+    /// What is our own is run on Apache's server as well.
+    const OURS: [Suite; 2] = [Self::Client, Self::RecipeTests];
+
+    /// Whether it takes longer than most: it goes first, so that nothing is left to run alone at the end.
+    fn takes_long(self) -> bool {
+        matches!(
+            self,
+            Self::Kazoo
+                | Self::KazooEnsemble
+                | Self::RecipeTests
+                | Self::Client
+                | Self::CuratorEnsemble
+                | Self::Files
+        )
     }
 
     fn name(self) -> String {
@@ -156,6 +182,14 @@ enum Verdict {
 }
 
 impl Verdict {
+    fn has_failed(&self) -> bool {
+        match self {
+            Self::Ran(tally) => !tally.failures.is_empty(),
+            Self::Broken(_) => true,
+            Self::Missing(_) => false,
+        }
+    }
+
     /// What an error means for a suite: a peer that cannot be had, or something broken.
     fn of_error(why: &anyhow::Error) -> Self {
         match why.downcast_ref::<MissingPeer>() {
@@ -171,84 +205,121 @@ impl Verdict {
     }
 }
 
-struct Row {
-    peer: &'static str,
+/// One suite on one server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Job {
+    server: &'static str,
     suite: Suite,
+}
+
+struct Row {
+    job: Job,
     verdict: Verdict,
     took: Duration,
 }
 
+const OURS: &str = "ironkeeper";
+const APACHE: &str = "apache";
+
+/// What to run, in the order of the closing table.
+fn jobs(options: &Options) -> Vec<Job> {
+    let all = Suite::value_variants().iter().copied();
+    let usual: Vec<Suite> = all.filter(|suite| options.long || !suite.is_on_demand()).collect();
+    let suites = if options.only.is_empty() { &usual } else { &options.only };
+    let on = |server, suites: &[Suite]| -> Vec<Job> {
+        suites.iter().map(|&suite| Job { server, suite }).collect()
+    };
+    match options.peer {
+        Some(Peer::Ours) => on(OURS, suites),
+        Some(Peer::Apache) => on(APACHE, suites),
+        Some(Peer::Both) => [on(APACHE, suites), on(OURS, suites)].concat(),
+        None if options.only.is_empty() => [on(OURS, suites), on(APACHE, &Suite::OURS)].concat(),
+        None => on(OURS, suites),
+    }
+}
+
 /// Runs the chosen suites and prints a table; false when anything failed.
 pub fn run(options: &Options) -> Result<bool> {
-    if options.bless && options.peer != Peer::Apache {
+    if options.bless && options.peer != Some(Peer::Apache) {
         bail!("only Apache's behaviour is worth recording: --bless needs --peer apache");
     }
     let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
     let cache = Cache::open()?;
-    let usual: Vec<Suite> = Suite::value_variants()
-        .iter()
-        .copied()
-        .filter(|suite| options.long || !suite.is_on_demand())
-        .collect();
-    let suites = if options.only.is_empty() { &usual } else { &options.only };
+    let jobs = jobs(options);
     let work = tempfile::Builder::new().prefix("ironkeeper-interop-").tempdir()?;
 
-    let mut rows = Vec::new();
-    let mut programs = Vec::new();
-    if options.peer != Peer::Ours {
-        match cache.apache() {
-            Ok(apache) => programs.push(Program::Apache(apache)),
-            Err(why) => rows.extend(suites.iter().map(|&suite| {
-                let verdict = Verdict::of_error(&why);
-                Row { peer: "apache", suite, verdict, took: Duration::ZERO }
-            })),
-        }
-    }
-    let ours = options.peer != Peer::Apache;
+    let wants = |server| jobs.iter().any(|job| job.server == server);
+    let apache = wants(APACHE).then(|| cache.apache().map(Program::Apache));
     let binary = match &options.server {
         Some(given) => Some(fs::canonicalize(given)?),
         // Our shell is tried on Apache's server, too.
-        None if ours || suites.contains(&Suite::Shell) => Some(ironkeeper::build()?),
+        None if wants(OURS) || jobs.iter().any(|job| job.suite == Suite::Shell) => {
+            Some(ironkeeper::build()?)
+        }
         None => None,
     };
-    if ours && let Some(binary) = &binary {
-        programs.push(Program::Ironkeeper(binary.clone()));
-    }
+    let ours = binary.clone().map(Program::Ironkeeper);
 
-    for program in &programs {
-        for &suite in suites {
-            let dir = work.path().join(program.name()).join(suite.name());
-            let lab = Lab {
-                cache: &cache,
-                program,
-                binary: binary.as_deref(),
-                dir,
-                bless: options.bless,
-            };
-            rows.push(run_one(&lab, suite));
-        }
-    }
+    let run = |job: Job| {
+        let program = match (job.server, &apache, &ours) {
+            (OURS, _, Some(ours)) => ours,
+            (APACHE, Some(Ok(apache)), _) => apache,
+            (_, Some(Err(why)), _) => {
+                return Ok(Row { job, verdict: Verdict::of_error(why), took: Duration::ZERO });
+            }
+            _ => bail!("no program was made ready for {}", job.server),
+        };
+        let lab = Lab {
+            cache: &cache,
+            program,
+            binary: binary.as_deref(),
+            dir: work.path().join(job.server).join(job.suite.name()),
+            bless: options.bless,
+        };
+        Ok(run_one(&lab, job))
+    };
+    let rows = run_all(&jobs, options.at_once, run)?;
 
     let good = summarise(&rows, in_ci);
+    for Row { job, .. } in rows.iter().filter(|row| row.verdict.has_failed()) {
+        let peer = if job.server == OURS { "ours" } else { APACHE };
+        eprintln!("{TO_RUN_AGAIN}xtask interop --peer {peer} --only {}", job.suite.name());
+    }
     if !good || options.keep {
         println!("logs are kept in {}", work.keep().display());
     }
     Ok(good)
 }
 
-fn run_one(lab: &Lab<'_>, suite: Suite) -> Row {
-    let program = lab.program;
-    println!("== {} against {}", suite.name(), program.name());
+/// Runs so many at a time, long ones first; what came of them is in the order in which they were given.
+fn run_all(
+    jobs: &[Job],
+    at_once: usize,
+    run: impl Fn(Job) -> Result<Row> + Sync,
+) -> Result<Vec<Row>> {
+    let mut places: Vec<usize> = (0..jobs.len()).collect();
+    places.sort_by_key(|at| !jobs[*at].suite.takes_long());
+    let mut rows = side_by_side(&places, at_once, |at| Ok((*at, run(jobs[*at])?)))?;
+    rows.sort_by_key(|(at, _)| *at);
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
+}
+
+fn run_one(lab: &Lab<'_>, job: Job) -> Row {
+    let what = format!("{} against {}", job.suite.name(), job.server);
+    println!("== {what}");
     let start = Instant::now();
-    let result = fs::create_dir_all(&lab.dir).map_err(Into::into).and_then(|()| suite.run(lab));
+    let result = fs::create_dir_all(&lab.dir).map_err(Into::into).and_then(|()| job.suite.run(lab));
     let verdict = match result {
         Ok(tally) => {
-            println!("   {tally}");
+            println!("== {what}: {tally}");
             Verdict::Ran(tally)
         }
-        Err(why) => Verdict::of_error(&why),
+        Err(why) => {
+            println!("== {what}:");
+            Verdict::of_error(&why)
+        }
     };
-    Row { peer: program.name(), suite, verdict, took: start.elapsed() }
+    Row { job, verdict, took: start.elapsed() }
 }
 
 /// Prints the closing table. A missing peer is a failure in CI only.
@@ -261,7 +332,7 @@ fn summarise(rows: &[Row], in_ci: bool) -> bool {
     let mut good = true;
     let mut missing = 0;
     for row in rows {
-        let head = format!("{:<11} {:<16}", row.peer, row.suite.name());
+        let head = format!("{:<11} {:<16}", row.job.server, row.job.suite.name());
         let seconds = row.took.as_secs_f64();
         match &row.verdict {
             Verdict::Ran(tally) => {
@@ -291,4 +362,49 @@ fn summarise(rows: &[Row], in_ci: bool) -> bool {
         (true, _) => println!("interop: nothing failed, {missing} not run"),
     }
     good
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn jobs_of(arguments: &[&str]) -> Vec<Job> {
+        let arguments = ["interop"].iter().chain(arguments);
+        jobs(&Cli::try_parse_from(arguments).unwrap().options)
+    }
+
+    #[test]
+    fn what_is_our_own_is_run_on_apache_as_well() {
+        let usual = jobs_of(&[]);
+        for suite in Suite::OURS {
+            assert!(usual.contains(&Job { server: APACHE, suite }));
+        }
+        assert!(!usual.contains(&Job { server: APACHE, suite: Suite::Kazoo }));
+        assert_eq!(jobs_of(&["--only", "c"]), [Job { server: OURS, suite: Suite::C }]);
+        let both = [APACHE, OURS].map(|server| Job { server, suite: Suite::C });
+        assert_eq!(jobs_of(&["--only", "c", "--peer", "both"]), both);
+    }
+
+    #[test]
+    fn suites_run_side_by_side_and_are_told_in_order() {
+        let jobs = jobs_of(&[]);
+        let began = Mutex::new(Vec::new());
+        let rows = run_all(&jobs, 2, |job| {
+            began.lock().unwrap().push(job);
+            Ok(Row { job, verdict: Verdict::Ran(Tally::default()), took: Duration::ZERO })
+        })
+        .unwrap();
+        assert_eq!(rows.iter().map(|row| row.job).collect::<Vec<_>>(), jobs);
+        assert!(began.into_inner().unwrap()[0].suite.takes_long());
+    }
 }

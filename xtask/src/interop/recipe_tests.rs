@@ -5,6 +5,7 @@ use anyhow::Result;
 
 use super::own_tests::OwnTests;
 use super::{Lab, Tally};
+use crate::apache::QUICK_START;
 
 /// Tests wait for replies most of the time, so there are more of them at a time than cores.
 const BINARIES_AT_ONCE: usize = 2;
@@ -13,6 +14,7 @@ const THREADS: usize = 3;
 pub fn run(lab: &Lab<'_>) -> Result<Tally> {
     // As the embedded server is: empty containers go soon, and nobody waits for the disk.
     let server = lab.server(|setup| {
+        let setup = QUICK_START.iter().fold(setup, |setup, flag| setup.jvm_flag(flag));
         setup.set("forceSync", "no").jvm_flag("-Dznode.container.checkIntervalMs=200")
     })?;
     let tests = OwnTests {

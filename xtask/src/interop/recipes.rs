@@ -1,15 +1,27 @@
-//! Our recipes and Curator's on the same paths: `interop/java/src/CuratorRecipes.java` drives a Rust partner,
-//! the example `curator_partner` of `ironkeeper-recipes`, and takes part itself.
+//! Our recipes beside those of others, on the same paths. A driver takes part itself and tells a Rust partner, the
+//! example `partner` of `ironkeeper-recipes`, what to do: `interop/java/src/CuratorRecipes.java` for Curator,
+//! `interop/kazoo/recipes.py` for kazoo.
+
+use std::process::Command;
 
 use anyhow::Result;
 
 use super::{Lab, Tally, driver};
 use crate::apache::QUICK_START;
-use crate::{ironkeeper, java};
+use crate::{java, repo, test_binaries};
 
-pub fn run(lab: &Lab<'_>) -> Result<Tally> {
-    let partner = ironkeeper::build_example("ironkeeper-recipes", "curator_partner")?;
+pub fn curator(lab: &Lab<'_>) -> Result<Tally> {
+    run(lab, java::program(lab.cache, "CuratorRecipes", &QUICK_START)?)
+}
+
+pub fn kazoo(lab: &Lab<'_>) -> Result<Tally> {
+    let mut command = Command::new(lab.cache.kazoo()?.python);
+    command.arg(repo::interop("kazoo/recipes.py"));
+    run(lab, command)
+}
+
+fn run(lab: &Lab<'_>, mut command: Command) -> Result<Tally> {
+    let partner = test_binaries::example("ironkeeper-recipes", "partner")?;
     let mut server = lab.server(|setup| setup)?;
-    let mut command = java::program(lab.cache, "CuratorRecipes", &QUICK_START)?;
     driver::run(command.arg(server.address()).arg(partner), &mut server)
 }

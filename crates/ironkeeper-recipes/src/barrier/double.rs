@@ -18,12 +18,12 @@
 //! lowest.
 //!
 //! # Guarantees
-//! Nobody goes on before the number was complete: an event, a reconnect or a `ready` that an earlier
-//! round left behind is no reason. More members than the number may come: they pass as long as somebody
+//! Nobody goes on before the number was complete: a reconnect, or a `ready` that an earlier round left behind, is
+//! no reason, and no event but that of a `ready` which is written while we wait. More members than the number may come: they pass as long as somebody
 //! of the round is inside. Nobody returns from leaving before all who were inside have left.
 //!
 //! Entering costs one watch event per waiting member, when the last one comes, and none before. A
-//! member that leaves wakes one other, the last wakes all. Participants of Curator count as
+//! member that leaves wakes one other, the last wakes all. Participants of Curator and kazoo count as
 //! ours do; they go on when they find `ready`, however old it is.
 //!
 //! # When things break

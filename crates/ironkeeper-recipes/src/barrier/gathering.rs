@@ -4,11 +4,13 @@
 //! Whether the barrier is open is told by the node `ready`, which whoever completes the number makes.
 //! It may be there from an earlier round whose last member died; so it counts only if it was written
 //! after we came, or if somebody who came before it was written is still inside. Whoever completes a
-//! round and finds an old one writes to it, which the waiting see as they see a new one.
+//! round and finds an old one writes to it, which the waiting see as they see a new one. The event of
+//! that write is as good as the node: members of kazoo delete `ready` as soon as they leave, before others
+//! may have looked.
 
 use std::collections::BTreeSet;
 
-use ironkeeper_client::{Client, CreateMode, ErrorKind, Stat, Version};
+use ironkeeper_client::{Client, CreateMode, ErrorKind, EventType, Stat, Version};
 
 use super::tidy_watch::TidyWatch;
 use crate::error::{RecipeError, Result};
@@ -41,6 +43,7 @@ impl Gathering {
         let place = Place::take(&self.client, &self.path, "member", b"", mode).await?;
         let client = &self.client;
         let ready_path = join(&self.path, READY);
+        let mut was_opened = false;
         loop {
             let (ready, watch) =
                 client.retry(&patient(), || client.exists_and_watch(&ready_path)).await?;
@@ -50,7 +53,7 @@ impl Gathering {
             if !members.contains(place.name()) {
                 return Err(RecipeError::NodeGone { path: place.path().to_owned() });
             }
-            if ready.as_ref().is_some_and(|ready| is_newer(ready, &place)) {
+            if was_opened || ready.as_ref().is_some_and(|ready| is_newer(ready, &place)) {
                 break;
             }
             if members.len() >= size {
@@ -62,13 +65,16 @@ impl Gathering {
             {
                 break;
             }
-            match resized {
+            let event = match resized {
                 None => ready_written.fired().await?,
                 Some(resized) => tokio::select! {
+                    biased;
                     fired = ready_written.fired() => fired?,
-                    fired = resized.fired() => fired?,
+                    fired = resized.fired() => fired.map(|_| None)?,
                 },
-            }
+            };
+            // The watch was set after we came: whoever has written `ready` since has found the number complete.
+            was_opened = matches!(event, Some(EventType::NodeCreated | EventType::NodeDataChanged));
         }
         if !place.is_of_this_session() {
             return Err(RecipeError::ForeignSession { path: place.path().to_owned() });

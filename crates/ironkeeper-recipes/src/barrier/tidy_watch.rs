@@ -3,7 +3,7 @@
 //! A watch on a node that is not there stays on the server until the node comes, which may be never.
 //! Whoever gives up waiting takes it along.
 
-use ironkeeper_client::{Result, Watch};
+use ironkeeper_client::{EventType, Result, Watch};
 use tokio::runtime::Handle;
 
 #[derive(Debug)]
@@ -18,13 +18,14 @@ impl TidyWatch {
         TidyWatch { watch: Some(watch), runtime: Handle::current() }
     }
 
-    /// Waits for the event, whatever it is.
-    pub(crate) async fn fired(mut self) -> Result<()> {
+    /// Waits for the event, and says what kind it is.
+    pub(crate) async fn fired(mut self) -> Result<Option<EventType>> {
+        let mut kind = None;
         if let Some(watch) = &mut self.watch {
-            watch.await?;
+            kind = Some(watch.await?.kind);
             self.watch = None;
         }
-        Ok(())
+        Ok(kind)
     }
 }
 

@@ -33,6 +33,9 @@ pub enum Election {
     Latch,
     /// That of [`LeaderSelector`](super::LeaderSelector), Curator's too.
     Selector,
+    /// kazoo's `Election`, and that of
+    /// [`LeaderSelector::with_kazoo_names`](super::LeaderSelector::with_kazoo_names).
+    Kazoo,
     /// That of [`ElectionSupport`](super::ElectionSupport), ZooKeeper's own too.
     Support,
     /// That of [`StaticElection`](super::StaticElection).
@@ -44,6 +47,7 @@ impl Election {
         match self {
             Election::Latch => Some(latch::BASES),
             Election::Selector => Some(mutex::BASES),
+            Election::Kazoo => Some(mutex::KAZOO),
             Election::Support => Some(support::BASES),
             Election::SingleNode => None,
         }

@@ -7,6 +7,7 @@
 //!   _c_<uuid>-lock-0000000003                   ephemeral, data: the id; the leader
 //!   _c_<uuid>-lock-0000000004                   waits for 3
 //! ```
+//! With [`LeaderSelector::with_kazoo_names`] the names are those of kazoo's `Election`: see [`Mutex`].
 //!
 //! # Steps
 //! 1. Take the [`Mutex`] on the path.
@@ -83,6 +84,12 @@ impl LeaderSelector {
             mutex: Mutex::new(client, path).with_data(id.into()),
             interrupts: watch::Sender::new(Interrupts::default()),
         }
+    }
+
+    /// Names that kazoo's `Election` understands. All candidates have to do so.
+    pub fn with_kazoo_names(mut self) -> LeaderSelector {
+        self.mutex = self.mutex.with_kazoo_names();
+        self
     }
 
     /// Ends the work when the connection breaks, not only when the session is over.

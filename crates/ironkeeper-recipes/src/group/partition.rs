@@ -4,13 +4,15 @@
 //! # On the tree
 //! ```text
 //! /partitions/shards                           container
-//!   party                                      a group, see [`GroupMember`]
-//!     anna
-//!     berta
+//!   party                                      a shallow party, see [`Party`]
+//!     0b7c…e1-anna
+//!     53a9…04-berta
 //!   locks
-//!     shard-1                                  a mutex per thing, see [`Mutex`](crate::lock::Mutex)
-//!     shard-2
+//!     shard-1                                  a mutex per thing, with kazoo's names, see
+//!     shard-2                                  [`Mutex`](crate::lock::Mutex)
 //! ```
+//! This is kazoo's layout and kazoo's default rule: its partitioners and ours share out a set together, if things and
+//! members have names of letters, digits and plain punctuation.
 //!
 //! # Steps
 //! 1. *Allocating*: wait until the members have not changed for a while. Every member works out the same
@@ -28,6 +30,9 @@
 //! everybody gives back what is wanted, everything belongs to somebody. One watch event per member and
 //! change of the members, and one per mutex and hand-over.
 //!
+//! Two members with one name, such as one that comes back while its old session still lives, have one share: the
+//! later one waits for its mutexes until the other is gone. (kazoo's members count the name twice meanwhile.)
+//!
 //! # When things break
 //! - Disconnected: the share is in doubt ([`Partition::is_valid`]), and stays ours if the session does.
 //! - Session over: [`PartitionState::Failure`]; the others share anew.
@@ -40,9 +45,10 @@ use std::time::Duration;
 
 use ironkeeper_client::{Client, Transaction};
 
+use crate::cache::CacheEvent;
 use crate::error::{RecipeError, Result};
 use crate::escape::{from_name, to_name};
-use crate::group::member::{GroupEvent, GroupMember};
+use crate::group::party::Party;
 use crate::guard::Guard;
 use crate::lock::{MultiGuard, MultiLock};
 use crate::place::{join, name_of};
@@ -108,9 +114,10 @@ type Rule = dyn Fn(&str, &[String], &[String]) -> Vec<String> + Send + Sync;
 /// ```
 pub struct SetPartitioner {
     client: Client,
+    id: String,
     locks: String,
     items: Vec<String>,
-    member: GroupMember,
+    party: Party,
     settling: Duration,
     rule: Arc<Rule>,
 }
@@ -118,15 +125,14 @@ pub struct SetPartitioner {
 impl fmt::Debug for SetPartitioner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SetPartitioner")
-            .field("id", &self.member.id())
+            .field("id", &self.id)
             .field("items", &self.items)
             .finish_non_exhaustive()
     }
 }
 
 impl SetPartitioner {
-    /// Joins those who share out `items`, about which all should say the same, with a name of our own. If
-    /// the name is in use, waits until it is free.
+    /// Joins those who share out `items`, about which all should say the same, with a name of our own.
     pub async fn join<I: Into<String>>(
         client: &Client,
         path: &str,
@@ -139,10 +145,11 @@ impl SetPartitioner {
         if items.is_empty() {
             return Err(RecipeError::Misuse(format!("{path}: there is nothing to share out")));
         }
-        let member = GroupMember::join(client, join(path, "party"), id, "").await?;
+        let id = id.into();
+        let party = Party::join_shallow(client, join(path, "party"), &id).await?;
         let (client, locks) = (client.clone(), join(path, "locks"));
         let rule = Arc::new(every_nth);
-        Ok(SetPartitioner { client, locks, items, member, settling: SETTLING, rule })
+        Ok(SetPartitioner { client, id, locks, items, party, settling: SETTLING, rule })
     }
 
     /// How long the members must not change before shares are taken: one second, unless it is said. Longer
@@ -165,12 +172,16 @@ impl SetPartitioner {
 
     /// Our name.
     pub fn id(&self) -> &str {
-        self.member.id()
+        &self.id
     }
 
-    /// The names of all members as they are known now, sorted.
+    /// The names of all members as they are known now, sorted; our own is always among them.
     pub fn members(&self) -> Vec<String> {
-        self.member.members().into_keys().collect()
+        let mut members = self.party.participants();
+        members.push(self.id.clone());
+        members.sort();
+        members.dedup();
+        members
     }
 
     /// Waits until our share is ours: *allocating*, then *acquired*. It may be empty, when there are
@@ -201,21 +212,21 @@ impl SetPartitioner {
 
     /// Leaves the group: the others share anew.
     pub async fn leave(self) -> Result<()> {
-        self.member.leave().await
+        self.party.leave().await
     }
 
     /// The locks of our share; `None` if it is empty.
     fn share(&self, members: &[String]) -> Result<Option<MultiLock>> {
-        let share = (self.rule)(self.member.id(), members, &self.items);
+        let share = (self.rule)(&self.id, members, &self.items);
         if let Some(foreign) = share.iter().find(|item| self.items.binary_search(item).is_err()) {
-            let why = format!("{}: {foreign:?} is not one of the items", self.member.path());
+            let why = format!("{}: {foreign:?} is not one of the items", self.party.path());
             return Err(RecipeError::Misuse(why));
         }
         if share.is_empty() {
             return Ok(None);
         }
         let paths = share.iter().map(|item| join(&self.locks, &to_name(item)));
-        MultiLock::new(&self.client, paths).map(Some)
+        Ok(Some(MultiLock::new(&self.client, paths)?.with_kazoo_names()))
     }
 
     /// Waits until the members have not changed for a while.
@@ -231,12 +242,12 @@ impl SetPartitioner {
 
     /// Resolves when the members are not these.
     async fn changed(&self, members: &[String]) -> Result<()> {
-        let mut events = self.member.events();
+        let mut events = self.party.events();
         while self.members() == members {
             match events.next().await {
-                Some(GroupEvent::Ended(why)) => return Err(why),
+                Some(CacheEvent::Ended(why)) => return Err(why),
                 Some(_) => {}
-                None => return Err(RecipeError::Closed { path: self.member.path().to_owned() }),
+                None => return Err(RecipeError::Closed { path: self.party.path().to_owned() }),
             }
         }
         Ok(())

@@ -17,7 +17,7 @@
 use bytes::Bytes;
 use ironkeeper_client::Client;
 
-use crate::cache::ChildrenCache;
+use crate::cache::{CacheEvents, ChildrenCache};
 use crate::error::{RecipeError, Result};
 use crate::node::PersistentNode;
 use crate::place::{join, name_of, uuid};
@@ -105,6 +105,11 @@ impl Party {
             .map(|node| (name_of(&node.path), &node.data[..]))
             .filter_map(identifier)
             .collect()
+    }
+
+    /// Everything that happens to the nodes of the party from now on, those of the present first.
+    pub(super) fn events(&self) -> CacheEvents {
+        self.cache.events()
     }
 
     /// Leaves, and waits until that is done.

@@ -65,6 +65,12 @@ impl MultiLock {
         Ok(MultiLock { mutexes: paths.iter().map(|path| Mutex::new(client, path)).collect() })
     }
 
+    /// Names that kazoo's `Lock` understands. All users of the paths have to do so.
+    pub fn with_kazoo_names(mut self) -> MultiLock {
+        self.mutexes = self.mutexes.into_iter().map(Mutex::with_kazoo_names).collect();
+        self
+    }
+
     /// Waits for all of them.
     pub async fn lock(&self) -> Result<MultiGuard> {
         let mut guards = Vec::with_capacity(self.mutexes.len());

@@ -7,6 +7,9 @@
 //!   _c_<uuid>-lock-0000000008                  ephemeral: waits for 7
 //!   lock-delay                                 only with a lock-delay: the holder has not released yet
 //! ```
+//! With [`Mutex::with_kazoo_names`] the names are `_c_<uuid>-__lock__0000000007`, which kazoo's `Lock` takes for its
+//! own. All users of a path have to agree on the style: those of Curator and of kazoo do not see each other, and a
+//! lock of ours that finds names of the other style refuses the path.
 //!
 //! # Steps
 //! 1. Create an ephemeral sequential child with a unique mark in its name.
@@ -41,6 +44,7 @@ use crate::place::{Place, join, patient};
 use crate::queue_of_waiters::{Bases, Participant, Rule, participants};
 
 pub(crate) const BASES: Bases = &["lock-"];
+pub(crate) const KAZOO: Bases = &["__lock__"];
 
 /// The child that stands for a holder that has not released yet. It sorts behind all numbers, which is
 /// what lets Curator's contenders overlook it.
@@ -91,6 +95,12 @@ impl Mutex {
         self
     }
 
+    /// Names that kazoo's `Lock` understands. All users of the path have to do so.
+    pub fn with_kazoo_names(mut self) -> Mutex {
+        self.request.bases = KAZOO;
+        self
+    }
+
     /// Takes a broken connection for a loss, as Curator's standard policy does.
     pub fn losing_on_suspend(mut self) -> Mutex {
         self.request.loses_on_suspend = true;
@@ -130,7 +140,7 @@ impl Mutex {
 
     /// Waits for the lock.
     pub async fn lock(&self) -> Result<Guard> {
-        let place = self.request.wait(BASES[0], Rule::First).await?;
+        let place = self.request.wait(self.request.bases[0], Rule::First).await?;
         self.grant(place).await
     }
 
@@ -142,7 +152,7 @@ impl Mutex {
 
     /// Takes the lock if nobody holds it or waits for it.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
-        match self.request.take_if_free(BASES[0], Rule::First).await? {
+        match self.request.take_if_free(self.request.bases[0], Rule::First).await? {
             Some(place) => self.grant(place).await.map(Some),
             None => Ok(None),
         }
@@ -197,7 +207,7 @@ impl Mutex {
 
     /// Everybody who holds or waits, in order.
     pub async fn participants(&self) -> Result<Vec<Participant>> {
-        participants(self.client(), self.path(), BASES).await
+        participants(self.client(), self.path(), self.request.bases).await
     }
 
     /// Asks the holder to give the lock back. Says whether there was one.

@@ -8,7 +8,9 @@
 //!   _c_<uuid>-__READ__0000000006                  waits for 5
 //! ```
 //! With [`ReadWriteLock::with_host_names`] the names say who it is: `_c_<uuid>-<host>-R-0000000004` and
-//! `_c_<uuid>-<host>-W-0000000005`. All users of a path have to agree on the style.
+//! `_c_<uuid>-<host>-W-0000000005`; with [`ReadWriteLock::with_kazoo_names`] they are those of kazoo's `ReadLock` and
+//! `WriteLock`: `_c_<uuid>-__rlock__0000000004` and `_c_<uuid>-__lock__0000000005`. All users of a path have to
+//! agree on the style.
 //!
 //! # Steps
 //! As the [`Mutex`](super::Mutex), but a reader waits only for the nearest writer before it, and a
@@ -43,6 +45,7 @@ use crate::queue_of_waiters::{Bases, Contender, Participant, READER, Rule, WRITE
 
 const CURATOR: Bases = &["__READ__", "__WRIT__"];
 const HOST: Bases = &["-R-", "-W-"];
+const KAZOO: Bases = &["__rlock__", "__lock__"];
 
 /// A fair lock for many readers or one writer.
 ///
@@ -85,6 +88,14 @@ impl ReadWriteLock {
     pub fn with_host_names(mut self, host: &str) -> ReadWriteLock {
         self.request.bases = HOST;
         self.names = names(HOST, host);
+        self
+    }
+
+    /// Names that kazoo's `ReadLock` and `WriteLock` understand. All users of the path have to do so. kazoo's `Lock` is a
+    /// writer that does not see readers: it has no place here.
+    pub fn with_kazoo_names(mut self) -> ReadWriteLock {
+        self.request.bases = KAZOO;
+        self.names = names(KAZOO, "");
         self
     }
 

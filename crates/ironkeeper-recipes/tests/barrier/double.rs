@@ -118,6 +118,21 @@ async fn a_ready_node_of_an_earlier_round_opens_nothing() {
 }
 
 #[tokio::test]
+async fn who_waits_goes_on_though_the_sign_is_gone_when_it_looks() {
+    let world = World::start().await;
+    let (one, two) = (world.client().await, world.client().await);
+    let barrier = DoubleBarrier::new(&one, PATH, 3).unwrap();
+    let entering = tokio::spawn(async move { barrier.enter().await });
+    until_watches(&one, 1).await;
+    // As members of kazoo do who complete the number and leave at once.
+    let ready = format!("{PATH}/ready");
+    let transaction = two.transaction().create(&ready, "", CreateMode::Persistent);
+    transaction.delete(&ready, Version::Any).commit().await.unwrap();
+    entering.await.unwrap().unwrap().leave().await.unwrap();
+    assert_eq!(children(&two, PATH).await, [""; 0]);
+}
+
+#[tokio::test]
 async fn who_comes_while_the_round_is_on_passes() {
     let world = World::start().await;
     let client = world.client().await;

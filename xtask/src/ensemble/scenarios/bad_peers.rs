@@ -67,7 +67,7 @@ impl Play<'_> {
                 let _ = (attack.run)(ports, self.stage.seed);
             }
             self.unharmed(attack.name, &pids)?;
-            println!("   {}: unharmed", attack.name);
+            self.cluster.tell(&format!("{}: unharmed", attack.name));
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Play<'_> {
         self.load.wait_for_writes(5 * WRITES).context("two servers have the id 1")?;
         double.kill()?;
         self.unharmed("two servers with one id", &pids)?;
-        println!("   two servers with one id: unharmed");
+        self.cluster.tell("two servers with one id: unharmed");
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Play<'_> {
         self.load.wait_for_writes(5 * WRITES).context("a server of another ensemble is there")?;
         other.kill()?;
         self.unharmed("a server of another ensemble", &pids)?;
-        println!("   a server of another ensemble: unharmed");
+        self.cluster.tell("a server of another ensemble: unharmed");
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl Play<'_> {
         fs::remove_dir_all(&files)?;
         member.start_again().context("the member whose data was removed")?;
         self.load.wait_for_writes(WRITES)?;
-        println!("   a damaged log: refused, and replaced");
+        self.cluster.tell("a damaged log: refused, and replaced");
         Ok(())
     }
 }

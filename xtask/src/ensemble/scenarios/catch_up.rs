@@ -117,8 +117,11 @@ impl Play {
         self.settle()?;
         let lonely = format!("/lonely-{}", self.written);
         let client = self.clients.connect(&self.cluster.member(2).address(), SESSION)?;
+        // The session is a transaction, too. Whoever is behind would not be elected later, and whoever still runs
+        // would see what nobody shall see.
+        self.wait_until_equal()?;
         for at in [0, 1] {
-            self.cluster.member(at).signal("STOP")?;
+            self.cluster.member(at).pause()?;
         }
         let reply = client.create(&lonely, "nobody else has this", CreateMode::Persistent);
         let logged = self.cluster.wait(|| log_holds(self.cluster.member(2), &lonely));
@@ -162,6 +165,16 @@ impl Play {
             self.cluster.member_mut(leader).start_again()?;
         }
         bail!("member {} does not come to lead", wanted + 1)
+    }
+
+    /// Waits until all members have applied the same transactions.
+    fn wait_until_equal(&self) -> Result<()> {
+        let is_equal = || {
+            let mut zxids = self.cluster.members().map(Server::last_zxid);
+            let first = zxids.next().flatten();
+            first.is_some() && zxids.all(|zxid| zxid == first)
+        };
+        self.cluster.wait(is_equal).context("the members do not come to the same transaction")
     }
 
     /// Everybody has everything: a sync through each member has come back.

@@ -22,14 +22,14 @@ pub fn play(stage: &Stage<'_>) -> Result<Tally> {
         let other = cluster
             .wait_for_leader(|at| at != leader)
             .with_context(|| format!("the leader, member {}, is cut off ({cut:?})", leader + 1))?;
-        println!("   leader {} cut off ({cut:?}), {} leads", leader + 1, other + 1);
+        cluster.tell(&format!("leader {} cut off ({cut:?}), {} leads", leader + 1, other + 1));
         mend(&mut cluster, &load)?;
 
         let leader = cluster.wait_for_leader(|_| true)?;
         let follower = (leader + 1) % cluster.size();
         cluster.links()?.isolate(follower, cut);
         load.wait_for_writes(WRITES).with_context(|| format!("a follower is cut off ({cut:?})"))?;
-        println!("   follower {} cut off ({cut:?})", follower + 1);
+        cluster.tell(&format!("follower {} cut off ({cut:?})", follower + 1));
         mend(&mut cluster, &load)?;
     }
     // One follower sees the other but not the leader, whom the other sees.
@@ -37,7 +37,7 @@ pub fn play(stage: &Stage<'_>) -> Result<Tally> {
     let follower = (leader + 1) % cluster.size();
     cluster.links()?.cut(leader, follower, Cut::Refused);
     load.wait_for_writes(WRITES).context("one wire is cut")?;
-    println!("   wire between {} and leader {} cut", follower + 1, leader + 1);
+    cluster.tell(&format!("wire between {} and leader {} cut", follower + 1, leader + 1));
     mend(&mut cluster, &load)?;
     judge(&cluster, load)
 }

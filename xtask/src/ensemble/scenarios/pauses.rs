@@ -33,7 +33,7 @@ fn pause_one(cluster: &mut Cluster, load: &Load, victim: usize) -> Result<()> {
         .with_context(|| format!("while {name} is paused"));
     // Whatever came of it: a stopped process would stay behind.
     cluster.member(victim).signal("CONT")?;
-    println!("   {name} paused: a write after {:.0} ms", gone_on?.as_secs_f64() * 1e3);
+    cluster.tell(&format!("{name} paused: a write after {:.0} ms", gone_on?.as_secs_f64() * 1e3));
     load.wait_for_new_write().with_context(|| format!("after {name} woke up"))?;
     cluster.wait_until_all_serve()?;
     load.wait_for_writes(WRITES)

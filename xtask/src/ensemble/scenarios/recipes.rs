@@ -56,7 +56,7 @@ pub fn play(stage: &Stage<'_>) -> Result<Tally> {
     }
     for Play { name, shift, task } in plays {
         let ended = background.wait(name, async { task.await.context("it panicked")? });
-        println!("   {name}: {} rounds", shift.rounds());
+        cluster.tell(&format!("{name}: {} rounds", shift.rounds()));
         tally.check(name, ended.map_err(|why| format!("{why:#}")));
     }
     Ok(tally)

@@ -42,6 +42,6 @@ fn replace(
     let what = format!("member {} becomes {kind}", at + 1);
     cluster.member_mut(at).start_again().with_context(|| what.clone())?;
     load.wait_for_writes(WRITES).with_context(|| what.clone())?;
-    println!("   {what}");
+    cluster.tell(&what);
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ironkeeper_recipes::Guard;
 use ironkeeper_recipes::barrier::Membership;
 use ironkeeper_recipes::election::LeaderLatch;
-use ironkeeper_recipes::group::GroupMember;
+use ironkeeper_recipes::group::{GroupMember, Party};
 use ironkeeper_recipes::lock::WriteGuard;
 use ironkeeper_recipes::node::{PersistentNode, TtlNode};
 use ironkeeper_recipes::queue::Delivery;
@@ -30,6 +30,9 @@ pub enum Held {
     Inside(Membership),
     Delivered(Delivery),
     Member(GroupMember),
+    Party(Party),
+    /// A set is shared out until it is told so.
+    Sharing(oneshot::Sender<()>),
     Node(PersistentNode),
     Ttl(TtlNode),
 }
@@ -59,11 +62,12 @@ pub async fn release(held: Held) -> Anything<()> {
         Held::Guard(guard) => guard.release().await?,
         Held::Writing(guard) => guard.release().await?,
         Held::Latch(latch) => latch.close().await?,
-        Held::Selected(done) => drop(done.send(())),
+        Held::Selected(done) | Held::Sharing(done) => drop(done.send(())),
         Held::Registered(registration) => registration.unregister().await?,
         Held::Inside(membership) => membership.leave().await?,
         Held::Delivered(delivery) => delivery.done().await?,
         Held::Member(member) => member.leave().await?,
+        Held::Party(party) => party.leave().await?,
         Held::Node(node) => node.close().await?,
         Held::Ttl(node) => drop(node),
     }

@@ -10,7 +10,8 @@
 //! count NAME KIND PATH TIMES -> NAME counted, after adding one TIMES times under the lock
 //! leader KIND PATH           -> KIND ID
 //! ```
-//! KIND is mutex, read, write, semaphore (of two), semaphore-mutex, latch or selector.
+//! KIND is mutex, read, write, semaphore (of two), semaphore-mutex, latch or selector; with kazoo's names it is
+//! kazoo-mutex, kazoo-read, kazoo-write or kazoo-selector.
 
 use ironkeeper_client::{Client, CreateMode, Version};
 use ironkeeper_recipes::election::{Election, LeaderLatch, LeaderObserver, LeaderSelector};
@@ -20,11 +21,26 @@ use tokio::sync::oneshot;
 use crate::held::{Held, Names, release};
 use crate::{Answer, Anything, say};
 
+fn mutex(client: &Client, kind: &str, path: &str) -> Mutex {
+    let mutex = Mutex::new(client, path);
+    if kind.starts_with("kazoo-") { mutex.with_kazoo_names() } else { mutex }
+}
+
+fn read_write(client: &Client, kind: &str, path: &str) -> ReadWriteLock {
+    let lock = ReadWriteLock::new(client, path);
+    if kind.starts_with("kazoo-") { lock.with_kazoo_names() } else { lock }
+}
+
+fn selector(client: &Client, kind: &str, path: &str) -> LeaderSelector {
+    let selector = LeaderSelector::new(client, path, "rust");
+    if kind.starts_with("kazoo-") { selector.with_kazoo_names() } else { selector }
+}
+
 async fn take(client: &Client, kind: &str, path: &str) -> Anything<Held> {
     Ok(match kind {
-        "mutex" => Held::Guard(Mutex::new(client, path).lock().await?),
-        "read" => Held::Guard(ReadWriteLock::new(client, path).read().await?),
-        "write" => Held::Writing(ReadWriteLock::new(client, path).write().await?),
+        "mutex" | "kazoo-mutex" => Held::Guard(mutex(client, kind, path).lock().await?),
+        "read" | "kazoo-read" => Held::Guard(read_write(client, kind, path).read().await?),
+        "write" | "kazoo-write" => Held::Writing(read_write(client, kind, path).write().await?),
         "semaphore" => Held::Guard(Semaphore::new(client, path, 2)?.acquire().await?),
         "semaphore-mutex" => Held::Guard(SemaphoreMutex::new(client, path).lock().await?),
         "latch" => {
@@ -32,10 +48,10 @@ async fn take(client: &Client, kind: &str, path: &str) -> Anything<Held> {
             latch.leading().await?;
             Held::Latch(latch)
         }
-        "selector" => {
+        "selector" | "kazoo-selector" => {
             let (elected, is_elected) = oneshot::channel();
             let (done, is_done) = oneshot::channel::<()>();
-            let selector = LeaderSelector::new(client, path, "rust");
+            let selector = selector(client, kind, path);
             tokio::spawn(async move {
                 let led = selector
                     .lead(|_| async {
@@ -54,9 +70,11 @@ async fn take(client: &Client, kind: &str, path: &str) -> Anything<Held> {
 
 async fn take_if_free(client: &Client, kind: &str, path: &str) -> Anything<Option<Held>> {
     Ok(match kind {
-        "mutex" => Mutex::new(client, path).try_lock().await?.map(Held::Guard),
-        "read" => ReadWriteLock::new(client, path).try_read().await?.map(Held::Guard),
-        "write" => ReadWriteLock::new(client, path).try_write().await?.map(Held::Writing),
+        "mutex" | "kazoo-mutex" => mutex(client, kind, path).try_lock().await?.map(Held::Guard),
+        "read" | "kazoo-read" => read_write(client, kind, path).try_read().await?.map(Held::Guard),
+        "write" | "kazoo-write" => {
+            read_write(client, kind, path).try_write().await?.map(Held::Writing)
+        }
         "semaphore" => Semaphore::new(client, path, 2)?.try_acquire().await?.map(Held::Guard),
         "semaphore-mutex" => SemaphoreMutex::new(client, path).try_lock().await?.map(Held::Guard),
         other => return Err(format!("cannot try a {other}").into()),
@@ -114,6 +132,7 @@ pub async fn obey(client: &Client, names: &Names, words: &[&str]) -> Answer {
         ["leader", kind, path] => {
             let election = match kind {
                 "latch" => Election::Latch,
+                "kazoo-selector" => Election::Kazoo,
                 _ => Election::Selector,
             };
             let leader = LeaderObserver::new(client, path, election).leader().await?;

@@ -1,4 +1,4 @@
-//! The Rust side of the interoperation with Curator: does what it is told on its standard input, line
+//! The Rust side of the interoperation with Curator's and kazoo's recipes: does what it is told on its standard input, line
 //! by line, and says on its standard output what came of it. Run by `cargo xtask interop`.
 //!
 //! Each module has a list of the orders it understands. An order that takes its time, because it waits for
@@ -9,6 +9,7 @@ mod counters;
 mod held;
 mod locks;
 mod members;
+mod parties;
 mod queues;
 
 use std::error::Error;
@@ -45,6 +46,9 @@ async fn obey(client: &Client, names: &Names, line: &str) -> Anything<String> {
         return Ok(answer);
     }
     if let Some(answer) = queues::obey(client, names, &words).await? {
+        return Ok(answer);
+    }
+    if let Some(answer) = parties::obey(client, names, &words).await? {
         return Ok(answer);
     }
     members::obey(client, names, &words).await?.ok_or_else(|| "not understood".into())

@@ -1,0 +1,167 @@
+//! The test binaries of this workspace: built once, the way `cargo xtask test` wants them, and run side by side.
+//!
+//! Cargo runs one binary after the other. Ours wait for servers, disks and clocks more than they compute, so several at
+//! a time are done much sooner.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::{limited, repo};
+
+/// One binary, not run yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestBinary {
+    pub executable: PathBuf,
+    /// The folder of its package, from where it is run.
+    pub home: PathBuf,
+    pub package: String,
+    /// `lib`, `bin` or `test`.
+    pub kind: String,
+    pub name: String,
+}
+
+/// What came of a binary.
+#[derive(Debug)]
+pub struct Ran {
+    /// Everything it printed.
+    pub text: String,
+    pub end: End,
+    pub took: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Well,
+    Failed,
+    Hung,
+}
+
+impl TestBinary {
+    /// The arguments of cargo that name it alone.
+    pub fn arguments(&self) -> String {
+        let target = match self.kind.as_str() {
+            "lib" => "--lib".to_owned(),
+            kind => format!("--{kind} {}", self.name),
+        };
+        format!("-p {} {target}", self.package)
+    }
+
+    /// Runs it to its end, or ends it when it takes too long. What it prints goes to a file in `logs` first: whatever it
+    /// leaves behind may hold a pipe open.
+    pub fn run(
+        &self,
+        adjust: impl FnOnce(&mut Command),
+        limit: Duration,
+        logs: &Path,
+    ) -> Result<Ran> {
+        let log_path =
+            logs.join(self.executable.file_name().unwrap_or_default()).with_extension("log");
+        let log = File::create(&log_path)?;
+        let began = Instant::now();
+        let mut command = Command::new(&self.executable);
+        command.current_dir(&self.home).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        adjust(&mut command);
+        let mut child =
+            command.spawn().with_context(|| format!("cannot run {}", self.executable.display()))?;
+        let end = match limited::wait(&mut child, limit)? {
+            Some(status) if status.success() => End::Well,
+            Some(_) => End::Failed,
+            None => End::Hung,
+        };
+        let text = String::from_utf8_lossy(&fs::read(&log_path)?).into_owned();
+        Ok(Ran { text, end, took: began.elapsed() })
+    }
+}
+
+/// Builds all tests of the workspace, with all features.
+pub fn build() -> Result<Vec<TestBinary>> {
+    Ok(binaries(&messages()?, is_test))
+}
+
+/// Builds everything that belongs to tests, and gives an example: not optimized, and there anyway.
+pub fn example(package: &str, name: &str) -> Result<PathBuf> {
+    let is_it = |built: &Value| built["target"]["kind"][0] == "example";
+    binaries(&messages()?, is_it)
+        .into_iter()
+        .find(|built| built.package == package && built.name == name)
+        .map(|built| built.executable)
+        .with_context(|| format!("{package} has no example {name}"))
+}
+
+/// What cargo says about what it builds. It is asked once: several suites want to know.
+fn messages() -> Result<String> {
+    static SAID: Mutex<Option<String>> = Mutex::new(None);
+    let mut said = SAID.lock().expect("nobody panics with it");
+    if let Some(said) = &*said {
+        return Ok(said.clone());
+    }
+    let output = Command::new(env!("CARGO"))
+        .args(["test", "--quiet", "--workspace", "--all-features", "--no-run"])
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(repo::root())
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run cargo")?;
+    ensure!(output.status.success(), "the tests do not build");
+    Ok(said.insert(String::from_utf8_lossy(&output.stdout).into_owned()).clone())
+}
+
+fn is_test(built: &Value) -> bool {
+    built["profile"]["test"] == true
+}
+
+/// What is wanted of the binaries that cargo has built.
+fn binaries(messages: &str, is_wanted: impl Fn(&Value) -> bool) -> Vec<TestBinary> {
+    let of_message = |built: Value| {
+        if !is_wanted(&built) {
+            return None;
+        }
+        let home = Path::new(built["manifest_path"].as_str()?).parent()?.to_owned();
+        Some(TestBinary {
+            executable: PathBuf::from(built["executable"].as_str()?),
+            // Folders have the names of their packages.
+            package: home.file_name()?.to_string_lossy().into_owned(),
+            home,
+            kind: built["target"]["kind"][0].as_str()?.to_owned(),
+            name: built["target"]["name"].as_str()?.to_owned(),
+        })
+    };
+    messages.lines().filter_map(|line| of_message(serde_json::from_str(line).ok()?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_binaries_are_found_among_what_cargo_says() {
+        let built = |manifest: &str, kind: &str, name: &str, test: bool| {
+            serde_json::json!({
+                "manifest_path": format!("/repo/crates/{manifest}/Cargo.toml"),
+                "target": { "kind": [kind], "name": name },
+                "profile": { "test": test },
+                "executable": format!("/target/{name}-1"),
+            })
+            .to_string()
+        };
+        let messages = [
+            built("ours", "test", "lock", true),
+            built("ours", "lib", "ours", true),
+            "not JSON".to_owned(),
+            built("ours", "example", "show", false),
+        ]
+        .join("\n");
+        let found = binaries(&messages, is_test);
+        let arguments: Vec<_> = found.iter().map(TestBinary::arguments).collect();
+        assert_eq!(arguments, ["-p ours --test lock", "-p ours --lib"]);
+        assert_eq!(found[0].executable, Path::new("/target/lock-1"));
+        assert_eq!(found[0].home, Path::new("/repo/crates/ours"));
+    }
+}
