@@ -9,3 +9,4 @@ mod world;
 
 mod every_cut;
 mod rivals;
+mod watch_events;

@@ -271,8 +271,6 @@ where
         tokio::select! {
             () = &mut working => {}
             Some(knock) = knocks.recv() => {
-                // The server may still be busy with the last request of the connection that is gone.
-                world.client().await.close().await.expect("the server is there");
                 rival(round).await;
                 drop(knock);
                 working.await;
