@@ -7,6 +7,7 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod dropped_futures;
 mod every_cut;
 mod rivals;
 mod watch_events;
