@@ -10,6 +10,10 @@
 
 use std::fmt::Debug;
 
+use crate::error::Result;
+use crate::other_recipes;
+use crate::queue_of_waiters::Contender;
+
 /// How the items of a queue are ordered: [`Fifo`](super::Fifo), [`ById`](super::ById),
 /// [`ByPriority`](super::ByPriority) or [`ByDelay`](super::ByDelay).
 pub trait Order: Clone + Debug + Send + Sync + 'static + sealed::Sealed {}
@@ -74,6 +78,31 @@ impl ItemName {
     pub(super) fn due_ms(&self) -> i64 {
         self.rank
     }
+}
+
+/// Which queue has put it there, if its name is that of an item.
+pub(crate) fn recipe_of_item(name: &str) -> Option<&'static str> {
+    if name.starts_with(super::simple::BASES[0])
+        && Contender::parse(name, super::simple::BASES).is_some()
+    {
+        return Some("simple queue");
+    }
+    let is_item = |naming| ItemName::parse(name, naming).is_some();
+    if is_item(Naming::Plain) {
+        Some("queue of work")
+    } else if is_item(Naming::Id) {
+        Some("queue of work with ids or due times")
+    } else if is_item(Naming::Priority) {
+        Some("queue of work with priorities")
+    } else {
+        None
+    }
+}
+
+/// Refuses names that are of another recipe, and of a queue in another order, in which they would be seen
+/// by nobody.
+pub(super) fn refuse_others(path: &str, names: &[String], naming: Naming) -> Result<()> {
+    other_recipes::refuse(path, names, |name| ItemName::parse(name, naming).is_some())
 }
 
 /// What is between the first two separators, and what is behind them.

@@ -9,5 +9,6 @@ mod world;
 
 mod dropped_futures;
 mod every_cut;
+mod misuse;
 mod rivals;
 mod watch_events;
