@@ -11,4 +11,5 @@ mod dropped_futures;
 mod every_cut;
 mod misuse;
 mod rivals;
+mod variants;
 mod watch_events;
