@@ -20,6 +20,7 @@
 //!   is in doubt until it is connected again.
 //! - A lost lock is told of by whoever awaits [`Guard::lost`](crate::Guard::lost); without that there is
 //!   nobody who looks.
+//! - A guard that is dropped gives its lock back in the background, and nothing is told of that.
 //! - [`LockEvents::next`] may be dropped: nothing is missed.
 
 use ironkeeper_client::{Client, ConnectionState, States, Zxid};

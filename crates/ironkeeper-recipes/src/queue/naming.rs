@@ -37,6 +37,9 @@ const SEPARATOR: char = '|';
 /// The digit for the sign, and the hexadecimal ones.
 const PRIORITY_LENGTH: usize = 9;
 
+/// Numbers are padded to so many digits.
+const NUMBER_LENGTH: usize = 10;
+
 /// An item's name, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ItemName {
@@ -60,12 +63,14 @@ impl ItemName {
                 Some((due, number)) => (i64::from_str_radix(due, 16).unwrap_or(0), number),
                 None => (0, rest),
             },
-            Naming::Priority => {
-                let (priority, number) = rest.split_at_checked(PRIORITY_LENGTH)?;
-                (i64::from_str_radix(priority, 16).ok()?, number)
-            }
+            Naming::Priority => match rest.split_at_checked(PRIORITY_LENGTH)? {
+                // Curator queues an item whose work failed again without its priority. By its name it
+                // comes first then.
+                (_, number) if number.len() < NUMBER_LENGTH => (0, rest),
+                (priority, number) => (i64::from_str_radix(priority, 16).ok()?, number),
+            },
         };
-        let sequence = number.parse().ok().filter(|_| number.len() >= 10)?;
+        let sequence = number.parse().ok().filter(|_| number.len() >= NUMBER_LENGTH)?;
         let base = name[..name.len() - number.len()].to_owned();
         Some(ItemName { name: name.to_owned(), base, rank, sequence })
     }
@@ -184,6 +189,9 @@ mod tests {
         let names = [name(5, 1), name(-1, 2), name(0, 3), name(i32::MIN, 4), name(-1, 0)];
         let refs: Vec<&str> = names.iter().map(String::as_str).collect();
         check(Naming::Priority, &refs, &[refs[3], refs[4], refs[1], refs[2], refs[0]]);
+        // As Curator queues it again, and sorts it.
+        let names = [refs[3], "queue-0000000007", "queue-7"];
+        check(Naming::Priority, &names, &["queue-0000000007", refs[3]]);
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! # What is different
 //! The smaller priority comes first, and in one priority the smaller number. The queue is listed anew
 //! for every item, so an urgent one is never behind those of an older list. An item that is queued
-//! again keeps its priority. (With Curator it loses it.)
+//! again keeps its priority. (With Curator it loses it, and comes first then, as it does here.)
 
 use std::time::Duration;
 

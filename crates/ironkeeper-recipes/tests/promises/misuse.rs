@@ -72,12 +72,14 @@ async fn a_queue_is_refused_where_there_are_items_of_another() {
     refused(taker.poll_within(PATIENCE).await, "queue of work");
     refused(taker.peek().await, "queue of work");
     refused(BlockingQueue::new(&client, "/work", 1).unwrap().poll().await, "queue of work");
-    refused(PriorityQueue::new(&client, "/work").unwrap().try_next().await, "queue of work");
-    // As with Curator, what has no id and no time is an item of these, too.
+    // As with Curator, what has no id, no priority and no time is an item of these, too.
+    let delivery = PriorityQueue::new(&client, "/work").unwrap().next().await.unwrap();
+    delivery.requeue().await.unwrap();
     let delivery = DelayQueue::new(&client, "/work").unwrap().next().await.unwrap();
     delivery.requeue().await.unwrap();
     IdQueue::new(&client, "/work").unwrap().next().await.unwrap().done().await.unwrap();
     IdQueue::new(&client, "/ids").unwrap().put("a", "x").await.unwrap();
+    refused(PriorityQueue::new(&client, "/ids").unwrap().try_next().await, "ids");
     refused(work("/ids").try_next().await, "ids");
     PriorityQueue::new(&client, "/urgent").unwrap().put(1, "x").await.unwrap();
     refused(work("/urgent").try_next().await, "priorities");
