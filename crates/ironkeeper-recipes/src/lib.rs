@@ -94,6 +94,7 @@ pub mod master_worker;
 pub mod model;
 pub mod naming;
 pub mod node;
+mod other_recipes;
 mod place;
 pub mod queue;
 mod queue_of_waiters;

@@ -22,7 +22,8 @@ use std::cmp::Reverse;
 use ironkeeper_client::{Client, ErrorKind, SessionId, Zxid};
 
 use crate::error::{RecipeError, Result};
-use crate::place::{Place, join, patient, unprotected};
+use crate::other_recipes;
+use crate::place::{Place, join, patient};
 use crate::reads::{children_or_none, get_children};
 
 /// What the names of contenders end with, before the number. The place in the list is the kind of
@@ -115,44 +116,12 @@ pub(crate) fn decide<'a>(line: &'a [Contender], me: &str, rule: Rule) -> Verdict
     in_the_way.map_or(Verdict::Granted, Verdict::WaitFor)
 }
 
-/// All recipes that stand in line, by what the names of their nodes end with.
-const RECIPES: &[(Bases, &str)] = &[
-    (&["lock-"], "mutex or leader selector"),
-    (&["__READ__", "__WRIT__"], "read/write lock"),
-    (&["-R-", "-W-"], "read/write lock with host names"),
-    (&["__lock__"], "lock or writer with kazoo's names"),
-    (&["__rlock__"], "reader with kazoo's names"),
-    (&["latch-"], "leader latch"),
-    (&["lease-"], "leases of a semaphore"),
-    (&["n_"], "election support"),
-];
-
 /// Refuses a path on which a recipe of another kind is at work: the two would not see each other.
-/// Names that belong to no recipe are nobody's business.
 pub(crate) fn refuse_other_recipes(path: &str, names: &[String], bases: Bases) -> Result<()> {
-    for name in names {
-        let recipe = match unprotected(name).or_else(|| of_kazoo(name)) {
-            Some(_) if Contender::parse(name, bases).is_some() => continue,
-            Some(rest) => RECIPES
-                .iter()
-                .find(|(others, _)| Contender::parse(rest, others).is_some())
-                .map(|(_, recipe)| *recipe),
-            None if name == "leases" => Some("semaphore"),
-            None => None,
-        };
-        if let Some(recipe) = recipe {
-            let (path, child) = (path.to_owned(), name.clone());
-            return Err(RecipeError::OtherRecipe { path, child, recipe });
-        }
-    }
-    Ok(())
-}
-
-/// The name without kazoo's own mark, if it is that of one of its locks.
-fn of_kazoo(name: &str) -> Option<&str> {
-    let (mark, rest) = name.split_at_checked(32)?;
-    let is_mark = mark.bytes().all(|byte| byte.is_ascii_hexdigit());
-    (is_mark && (rest.starts_with("__lock__") || rest.starts_with("__rlock__"))).then_some(rest)
+    let is_ours = |name: &str| {
+        other_recipes::marked(name).is_some() && Contender::parse(name, bases).is_some()
+    };
+    other_recipes::refuse(path, names, is_ours)
 }
 
 /// A place in a line.

@@ -14,7 +14,8 @@
 //! Nobody passes a barrier that was set before the wait began and has not been removed since, whatever
 //! server it asks. The removal costs one watch event per waiter, which is as few as can be: all of them
 //! go on. Nothing is left on the server by those who gave up: the node is read, not looked for, so a
-//! barrier that is not there gets no watch.
+//! barrier that is not there gets no watch. A node with the children of another recipe is refused:
+//! [`RecipeError::OtherRecipe`](crate::RecipeError::OtherRecipe).
 //!
 //! # When things break
 //! - Disconnected: the wait goes on after the reconnect, at the same or another server.
@@ -26,7 +27,9 @@ use std::time::Duration;
 use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
 
 use crate::error::Result;
+use crate::other_recipes;
 use crate::place::{create_containers, patient};
+use crate::reads::children_or_none;
 
 /// A barrier on a path, set and removed by anybody.
 ///
@@ -75,7 +78,10 @@ impl Barrier {
                 .await;
             match created {
                 Ok(_) => return Ok(true),
-                Err(error) if error.kind() == ErrorKind::NodeExists => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::NodeExists => {
+                    self.refuse_other_recipes().await?;
+                    return Ok(false);
+                }
                 Err(error) if error.kind() == ErrorKind::NoNode => {
                     create_containers(client, &self.path).await?;
                 }
@@ -126,11 +132,22 @@ impl Barrier {
                 })
                 .await;
             match read {
-                Ok((_, watch)) => drop(watch.await?),
+                Ok((node, watch)) => {
+                    if node.stat.num_children > 0 {
+                        self.refuse_other_recipes().await?;
+                    }
+                    drop(watch.await?);
+                }
                 Err(error) if error.kind() == ErrorKind::NoNode => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// A barrier that is a lock's or a queue's node as well would be opened by nobody.
+    async fn refuse_other_recipes(&self) -> Result<()> {
+        let names = children_or_none(&self.client, &self.path).await?;
+        other_recipes::refuse(&self.path, &names, |_| false)
     }
 
     /// Waits this long at most. Says whether the barrier was open.

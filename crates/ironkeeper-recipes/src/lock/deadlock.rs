@@ -264,23 +264,34 @@ impl DeadlockDetector {
     async fn locks(&self) -> Result<Vec<(String, Bases)>> {
         let mut found: BTreeMap<String, Bases> = BTreeMap::new();
         for root in &self.roots {
-            let mut walk = self.client.walk(root);
-            while let Some(node) = walk.next().await {
-                let path = match node {
-                    Ok(node) => node.path,
-                    Err(error) if error.kind() == ErrorKind::NoNode => break,
-                    Err(error) => return Err(error.into()),
-                };
-                let Some((parent, name)) = path.rsplit_once('/') else { continue };
-                let line = LINES.into_iter().find(|bases| Contender::parse(name, bases).is_some());
-                if let Some(bases) = line {
-                    let parent = if parent.is_empty() { "/" } else { parent };
-                    found.entry(parent.to_owned()).or_insert(bases);
-                }
-            }
+            // A walk whose connection breaks begins anew.
+            let walk = || locks_below(&self.client, root);
+            found.extend(self.client.retry(&patient(), walk).await?);
         }
         Ok(found.into_iter().collect())
     }
+}
+
+async fn locks_below(
+    client: &Client,
+    root: &str,
+) -> ironkeeper_client::Result<BTreeMap<String, Bases>> {
+    let mut found: BTreeMap<String, Bases> = BTreeMap::new();
+    let mut walk = client.walk(root);
+    while let Some(node) = walk.next().await {
+        let path = match node {
+            Ok(node) => node.path,
+            Err(error) if error.kind() == ErrorKind::NoNode => break,
+            Err(error) => return Err(error),
+        };
+        let Some((parent, name)) = path.rsplit_once('/') else { continue };
+        let line = LINES.into_iter().find(|bases| Contender::parse(name, bases).is_some());
+        if let Some(bases) = line {
+            let parent = if parent.is_empty() { "/" } else { parent };
+            found.entry(parent.to_owned()).or_insert(bases);
+        }
+    }
+    Ok(found)
 }
 
 /// Edges from everybody who waits to the holders in its way and to the one right before it, through

@@ -1,4 +1,27 @@
-//! What listeners of a lock are told.
+//! Listening to a lock: what happens to it in this process, and to the connection that it depends on.
+//!
+//! # On the tree
+//! Nothing. The events come from the tasks that ask for the lock and hold it, and from the client.
+//!
+//! # Steps
+//! 1. [`Mutex::events`](super::Mutex::events) or [`ReadWriteLock::events`](super::ReadWriteLock::events)
+//!    subscribes: to all that happens by this handle, its clones and its guards from then on.
+//! 2. [`LockEvents::next`] tells one thing after the other.
+//!
+//! # Guarantees
+//! For each request: [`Queued`](LockEvent::Queued), then [`Waiting`](LockEvent::Waiting) for everybody who is
+//! in the way, then [`Granted`](LockEvent::Granted), then [`Released`](LockEvent::Released) or
+//! [`Lost`](LockEvent::Lost), in this order. Those of several requests are mixed, and told apart by the
+//! path. A listener that does not come for them loses the oldest, and is told how many
+//! ([`Missed`](LockEvent::Missed)); it never delays the lock. No requests and no watch events.
+//!
+//! # When things break
+//! - Disconnected, connected again, session over: [`Connection`](LockEvent::Connection) says so. What is held
+//!   is in doubt until it is connected again.
+//! - A lost lock is told of by whoever awaits [`Guard::lost`](crate::Guard::lost); without that there is
+//!   nobody who looks.
+//! - A guard that is dropped gives its lock back in the background, and nothing is told of that.
+//! - [`LockEvents::next`] may be dropped: nothing is missed.
 
 use ironkeeper_client::{Client, ConnectionState, States, Zxid};
 use tokio::sync::broadcast;
@@ -58,6 +81,26 @@ pub enum LockEvent {
 }
 
 /// The events of a lock and of its connection, from the moment of the subscription on.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let running = ironkeeper_testing::TestServer::start()?;
+/// # let server = running.connect_string();
+/// use ironkeeper_client::Client;
+/// use ironkeeper_recipes::lock::{LockEvent, Mutex};
+///
+/// let client = Client::connect(&server).await?;
+/// let mutex = Mutex::new(&client, "/locks/report");
+/// let mut events = mutex.events();
+/// let guard = mutex.lock().await?;
+/// assert!(matches!(events.next().await, Some(LockEvent::Queued { .. })));
+/// let Some(LockEvent::Granted { token, .. }) = events.next().await else { panic!() };
+/// assert_eq!(token, guard.fencing_token());
+/// guard.release().await?;
+/// assert!(matches!(events.next().await, Some(LockEvent::Released { .. })));
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct LockEvents {
     events: broadcast::Receiver<LockEvent>,

@@ -3,7 +3,7 @@
 
 pub mod condition;
 pub mod deadlock;
-mod event;
+pub mod event;
 pub mod lease;
 pub mod multi;
 pub mod mutex;
@@ -19,6 +19,7 @@ pub mod single_node;
 pub use condition::Condition;
 #[doc(inline)]
 pub use deadlock::{Deadlock, DeadlockDetector, Victim, Wait, WaitGraph};
+#[doc(inline)]
 pub use event::{LockEvent, LockEvents};
 #[doc(inline)]
 pub use lease::{HeldLease, NonBlockingLease};

@@ -29,6 +29,28 @@
 //! - Session over: the wait ends with an error, the guard is lost.
 //! - Our node deleted by somebody else while waiting: [`RecipeError::NodeGone`]; while holding: lost.
 //! - The future of [`Mutex::lock`] dropped: the place in line is given back.
+//!
+//! # Lock-delay
+//! With [`Mutex::with_lock_delay`] the lock stays closed for a while when its holder goes without releasing
+//! it, as Chubby's and Consul's do: what it had on its way to servers that know nothing of fencing tokens
+//! can arrive meanwhile.
+//!
+//! Steps: whoever stands first creates the child `lock-delay` with the name of its own node as data, and
+//! deletes it before its node when it releases. Whoever stands first and finds one of another holder
+//! waits for the delay and writes its own name over it, from the version that it read.
+//!
+//! Guarantees: after a holder that has not released nobody holds the lock for the length of the delay,
+//! counted by the clock of the next one from when it finds the marker; no two clocks have to agree. After
+//! a release nobody waits. It costs two writes and a read per grant, and no watch event.
+//!
+//! When things break: a dropped guard, a session that is over and a deleted node all count as gone without
+//! release. Contenders without a delay, Curator's among them, overlook the marker. If the reply to the
+//! deletion of the marker is lost for good, the next holder waits once for nothing. A future that is
+//! dropped while it waits gives its place back and leaves the marker as it was.
+//!
+//! It is for locks with one holder at a time: among readers, or holders of leases, one marker could not
+//! say which of them has gone. [`MultiLock`](super::MultiLock) and the elections promise no more than to
+//! exclude by nodes; where late writes do harm, fence them.
 
 use std::time::Duration;
 
@@ -117,7 +139,28 @@ impl Mutex {
     /// Keeps the lock closed for this long when its holder goes without releasing it, as Chubby and
     /// Consul do: whatever the holder had on its way can arrive meanwhile. A dropped guard counts as
     /// gone without release. All who ask for the lock should ask with a delay; it costs two more
-    /// writes per grant.
+    /// writes per grant. See [the page of this lock](self#lock-delay).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// use std::time::Duration;
+    /// use ironkeeper_client::Client;
+    /// use ironkeeper_recipes::lock::Mutex;
+    /// use tokio::time::Instant;
+    ///
+    /// let client = Client::connect(&server).await?;
+    /// let delay = Duration::from_millis(50);
+    /// let mutex = Mutex::new(&client, "/locks/report").with_lock_delay(delay);
+    /// drop(mutex.lock().await?); // gone without a release
+    /// let begun = Instant::now();
+    /// let guard = mutex.lock().await?;
+    /// assert!(begun.elapsed() >= delay);
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn with_lock_delay(mut self, delay: Duration) -> Mutex {
         self.delay = Some(delay);
         self

@@ -35,6 +35,8 @@
 //! # When things break
 //! As with the [`Mutex`]: a wait outlasts a reconnect, a session that ends takes its leases with it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -45,8 +47,10 @@ use crate::error::{RecipeError, Result};
 use crate::guard::{Guard, at};
 use crate::lock::Mutex;
 use crate::lock::request::within;
+use crate::other_recipes;
 use crate::place::{Place, create_containers, join, patient};
 use crate::queue_of_waiters::{Bases, Contender, Participant, line_up, participants};
+use crate::reads::children_or_none;
 
 const BASES: Bases = &["lease-"];
 
@@ -81,6 +85,8 @@ pub struct Semaphore {
     limit: Limit,
     data: Bytes,
     lease_time: Option<Duration>,
+    /// Whether the path has been looked at, and found without another recipe.
+    is_alone: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Debug)]
@@ -116,6 +122,7 @@ impl Semaphore {
             limit,
             data: Bytes::new(),
             lease_time: None,
+            is_alone: Arc::default(),
         }
     }
 
@@ -159,9 +166,19 @@ impl Semaphore {
     /// Waits for several leases at once; all or none.
     pub async fn acquire_many(&self, count: usize) -> Result<Vec<Guard>> {
         self.check_count(count)?;
+        self.refuse_other_recipes().await?;
         let head = self.mutex.lock().await?;
         let granted = self.take(count, true).await?;
         Ok(finish(head, granted).await?.expect("they were waited for"))
+    }
+
+    /// Waits for several leases this long at most; all or none.
+    pub async fn acquire_many_within(
+        &self,
+        count: usize,
+        patience: Duration,
+    ) -> Result<Option<Vec<Guard>>> {
+        within(patience, self.acquire_many(count)).await
     }
 
     /// Takes a lease if one is free and nobody waits.
@@ -172,6 +189,7 @@ impl Semaphore {
     /// Takes several leases if they are free and nobody waits.
     pub async fn try_acquire_many(&self, count: usize) -> Result<Option<Vec<Guard>>> {
         self.check_count(count)?;
+        self.refuse_other_recipes().await?;
         let Some(head) = self.mutex.try_lock().await? else { return Ok(None) };
         let granted = self.take(count, false).await?;
         finish(head, granted).await
@@ -201,6 +219,18 @@ impl Semaphore {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// Looks once whether another recipe is at work on the path. What comes later sees our nodes, and is
+    /// refused itself.
+    async fn refuse_other_recipes(&self) -> Result<()> {
+        if self.is_alone.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let names = children_or_none(&self.client, &self.path).await?;
+        other_recipes::refuse(&self.path, &names, |name| name == "leases")?;
+        self.is_alone.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// With the mutex held. `None` if they are not free and shall not be waited for.
@@ -398,7 +428,8 @@ fn parse_lease_time(data: &[u8]) -> Option<Duration> {
 }
 
 /// An exclusive lock with the layout of a semaphore of one lease, not re-entrant: Curator's
-/// `InterProcessSemaphoreMutex`. See [`Semaphore`] for everything else.
+/// `InterProcessSemaphoreMutex`. See [`Semaphore`] for everything else, the watch events too: two per
+/// hand-over, of which the [`Mutex`] needs one.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

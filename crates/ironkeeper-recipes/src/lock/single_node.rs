@@ -19,15 +19,20 @@
 //! As with the [`Mutex`](super::Mutex), with one difference: a node that somebody deletes can be taken
 //! by another at once. Since all holders use the same name, [`Guard::fence`] tells only that somebody
 //! holds the lock, not who: use the token.
+//!
+//! A node on the path that belongs to no session is refused: [`RecipeError::Malformed`].
 
 use std::time::Duration;
 
-use ironkeeper_client::{Client, ErrorKind};
+use ironkeeper_client::{Client, ErrorKind, Stat};
 
-use crate::error::Result;
+use crate::error::{RecipeError, Result};
 use crate::guard::Guard;
 use crate::lock::request::within;
 use crate::place::{Place, patient, uuid};
+
+/// What servers call the owner of a container.
+const CONTAINER: i64 = i64::MIN;
 
 /// A lock that is one node.
 ///
@@ -61,12 +66,13 @@ impl SingleNodeLock {
     /// Waits for the lock.
     pub async fn lock(&self) -> Result<Guard> {
         loop {
-            if let Some(guard) = self.try_lock().await? {
+            if let Some(guard) = self.claim().await? {
                 return Ok(guard);
             }
             let client = &self.client;
             match client.retry(&patient(), || client.get_and_watch(&self.path)).await {
-                Ok((_, watch)) => {
+                Ok((node, watch)) => {
+                    self.refuse_lasting(&node.stat)?;
                     watch.await?;
                 }
                 Err(error) if error.kind() == ErrorKind::NoNode => {}
@@ -77,8 +83,28 @@ impl SingleNodeLock {
 
     /// Takes the lock if it is free.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
+        let claimed = self.claim().await?;
+        if claimed.is_none() {
+            let client = &self.client;
+            if let Some(stat) = client.retry(&patient(), || client.exists(&self.path)).await? {
+                self.refuse_lasting(&stat)?;
+            }
+        }
+        Ok(claimed)
+    }
+
+    async fn claim(&self) -> Result<Option<Guard>> {
         let place = Place::claim(&self.client, &self.path, uuid().as_bytes()).await?;
         Ok(place.map(Guard::new))
+    }
+
+    /// Refuses a node that goes with no session: whoever waits for it would do so for ever.
+    fn refuse_lasting(&self, stat: &Stat) -> Result<()> {
+        if stat.ephemeral_owner != 0 && stat.ephemeral_owner != CONTAINER {
+            return Ok(());
+        }
+        let why = "not the node of a lock: it belongs to no session".to_owned();
+        Err(RecipeError::Malformed { path: self.path.clone(), why })
     }
 
     /// Waits for the lock this long at most.

@@ -14,7 +14,8 @@
 //! # Guarantees
 //! Unlike an ephemeral node it outlives the session of its owner: for one to two times to live after the
 //! last renewal, so that a restart goes unnoticed. It does so after [`TtlNode`] is dropped, too. Several
-//! owners may renew one node.
+//! owners may renew one node. Renewals cost no watch event; a change of the node itself costs one at each
+//! owner.
 //!
 //! # When things break
 //! - Disconnected: no renewal, and after the reconnect one at once; a node that has expired meanwhile is

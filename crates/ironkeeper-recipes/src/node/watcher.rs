@@ -7,7 +7,8 @@
 //! # Guarantees
 //! No event is lost silently: where some may be missing, [`WatchItem::Gap`] stands in their place, and
 //! what is read after it is not older. That is so after every reconnect, after a removal, and when
-//! events were not taken for too long. Dropping it ends the watch, on the server too; nothing runs in
+//! events were not taken for too long. One watch event per change that is watched for: nobody else has a
+//! part in it. Dropping it ends the watch, on the server too; nothing runs in
 //! the background.
 //!
 //! # When things break
@@ -103,9 +104,11 @@ impl PersistentWatcher {
 
     /// Ends the watch and waits until the server has done so, too.
     pub async fn close(self) -> Result<()> {
-        match self.watcher {
-            Some(watcher) => Ok(watcher.remove().await?),
-            None => Ok(()),
+        let Some(watcher) = self.watcher else { return Ok(()) };
+        match watcher.remove().await {
+            // With its connection a watch goes, and one that the client has forgotten is not set again.
+            Err(error) if !error.is_retriable() => Err(error.into()),
+            _ => Ok(()),
         }
     }
 }

@@ -78,14 +78,29 @@ impl Queue<ByDelay> {
         items: impl IntoIterator<Item = I>,
     ) -> Result<()> {
         let items: Vec<Bytes> = items.into_iter().map(Into::into).collect();
-        // Before 1970 is as good as 1970: it is due.
-        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        // To the next millisecond: nobody shall have it too early.
-        let ms = since.as_nanos().div_ceil(1_000_000);
-        let ms = i64::try_from(ms).map_err(|_| never())?;
-        self.put_items(&with_due_ms(ms.max(1)), &items, None).await?;
+        self.put_items(&base_of(time)?, &items, None).await?;
         Ok(())
     }
+
+    /// Puts an item in that is due at `time`, if there is room, or will be within `patience`. Says whether
+    /// it was put.
+    pub async fn put_at_within(
+        &self,
+        time: SystemTime,
+        item: impl Into<Bytes>,
+        patience: Duration,
+    ) -> Result<bool> {
+        self.put_items(&base_of(time)?, &[item.into()], Some(patience)).await
+    }
+}
+
+fn base_of(time: SystemTime) -> Result<String> {
+    // Before 1970 is as good as 1970: it is due.
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    // To the next millisecond: nobody shall have it too early.
+    let ms = since.as_nanos().div_ceil(1_000_000);
+    let ms = i64::try_from(ms).map_err(|_| never())?;
+    Ok(with_due_ms(ms.max(1)))
 }
 
 fn never() -> RecipeError {

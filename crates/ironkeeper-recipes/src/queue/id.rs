@@ -13,6 +13,8 @@
 //! [`IdQueue::remove`] takes items out by their id; those that somebody works on stay. An item that is
 //! queued again keeps its id.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::naming::sealed::Sealed;
@@ -55,11 +57,28 @@ pub type IdQueue = Queue<ById>;
 impl Queue<ById> {
     /// Puts an item in, at the end. Waits for room if there is a limit.
     pub async fn put(&self, id: &str, item: impl Into<Bytes>) -> Result<()> {
-        if id.is_empty() {
-            return Err(RecipeError::Misuse("an item needs an id that is not empty".to_owned()));
-        }
-        self.put_items(&with_id(id), &[item.into()], None).await?;
+        self.put_all(id, [item.into()]).await
+    }
+
+    /// Puts several items in, as one, with one id: one worker gets all of them.
+    pub async fn put_all<I: Into<Bytes>>(
+        &self,
+        id: &str,
+        items: impl IntoIterator<Item = I>,
+    ) -> Result<()> {
+        let items: Vec<Bytes> = items.into_iter().map(Into::into).collect();
+        self.put_items(&base_of(id)?, &items, None).await?;
         Ok(())
+    }
+
+    /// Puts an item in if there is room, or will be within this time. Says whether it was put.
+    pub async fn put_within(
+        &self,
+        id: &str,
+        item: impl Into<Bytes>,
+        patience: Duration,
+    ) -> Result<bool> {
+        self.put_items(&base_of(id)?, &[item.into()], Some(patience)).await
     }
 
     /// Removes all items with this id that nobody works on. Says how many.
@@ -73,4 +92,11 @@ impl Queue<ById> {
         let base = with_id(id);
         self.any(|item| item.base == base).await
     }
+}
+
+fn base_of(id: &str) -> Result<String> {
+    if id.is_empty() {
+        return Err(RecipeError::Misuse("an item needs an id that is not empty".to_owned()));
+    }
+    Ok(with_id(id))
 }

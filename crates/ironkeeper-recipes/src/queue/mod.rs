@@ -33,6 +33,7 @@ pub use blocking::BlockingQueue;
 pub use delay::{ByDelay, DelayQueue};
 pub use id::{ById, IdQueue};
 pub use naming::Order;
+pub(crate) use naming::recipe_of_item;
 pub use priority::{ByPriority, PriorityQueue};
 pub use sharded::ShardedQueue;
 pub use simple::SimpleQueue;

@@ -10,6 +10,10 @@
 
 use std::fmt::Debug;
 
+use crate::error::Result;
+use crate::other_recipes;
+use crate::queue_of_waiters::Contender;
+
 /// How the items of a queue are ordered: [`Fifo`](super::Fifo), [`ById`](super::ById),
 /// [`ByPriority`](super::ByPriority) or [`ByDelay`](super::ByDelay).
 pub trait Order: Clone + Debug + Send + Sync + 'static + sealed::Sealed {}
@@ -32,6 +36,9 @@ pub(super) const PREFIX: &str = "queue-";
 const SEPARATOR: char = '|';
 /// The digit for the sign, and the hexadecimal ones.
 const PRIORITY_LENGTH: usize = 9;
+
+/// Numbers are padded to so many digits.
+const NUMBER_LENGTH: usize = 10;
 
 /// An item's name, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,12 +63,14 @@ impl ItemName {
                 Some((due, number)) => (i64::from_str_radix(due, 16).unwrap_or(0), number),
                 None => (0, rest),
             },
-            Naming::Priority => {
-                let (priority, number) = rest.split_at_checked(PRIORITY_LENGTH)?;
-                (i64::from_str_radix(priority, 16).ok()?, number)
-            }
+            Naming::Priority => match rest.split_at_checked(PRIORITY_LENGTH)? {
+                // Curator queues an item whose work failed again without its priority. By its name it
+                // comes first then.
+                (_, number) if number.len() < NUMBER_LENGTH => (0, rest),
+                (priority, number) => (i64::from_str_radix(priority, 16).ok()?, number),
+            },
         };
-        let sequence = number.parse().ok().filter(|_| number.len() >= 10)?;
+        let sequence = number.parse().ok().filter(|_| number.len() >= NUMBER_LENGTH)?;
         let base = name[..name.len() - number.len()].to_owned();
         Some(ItemName { name: name.to_owned(), base, rank, sequence })
     }
@@ -74,6 +83,31 @@ impl ItemName {
     pub(super) fn due_ms(&self) -> i64 {
         self.rank
     }
+}
+
+/// Which queue has put it there, if its name is that of an item.
+pub(crate) fn recipe_of_item(name: &str) -> Option<&'static str> {
+    if name.starts_with(super::simple::BASES[0])
+        && Contender::parse(name, super::simple::BASES).is_some()
+    {
+        return Some("simple queue");
+    }
+    let is_item = |naming| ItemName::parse(name, naming).is_some();
+    if is_item(Naming::Plain) {
+        Some("queue of work")
+    } else if is_item(Naming::Id) {
+        Some("queue of work with ids or due times")
+    } else if is_item(Naming::Priority) {
+        Some("queue of work with priorities")
+    } else {
+        None
+    }
+}
+
+/// Refuses names that are of another recipe, and of a queue in another order, in which they would be seen
+/// by nobody.
+pub(super) fn refuse_others(path: &str, names: &[String], naming: Naming) -> Result<()> {
+    other_recipes::refuse(path, names, |name| ItemName::parse(name, naming).is_some())
 }
 
 /// What is between the first two separators, and what is behind them.
@@ -155,6 +189,9 @@ mod tests {
         let names = [name(5, 1), name(-1, 2), name(0, 3), name(i32::MIN, 4), name(-1, 0)];
         let refs: Vec<&str> = names.iter().map(String::as_str).collect();
         check(Naming::Priority, &refs, &[refs[3], refs[4], refs[1], refs[2], refs[0]]);
+        // As Curator queues it again, and sorts it.
+        let names = [refs[3], "queue-0000000007", "queue-7"];
+        check(Naming::Priority, &names, &["queue-0000000007", refs[3]]);
     }
 
     #[test]

@@ -12,7 +12,9 @@
 //! # What is different
 //! The smaller priority comes first, and in one priority the smaller number. The queue is listed anew
 //! for every item, so an urgent one is never behind those of an older list. An item that is queued
-//! again keeps its priority. (With Curator it loses it.)
+//! again keeps its priority. (With Curator it loses it, and comes first then, as it does here.)
+
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -67,5 +69,15 @@ impl Queue<ByPriority> {
         let items: Vec<Bytes> = items.into_iter().map(Into::into).collect();
         self.put_items(&with_priority(priority), &items, None).await?;
         Ok(())
+    }
+
+    /// Puts an item in if there is room, or will be within this time. Says whether it was put.
+    pub async fn put_within(
+        &self,
+        priority: i32,
+        item: impl Into<Bytes>,
+        patience: Duration,
+    ) -> Result<bool> {
+        self.put_items(&with_priority(priority), &[item.into()], Some(patience)).await
     }
 }

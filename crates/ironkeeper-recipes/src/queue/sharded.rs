@@ -21,8 +21,9 @@
 //!
 //! # Guarantees
 //! Those of the [`WorkQueue`] for every item. The order is kept within a shard only,
-//! and the threshold is not a limit: when there are as many shards as may be, they grow. Watch events
-//! are those of the shards; the one that adds a shard wakes all who wait.
+//! and the threshold is not a limit: when there are as many shards as may be, they grow. An item that
+//! comes costs two watch events however many wait, one at the first in line of its shard and one at the
+//! next; a new shard costs one at everybody who waits.
 //!
 //! # When things break
 //! As with the work queue. Futures may be dropped: what they held in any shard is given back.

@@ -27,7 +27,8 @@
 //! when many wait costs two watch events: one for the first in line, and one for the next when that
 //! one leaves; one more at the first if the item comes between its look and its watch, or if the
 //! server removed the empty container meanwhile. (Curator's takers all watch the queue: each of them is
-//! one event more.)
+//! one event more.) A path with items of a [`WorkQueue`](super::WorkQueue) or nodes of a lock is refused by
+//! whoever takes from it.
 //!
 //! # When things break
 //! - Disconnected: everything goes on after the reconnect. If the empty queue's node was removed
@@ -46,6 +47,7 @@ use ironkeeper_client::{Client, CreateMode, ErrorKind};
 
 use super::line::stand;
 use crate::error::{RecipeError, Result};
+use crate::other_recipes;
 use crate::place::{beside, create_containers, join, patient};
 use crate::queue_of_waiters::{Bases, line_up};
 use crate::reads::children_or_none;
@@ -225,7 +227,7 @@ impl SimpleQueue {
             }
             match client.retry(&patient(), || client.children_and_watch(path)).await {
                 Ok((names, _, watch)) => {
-                    if sorted(names).is_empty() {
+                    if sorted(&names).is_empty() {
                         watch.await?;
                     }
                 }
@@ -276,12 +278,21 @@ impl SimpleQueue {
     /// The items in order.
     async fn list(&self) -> Result<Vec<String>> {
         let Inner { client, path, .. } = &*self.inner;
-        Ok(sorted(children_or_none(client, path).await?))
+        let names = children_or_none(client, path).await?;
+        let items = sorted(&names);
+        if items.len() < names.len() {
+            other_recipes::refuse(path, &names, is_item)?;
+        }
+        Ok(items)
     }
 }
 
 /// The items among the names, in order.
-fn sorted(mut names: Vec<String>) -> Vec<String> {
-    names.retain(|name| name.starts_with(BASES[0]));
-    line_up(&names, BASES, None).into_iter().map(|item| item.name).collect()
+fn sorted(names: &[String]) -> Vec<String> {
+    let items: Vec<String> = names.iter().filter(|name| is_item(name)).cloned().collect();
+    line_up(&items, BASES, None).into_iter().map(|item| item.name).collect()
+}
+
+fn is_item(name: &str) -> bool {
+    name.starts_with(BASES[0])
 }

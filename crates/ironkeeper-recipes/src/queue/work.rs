@@ -38,6 +38,9 @@
 //! While all items are worked on, the end of each costs the first in line two
 //! events.
 //!
+//! A path with items of a [`SimpleQueue`](super::SimpleQueue), or of a queue in another order, is refused
+//! by whoever takes from it: [`RecipeError::OtherRecipe`].
+//!
 //! # When things break
 //! - Disconnected: everything goes on after the reconnect; a delivery stays locked.
 //! - Session over: an error; the item is free for others.
@@ -45,6 +48,7 @@
 //! - The future of [`WorkQueue::next`] dropped: the same.
 //! - The future of a put dropped: the item is in the queue once, or not.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
@@ -60,7 +64,7 @@ use tokio::time::Instant;
 use super::item;
 use super::line::stand;
 use super::naming::sealed::Sealed;
-use super::naming::{ItemName, Naming, Order, PREFIX, in_order};
+use super::naming::{ItemName, Naming, Order, PREFIX, in_order, refuse_others};
 use super::room::Door;
 use crate::error::{RecipeError, Result};
 use crate::guard::Guard;
@@ -391,12 +395,16 @@ impl Inner {
     /// Takes the first item that can be had.
     async fn look(self: &Arc<Inner>) -> Result<Option<Delivery>> {
         let names = self.list().await?;
+        let items = in_order(&names, self.naming);
+        if items.len() < names.len() {
+            refuse_others(&self.path, &names, self.naming)?;
+        }
         let locked = match &self.locks {
             Some(locks) if !names.is_empty() => children_or_none(&self.client, locks).await?,
             _ => Vec::new(),
         };
         let now_ms = now_ms();
-        for name in self.free(&names, &locked) {
+        for name in free(items, &locked) {
             if self.due_in(&name, now_ms).is_some() {
                 // All behind it are due later.
                 break;
@@ -406,12 +414,6 @@ impl Inner {
             }
         }
         Ok(None)
-    }
-
-    /// The items that nobody works on, in order.
-    fn free(&self, names: &[String], locked: &[String]) -> impl Iterator<Item = ItemName> {
-        let locked: std::collections::HashSet<String> = locked.iter().cloned().collect();
-        in_order(names, self.naming).into_iter().filter(move |item| !locked.contains(&item.name))
     }
 
     /// How long until an item is due, if it is not.
@@ -445,7 +447,7 @@ impl Inner {
         let (locked, unlocked) = locked;
         let now_ms = now_ms();
         let mut due_in = None;
-        if let Some(first) = self.free(&names, &locked).next() {
+        if let Some(first) = free(in_order(&names, self.naming), &locked).next() {
             due_in = self.due_in(&first, now_ms);
             if due_in.is_none() {
                 return Ok(());
@@ -513,6 +515,12 @@ impl Inner {
         }
         Ok(Some(delivery))
     }
+}
+
+/// The items that nobody works on.
+fn free(items: Vec<ItemName>, locked: &[String]) -> impl Iterator<Item = ItemName> {
+    let locked: HashSet<&String> = locked.iter().collect();
+    items.into_iter().filter(move |item| !locked.contains(&item.name))
 }
 
 fn now_ms() -> i64 {

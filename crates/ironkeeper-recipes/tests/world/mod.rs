@@ -6,6 +6,7 @@
 
 #![allow(dead_code, reason = "not every family of recipes needs all of it")]
 
+mod held_back;
 pub mod watch_events;
 
 use std::cell::Cell;
@@ -219,6 +220,10 @@ pub async fn waits_within_polls<F: Future>(client: &Client, future: F, polls: us
     true
 }
 
+/// Smaller than any request or reply, of which the shortest has 20 bytes, and not a divisor of their usual
+/// lengths.
+const CUT_STEP: u64 = 19;
+
 /// Runs a piece of work again and again with a new client each time, and cuts its connection after
 /// more and more bytes, in the direction given, so that every request and every reply is hit. `work`
 /// gets a client and the number of the round. Ends when the work is done before the cut.
@@ -230,13 +235,47 @@ pub async fn with_every_cut<F>(
 where
     F: Future<Output = ()>,
 {
-    // Smaller than any request or reply, and not a divisor of their usual lengths.
-    const STEP: u64 = 13;
     let mut round = 0;
     loop {
         let (proxy, client) = world.proxied().await;
-        proxy.cut_after(direction, round as u64 * STEP);
+        proxy.cut_after(direction, round as u64 * CUT_STEP);
         work(client.clone(), round).await;
+        let was_cut = !proxy.is_armed();
+        proxy.heal().expect("the port is ours");
+        client.close().await.expect("the server is there");
+        if !was_cut {
+            return round;
+        }
+        round += 1;
+    }
+}
+
+/// As [`with_every_cut`], with somebody who acts between the cut and the next connection: after a request
+/// was carried out or not, and before it can be repeated. `rival` gets the number of the round.
+pub async fn with_every_cut_and_a_rival<F, R>(
+    world: &World,
+    direction: Direction,
+    mut work: impl FnMut(Client, usize) -> F,
+    mut rival: impl FnMut(usize) -> R,
+) -> usize
+where
+    F: Future<Output = ()>,
+    R: Future<Output = ()>,
+{
+    let mut round = 0;
+    loop {
+        let proxy = world.proxy();
+        let (client, mut knocks) = held_back::client(world, &proxy).await;
+        proxy.cut_after(direction, round as u64 * CUT_STEP);
+        let mut working = pin!(work(client.clone(), round));
+        tokio::select! {
+            () = &mut working => {}
+            Some(knock) = knocks.recv() => {
+                rival(round).await;
+                drop(knock);
+                working.await;
+            }
+        }
         let was_cut = !proxy.is_armed();
         proxy.heal().expect("the port is ours");
         client.close().await.expect("the server is there");

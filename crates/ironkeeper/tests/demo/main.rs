@@ -1,5 +1,6 @@
 //! The tour that a newcomer takes first.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn demo(arguments: &[&str]) -> (bool, String, String) {
@@ -22,6 +23,30 @@ fn the_whole_tour_plays_every_scene_of_the_list() {
         let name = line.split_whitespace().next().expect("a name");
         assert!(tour.contains(&format!("] {name}: ")), "{name} was not played");
     }
+}
+
+/// The recipes of a table in the documentation: what its first column links to, without the path.
+fn recipes_of(source: &str) -> Vec<String> {
+    let rows = source.lines().filter_map(|line| line.strip_prefix("//! | [`"));
+    rows.filter_map(|row| row.split(" | ").next())
+        .flat_map(|cell| cell.split('`').step_by(2))
+        .filter_map(|link| link.rsplit("::").next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_recipe_that_there_is_has_its_scene() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: PathBuf| std::fs::read_to_string(path).expect("a source of ours");
+    let library = here.join("../ironkeeper-recipes/src");
+    let mut recipes = recipes_of(&read(library.join("lib.rs")));
+    recipes.extend(recipes_of(&read(library.join("service/balance/mod.rs"))));
+    assert!(recipes.len() > 60, "{recipes:?}");
+    let scenes = std::fs::read_dir(here.join("src/demo/scenes")).expect("the scenes are there");
+    let played: String = scenes.map(|scene| read(scene.expect("a file").path())).collect();
+    let missing: Vec<&String> = recipes.iter().filter(|recipe| !played.contains(*recipe)).collect();
+    assert!(missing.is_empty(), "played by no scene: {missing:?}");
 }
 
 #[test]

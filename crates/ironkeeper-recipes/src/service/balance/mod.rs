@@ -13,7 +13,7 @@
 //! All but [`LeastConnections`] know of their own process only. None of them waits or makes a request
 //! when it chooses.
 
-mod connections;
+pub mod connections;
 mod dice;
 mod plain;
 mod source_hash;
@@ -23,6 +23,7 @@ mod weighted;
 use std::fmt;
 use std::sync::Arc;
 
+#[doc(inline)]
 pub use connections::{Connection, LeastConnections};
 pub use plain::{Random, RoundRobin};
 pub use source_hash::SourceHash;

@@ -8,6 +8,19 @@ use crate::service::instance::ServiceInstance;
 
 /// One after the other, in the order of their ids. It remembers whose turn it was, not a number: those
 /// who come and go change nothing about the turns of the others.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ironkeeper_recipes::service::ServiceInstance;
+/// use ironkeeper_recipes::service::balance::{Balance, RoundRobin};
+///
+/// let web = |id: &str| Arc::new(ServiceInstance::new("web").with_id(id));
+/// let among = [web("a"), web("b"), web("c")];
+/// let rule = RoundRobin::new();
+/// let chosen: Vec<String> =
+///     (0..4).map(|_| rule.choose(&among, "").unwrap().id.clone()).collect();
+/// assert_eq!(chosen, ["a", "b", "c", "a"]);
+/// ```
 #[derive(Debug, Default)]
 pub struct RoundRobin {
     last: Mutex<Option<(String, i64)>>,
@@ -38,6 +51,18 @@ impl Balance for RoundRobin {
 }
 
 /// Any of them, each as often as the others in the long run.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ironkeeper_recipes::service::ServiceInstance;
+/// use ironkeeper_recipes::service::balance::{Balance, Random};
+///
+/// let web = |id: &str| Arc::new(ServiceInstance::new("web").with_id(id));
+/// let among = [web("a"), web("b"), web("c")];
+/// let rule = Random::new();
+/// assert!(among.contains(&rule.choose(&among, "").unwrap()));
+/// assert!(rule.choose(&[], "").is_none());
+/// ```
 #[derive(Debug, Default)]
 pub struct Random {
     dice: Dice,

@@ -12,6 +12,17 @@ use crate::service::instance::ServiceInstance;
 ///
 /// Each pair of source and instance has a number, and the largest wins (rendezvous hashing), so that
 /// nothing has to be remembered or agreed upon.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ironkeeper_recipes::service::ServiceInstance;
+/// use ironkeeper_recipes::service::balance::{Balance, SourceHash};
+///
+/// let web = |id: &str| Arc::new(ServiceInstance::new("web").with_id(id));
+/// let among = [web("a"), web("b"), web("c")];
+/// let first = SourceHash.choose(&among, "user 7").unwrap();
+/// assert_eq!(SourceHash.choose(&among, "user 7").unwrap().id, first.id);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SourceHash;
 

@@ -10,10 +10,16 @@ use crate::service::instance::ServiceInstance;
 /// [`SourceHash`](super::SourceHash).
 ///
 /// ```
-/// use ironkeeper_recipes::service::balance::{Random, Sticky};
+/// use std::sync::Arc;
+/// use ironkeeper_recipes::service::ServiceInstance;
+/// use ironkeeper_recipes::service::balance::{Balance, Random, Sticky};
 ///
+/// let web = |id: &str| Arc::new(ServiceInstance::new("web").with_id(id));
+/// let among = [web("a"), web("b"), web("c")];
 /// let rule = Sticky::new(Random::new());
-/// assert_eq!(rule.number(), 0);
+/// let first = rule.choose(&among, "").unwrap();
+/// assert_eq!(rule.choose(&among, "").unwrap().id, first.id);
+/// assert_eq!(rule.number(), 1);
 /// ```
 #[derive(Debug)]
 pub struct Sticky<R> {

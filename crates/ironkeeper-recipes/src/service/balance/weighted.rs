@@ -13,6 +13,21 @@ use crate::service::instance::ServiceInstance;
 /// Every instance gains its weight at each choice; the one that has gained most is chosen and pays back
 /// the sum of all weights. So among as many choices as the sum of the weights, each is chosen exactly as
 /// often as its weight says.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ironkeeper_recipes::service::ServiceInstance;
+/// use ironkeeper_recipes::service::balance::{Balance, WeightedRoundRobin};
+///
+/// let web = |id: &str, weight: u32| {
+///     let payload = serde_json::json!({ "weight": weight });
+///     Arc::new(ServiceInstance::new("web").with_id(id).with_payload(payload))
+/// };
+/// let rule = WeightedRoundRobin::new();
+/// let among = [web("a", 5), web("b", 1), web("c", 1)];
+/// let chosen: String = (0..7).map(|_| rule.choose(&among, "").unwrap().id.clone()).collect();
+/// assert_eq!(chosen, "aabacaa");
+/// ```
 #[derive(Debug, Default)]
 pub struct WeightedRoundRobin {
     /// Bounded by the instances of the last choice.
@@ -50,6 +65,20 @@ impl Balance for WeightedRoundRobin {
 }
 
 /// Any of them, each as often as its [`weight`](ServiceInstance::weight) says in the long run.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ironkeeper_recipes::service::ServiceInstance;
+/// use ironkeeper_recipes::service::balance::{Balance, WeightedRandom};
+///
+/// let web = |id: &str, weight: u32| {
+///     let payload = serde_json::json!({ "weight": weight });
+///     Arc::new(ServiceInstance::new("web").with_id(id).with_payload(payload))
+/// };
+/// let rule = WeightedRandom::new();
+/// let among = [web("never", 0), web("always", 1)];
+/// assert_eq!(rule.choose(&among, "").unwrap().id, "always");
+/// ```
 #[derive(Debug, Default)]
 pub struct WeightedRandom {
     dice: Dice,

@@ -1,7 +1,9 @@
 //! Scenes of barriers.
 
 use anyhow::Result;
-use ironkeeper_recipes::barrier::{Barrier, CountDownLatch, CyclicBarrier, DoubleBarrier};
+use ironkeeper_recipes::barrier::{
+    Barrier, CountDownLatch, CyclicBarrier, DoubleBarrier, SizedBarrier,
+};
 
 use crate::demo::stage::{Stage, done, meanwhile};
 
@@ -35,6 +37,28 @@ pub async fn double(stage: &mut Stage) -> Result<()> {
     bob_inside.leave().await?;
     done(leaving).await?;
     stage.tells("both are done").await?;
+    Ok(())
+}
+
+pub async fn sized(stage: &mut Stage) -> Result<()> {
+    let (boss, anna, bob) =
+        (stage.enter("boss").await?, stage.enter("anna").await?, stage.enter("bob").await?);
+    SizedBarrier::new(&boss.client, "/trip").set_size(3).await?;
+    stage.says(&boss, "says on the tree that three have to come").await?;
+    let waiting = [&anna, &bob].map(|actor| {
+        let barrier = SizedBarrier::new(&actor.client, "/trip");
+        meanwhile(async move { barrier.enter().await })
+    });
+    stage.until_created("-member").await?;
+    stage.until_created("-member").await?;
+    stage.tells("two are here").await?;
+    SizedBarrier::new(&boss.client, "/trip").set_size(2).await?;
+    stage.says(&boss, "has heard that the third one is ill").await?;
+    let mut inside = Vec::new();
+    for entering in waiting {
+        inside.push(done(entering).await?);
+    }
+    stage.tells("off they go").await?;
     Ok(())
 }
 

@@ -1,8 +1,9 @@
 //! Scenes of elections.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ironkeeper_recipes::election::{
-    Election, ElectionEvent, ElectionSupport, LeaderLatch, LeaderObserver, LeaderSelector,
+    Election, ElectionEvent, ElectionSupport, LeaderLatch, LeaderObserver, LeaderSelector, Offer,
+    StaticElection,
 };
 
 use crate::demo::stage::{Stage, done, meanwhile};
@@ -72,5 +73,24 @@ pub async fn support(stage: &mut Stage) -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+pub async fn static_election(stage: &mut Stage) -> Result<()> {
+    let (anna, bob) = (stage.enter("anna").await?, stage.enter("bob").await?);
+    let Offer::Elected(_guard) =
+        StaticElection::new(&anna.client, "/leader", "anna").offer().await?
+    else {
+        bail!("somebody leads already")
+    };
+    stage.says(&anna, "was the first to create the node, and leads").await?;
+    let bobs = StaticElection::new(&bob.client, "/leader", "bob");
+    let Offer::Leader(leader) = bobs.offer().await? else { bail!("two lead") };
+    stage.says(&bob, format!("reads in it that {leader} leads, and waits")).await?;
+    let waiting = meanwhile(async move { bobs.elected().await });
+    stage.kill(&anna).await?;
+    let guard = done(waiting).await?;
+    stage.says(&bob, "leads").await?;
+    guard.release().await?;
     Ok(())
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use ironkeeper_client::{CreateMode, Version};
+use ironkeeper_client::{Client, CreateMode, Version};
 use ironkeeper_recipes::lock::{
     Condition, DeadlockDetector, MultiLock, Mutex, NonBlockingLease, Optimistic, ReadWriteLock,
-    Semaphore, Victim,
+    Reentrant, Semaphore, SemaphoreMutex, SingleNodeLock, Victim, WriteGuard,
 };
+use ironkeeper_recipes::{Guard, Lost};
 
 use crate::demo::stage::{Actor, Stage, done, meanwhile};
 
@@ -74,7 +75,7 @@ pub async fn read_write(stage: &mut Stage) -> Result<()> {
     stage.says(&carol, "wants to write and waits for both").await?;
     one.release().await?;
     two.release().await?;
-    let writing = done(writer).await?;
+    let writing: WriteGuard = done(writer).await?;
     stage.says(&carol, "writes, alone").await?;
     let reading = writing.downgrade().await?;
     stage.says(&carol, "goes on reading what it wrote: nobody was in between").await?;
@@ -97,6 +98,149 @@ pub async fn semaphore(stage: &mut Stage) -> Result<()> {
     stage.says(&carol, "gets the one that anna gave back").await?;
     second.release().await?;
     third.release().await?;
+    Ok(())
+}
+
+/// How many wait for a lock.
+const CROWD: usize = 8;
+
+pub async fn single_node(stage: &mut Stage) -> Result<()> {
+    let (anna, crowd) = (stage.enter("anna").await?, stage.enter("crowd").await?);
+    let simple =
+        |client: Client| async move { SingleNodeLock::new(&client, "/simple").lock().await };
+    let creates = crowded(&anna, &crowd, simple).await?;
+    let woken = format!("one node: a release wakes all {CROWD} who wait");
+    stage.tells(format!("{woken}, and {creates} creates follow, of which one succeeds")).await?;
+    let fair = |client: Client| async move { Mutex::new(&client, "/fair").lock().await };
+    let creates = crowded(&anna, &crowd, fair).await?;
+    stage.tells(format!("a line: a release wakes one, and {creates} creates follow")).await?;
+    Ok(())
+}
+
+/// Lets a crowd wait for what one holds, and counts the writes that a release causes.
+async fn crowded<F>(one: &Actor, crowd: &Actor, lock: impl Fn(Client) -> F) -> Result<i64>
+where
+    F: Future<Output = ironkeeper_recipes::Result<Guard>> + Send + 'static,
+{
+    let watching = |count: usize| async move {
+        while crowd.client.watch_count() != count {
+            crowd.client.exists("/").await?;
+        }
+        anyhow::Ok(())
+    };
+    let held = lock(one.client.clone()).await?;
+    let (sender, mut granted) = tokio::sync::mpsc::channel(CROWD);
+    let waiting: Vec<_> = (0..CROWD)
+        .map(|_| {
+            let (locking, sender) = (lock(crowd.client.clone()), sender.clone());
+            tokio::spawn(async move { sender.send(locking.await).await })
+        })
+        .collect();
+    watching(CROWD).await?;
+    let before = written(one).await?;
+    held.release().await?;
+    let Some(next) = granted.recv().await else { bail!("nobody has got it") };
+    watching(CROWD - 1).await?;
+    // Every write has a number, one that is refused too. Two are ours: the release, and this look.
+    let writes = written(one).await? - before - 2;
+    for task in waiting {
+        task.abort();
+    }
+    next?.release().await?;
+    Ok(writes)
+}
+
+/// The number of a write that is made now.
+async fn written(actor: &Actor) -> Result<i64> {
+    let stat = actor.client.set_or_create("/clock", "", CreateMode::Persistent).await?;
+    Ok(stat.mzxid.0)
+}
+
+pub async fn reentrant(stage: &mut Stage) -> Result<()> {
+    let anna = stage.enter("anna").await?;
+    let mut lock = Reentrant::new(Mutex::new(&anna.client, "/lock"));
+    lock.acquire().await?;
+    stage.says(&anna, "has the lock and calls a function that takes it, too").await?;
+    lock.acquire().await?;
+    stage.says(&anna, format!("has it {} times, with one node", lock.count())).await?;
+    lock.release().await?;
+    lock.release().await?;
+    stage.says(&anna, "has given it back as often as she took it").await?;
+    Ok(())
+}
+
+pub async fn semaphore_mutex(stage: &mut Stage) -> Result<()> {
+    let (anna, bob) = (stage.enter("anna").await?, stage.enter("bob").await?);
+    let lock = |actor: &Actor| SemaphoreMutex::new(&actor.client, "/lock");
+    let held = lock(&anna).lock().await?;
+    stage.says(&anna, "has the only lease of a semaphore").await?;
+    ensure!(lock(&anna).try_lock().await?.is_none(), "it was taken twice");
+    ensure!(lock(&bob).try_lock().await?.is_none(), "it was had by two");
+    stage.tells("nobody gets it, she herself neither").await?;
+    held.release().await?;
+    Ok(())
+}
+
+pub async fn host_names(stage: &mut Stage) -> Result<()> {
+    let (anna, bob) = (stage.enter("anna").await?, stage.enter("bob").await?);
+    let lock =
+        |actor: &Actor| ReadWriteLock::new(&actor.client, "/index").with_host_names(actor.name);
+    let reading = lock(&anna).read().await?;
+    ensure!(lock(&bob).try_write().await?.is_none(), "a writer came in");
+    stage.tells("the names on the tree say who reads and who writes").await?;
+    reading.release().await?;
+    lock(&bob).write().await?.release().await?;
+    Ok(())
+}
+
+pub async fn lock_delay(stage: &mut Stage) -> Result<()> {
+    let (anna, bob) = (stage.enter("anna").await?, stage.enter("bob").await?);
+    let delay = Duration::from_millis(500);
+    let lock = |actor: &Actor| Mutex::new(&actor.client, "/lock").with_lock_delay(delay);
+    let _held = lock(&anna).lock().await?;
+    stage.says(&anna, "has the lock; a marker says that she has not released it").await?;
+    stage.kill(&anna).await?;
+    let begun = tokio::time::Instant::now();
+    let held = lock(&bob).lock().await?;
+    ensure!(begun.elapsed() >= delay, "the delay was cut short");
+    stage.says(&bob, format!("has it, {delay:?} later: what anna had sent has arrived")).await?;
+    held.release().await?;
+    stage.says(&bob, "has released it: the next one need not wait").await?;
+    Ok(())
+}
+
+pub async fn changing_limit(stage: &mut Stage) -> Result<()> {
+    let (anna, bob, boss) =
+        (stage.enter("anna").await?, stage.enter("bob").await?, stage.enter("boss").await?);
+    Semaphore::set_shared_limit(&boss.client, "/printers-limit", 1).await?;
+    let semaphore =
+        |actor: &Actor| Semaphore::with_shared_limit(&actor.client, "/printers", "/printers-limit");
+    let first = semaphore(&anna).acquire().await?;
+    stage.says(&anna, "has the only lease").await?;
+    let waiting = semaphore(&bob);
+    let waiting = meanwhile(async move { waiting.acquire().await });
+    stage.until_created("lease-0000000001").await?;
+    stage.says(&bob, "waits").await?;
+    Semaphore::set_shared_limit(&boss.client, "/printers-limit", 2).await?;
+    let second = done(waiting).await?;
+    stage.says(&boss, "has bought a second printer; bob has it at once").await?;
+    first.release().await?;
+    second.release().await?;
+    Ok(())
+}
+
+pub async fn lease_time(stage: &mut Stage) -> Result<()> {
+    let (anna, bob) = (stage.enter("anna").await?, stage.enter("bob").await?);
+    let semaphore = |actor: &Actor| {
+        let one = Semaphore::new(&actor.client, "/printers", 1)?;
+        anyhow::Ok(one.with_lease_time(Duration::from_millis(400)))
+    };
+    let forgotten = semaphore(&anna)?.acquire().await?;
+    stage.says(&anna, "has the lease, and falls asleep").await?;
+    let lease = semaphore(&bob)?.acquire().await?;
+    ensure!(forgotten.lost().await != Lost::SessionEnded, "her session lives");
+    stage.says(&bob, "has it when its time is over; anna's guard knows that it is lost").await?;
+    lease.release().await?;
     Ok(())
 }
 

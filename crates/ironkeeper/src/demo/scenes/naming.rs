@@ -1,7 +1,7 @@
 //! Scenes of names and ids.
 
 use anyhow::{Result, ensure};
-use ironkeeper_recipes::naming::{NameService, SegmentIds, SequentialIds, Snowflake};
+use ironkeeper_recipes::naming::{NameService, SegmentIds, SequentialIds, Snowflake, Uuid};
 
 use crate::demo::stage::Stage;
 
@@ -37,5 +37,16 @@ pub async fn snowflake(stage: &mut Stage) -> Result<()> {
         let worker = ids.worker();
         stage.says(actor, format!("is worker {worker} and makes {id} without asking")).await?;
     }
+    Ok(())
+}
+
+pub async fn uuids(stage: &mut Stage) -> Result<()> {
+    let anna = stage.enter("anna").await?;
+    let id = Uuid::random();
+    let again: Uuid = id.to_string().parse()?;
+    ensure!(again == id && Uuid::random() != id, "an id that is not unique");
+    stage
+        .says(&anna, format!("makes {id} without asking anybody, and nobody makes it again"))
+        .await?;
     Ok(())
 }

@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
 use ironkeeper_recipes::queue::{
-    BlockingQueue, DelayQueue, Delivery, PriorityQueue, ShardedQueue, SimpleQueue, WorkQueue,
+    BlockingQueue, DelayQueue, Delivery, ErrorMode, IdQueue, PriorityQueue, ShardedQueue,
+    SimpleQueue, WorkQueue,
 };
 
 use crate::demo::stage::{Stage, done, meanwhile};
@@ -36,6 +37,57 @@ pub async fn work(stage: &mut Stage) -> Result<()> {
     stage.says(&bob, format!("gets {} instead", items(&delivery))).await?;
     delivery.done().await?;
     stage.says(&bob, "is done: order and lock go in one transaction").await?;
+    Ok(())
+}
+
+pub async fn ids(stage: &mut Stage) -> Result<()> {
+    let anna = stage.enter("anna").await?;
+    let queue = IdQueue::new(&anna.client, "/mails")?;
+    queue.put("41", "dear Ada").await?;
+    queue.put("42", "dear Bob").await?;
+    stage.says(&anna, "has written two letters; the names of their nodes say which").await?;
+    let removed = queue.remove("41").await?;
+    stage.says(&anna, format!("has thought better of {removed}")).await?;
+    let delivery = queue.next().await?;
+    stage.says(&anna, format!("sends the other one: {}", items(&delivery))).await?;
+    delivery.done().await?;
+    Ok(())
+}
+
+pub async fn bounded(stage: &mut Stage) -> Result<()> {
+    let (boss, anna) = (stage.enter("boss").await?, stage.enter("anna").await?);
+    let orders = WorkQueue::new(&boss.client, "/orders")?.with_limit(1)?;
+    orders.put("a cake").await?;
+    ensure!(!orders.put_within("a pie", Duration::ZERO).await?, "the queue was not full");
+    stage.says(&boss, "has ordered as much as there is room for").await?;
+    let queue = WorkQueue::new(&anna.client, "/orders")?;
+    for (mode, what) in [
+        (ErrorMode::Requeue, "lets it fall; it is queued again"),
+        (ErrorMode::Delete, "lets it fall once more; such orders are dropped now"),
+    ] {
+        let (fail, mut failed) = tokio::sync::mpsc::channel(1);
+        let work = |_| async {
+            let _ = fail.send(()).await;
+            Err("it fell")
+        };
+        let ended = async {
+            failed.recv().await;
+            match mode {
+                ErrorMode::Requeue => stage.until_created("/orders/queue-").await,
+                ErrorMode::Delete => until_empty(&queue).await,
+            }
+        };
+        tokio::select! {
+            working = queue.consume(mode, work) => match working? {},
+            ended = ended => ended?,
+        }
+        stage.says(&anna, what).await?;
+    }
+    Ok(())
+}
+
+async fn until_empty(queue: &WorkQueue) -> Result<()> {
+    while !queue.is_empty().await? {}
     Ok(())
 }
 

@@ -1,9 +1,17 @@
 //! Scenes of services: found, chosen, and given work.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use anyhow::{Context, Result, bail};
 use ironkeeper_recipes::master_worker::{Master, Outcome, Tasks, Worker};
-use ironkeeper_recipes::service::balance::{LeastConnections, RoundRobin};
-use ironkeeper_recipes::service::{ServiceDiscovery, ServiceInstance};
+use ironkeeper_recipes::service::balance::{
+    Balance, LeastConnections, Random, RoundRobin, SourceHash, Sticky, WeightedRandom,
+    WeightedRoundRobin,
+};
+use ironkeeper_recipes::service::{
+    ServiceCache, ServiceDiscovery, ServiceInstance, ServiceProvider,
+};
 
 use crate::demo::stage::Stage;
 
@@ -15,7 +23,7 @@ pub async fn discovery(stage: &mut Stage) -> Result<()> {
     let _second = ServiceDiscovery::new(&two.client, "/services").register(instance(8002)).await?;
     stage.tells("two instances, in Curator's layout").await?;
     let discovery = ServiceDiscovery::new(&user.client, "/services");
-    let web = discovery.provider("web").rule(RoundRobin::new()).open().await?;
+    let web: ServiceProvider = discovery.provider("web").rule(RoundRobin::new()).open().await?;
     let mut ports = Vec::new();
     for _ in 0..4 {
         ports.push(web.choose().and_then(|chosen| chosen.port).context("no instance")?);
@@ -26,6 +34,51 @@ pub async fn discovery(stage: &mut Stage) -> Result<()> {
     stage.kill(&two).await?;
     let left = discovery.instances("web").await?.len();
     stage.says(&user, format!("finds {left} instances")).await?;
+    Ok(())
+}
+
+pub async fn cache(stage: &mut Stage) -> Result<()> {
+    let (web, user) = (stage.enter("web").await?, stage.enter("user").await?);
+    let cache: ServiceCache = ServiceDiscovery::new(&user.client, "/services").cache("web").await?;
+    let mut changes = cache.changes();
+    stage.says(&user, format!("knows of {} instances, in memory", cache.instances().len())).await?;
+    let instance = ServiceInstance::new("web").with_port(8001);
+    let _registration = ServiceDiscovery::new(&web.client, "/services").register(instance).await?;
+    let now = changes.next().await.context("the session is over")?;
+    stage.says(&user, format!("is told of the first one: {now:?}", now = ports(&now))).await?;
+    Ok(())
+}
+
+fn ports(instances: &[Arc<ServiceInstance>]) -> Vec<u16> {
+    instances.iter().filter_map(|instance| instance.port).collect()
+}
+
+pub async fn balancers(stage: &mut Stage) -> Result<()> {
+    let user = stage.enter("user").await?;
+    let discovery = ServiceDiscovery::new(&user.client, "/services");
+    let mut registered = Vec::new();
+    for (id, weight) in [("small", 1), ("large", 3)] {
+        let payload = serde_json::json!({ "weight": weight });
+        let instance = ServiceInstance::new("web").with_id(id).with_payload(payload);
+        registered.push(discovery.register(instance).await?);
+    }
+    let instances = discovery.instances("web").await?;
+    let rules: [(&str, Box<dyn Balance>); 6] = [
+        ("round robin", Box::new(RoundRobin::new())),
+        ("random", Box::new(Random::new())),
+        ("source hash", Box::new(SourceHash)),
+        ("weighted round robin", Box::new(WeightedRoundRobin::new())),
+        ("weighted random", Box::new(WeightedRandom::new())),
+        ("sticky", Box::new(Sticky::new(Random::new()))),
+    ];
+    for (name, rule) in rules {
+        let mut chosen: BTreeMap<String, u32> = BTreeMap::new();
+        for _ in 0..100 {
+            let instance = rule.choose(&instances, user.name).context("no instance")?;
+            *chosen.entry(instance.id.clone()).or_default() += 1;
+        }
+        stage.says(&user, format!("chooses a hundred times by {name}: {chosen:?}")).await?;
+    }
     Ok(())
 }
 

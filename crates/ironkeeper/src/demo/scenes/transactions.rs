@@ -1,8 +1,12 @@
 //! Scenes of configuration, models and transactions.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
+use ironkeeper_client::CreateMode;
 use ironkeeper_recipes::config::{Config, Update};
-use ironkeeper_recipes::model::{Migration, MigrationSet, Migrator, Model, Text};
+use ironkeeper_recipes::model::{
+    CachedModel, Migration, MigrationSet, Migrator, Model, Modeled, Schema, SchemaClient,
+    SchemaSet, Text,
+};
 use ironkeeper_recipes::stm::Memory;
 
 use crate::demo::stage::Stage;
@@ -46,7 +50,7 @@ pub async fn memory(stage: &mut Stage) -> Result<()> {
 pub async fn models(stage: &mut Stage) -> Result<()> {
     let app = stage.enter("app").await?;
     let limits: Model<u32> = Model::new("/limits/{name}", Text)?;
-    let users = limits.at(&app.client, &["users"])?;
+    let users: Modeled<u32> = limits.at(&app.client, &["users"])?;
     users.write(&7).await?;
     let read = users.read().await?.context("it was just written")?;
     stage.says(&app, format!("has written a number and reads a number: {}", read.value)).await?;
@@ -55,5 +59,40 @@ pub async fn models(stage: &mut Stage) -> Result<()> {
     let set = MigrationSet::new("/migrations/shop").then(first);
     let applied = [migrator.migrate(&set).await?.len(), migrator.migrate(&set).await?.len()];
     stage.says(&app, format!("migrates twice; steps applied: {applied:?}")).await?;
+    Ok(())
+}
+
+pub async fn cached_model(stage: &mut Stage) -> Result<()> {
+    let (app, ops) = (stage.enter("app").await?, stage.enter("ops").await?);
+    let limits: Model<u32> = Model::new("/limits/{name}", Text)?;
+    limits.at(&ops.client, &["users"])?.write(&7).await?;
+    let followed: CachedModel<u32> = limits.follow(&app.client, &[]).await?;
+    let users = followed.get("users").context("it was written")?;
+    stage.says(&app, format!("has all limits in memory, as numbers: users {users}")).await?;
+    let mut changes = followed.changes();
+    ops.client.set("/limits/users", "many", ironkeeper_client::Version::Any).await?;
+    let now = changes.next().await.context("the session is over")?;
+    stage.says(&ops, "writes what is no number").await?;
+    let malformed: Vec<&String> = now.malformed.keys().collect();
+    stage.says(&app, format!("is told which one is malformed: {malformed:?}")).await?;
+    Ok(())
+}
+
+pub async fn schemas(stage: &mut Stage) -> Result<()> {
+    let app = stage.enter("app").await?;
+    let is_number = |_: &str, data: &[u8]| match data.iter().all(u8::is_ascii_digit) {
+        true => Ok(()),
+        false => Err("it is no number".to_owned()),
+    };
+    let rules = SchemaSet::new().with(Schema::new("limits", "/limits/*")?.data(is_number)).strict();
+    let client = SchemaClient::new(&app.client, rules);
+    app.client.create("/limits", "", CreateMode::Persistent).await?;
+    client.create("/limits/users", "7", CreateMode::Persistent)?.await?;
+    stage.says(&app, "has written what the rules allow").await?;
+    let Err(refused) = client.create("/limits/rooms", "many", CreateMode::Persistent) else {
+        bail!("a rule was broken")
+    };
+    ensure!(app.client.exists("/limits/rooms").await?.is_none(), "it has reached the server");
+    stage.says(&app, format!("is refused before anything is sent: {refused}")).await?;
     Ok(())
 }

@@ -1,9 +1,16 @@
 //! Scenes of shared values.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
-use ironkeeper_recipes::shared::{AtomicLong, CachedCounter, Map, SharedCount};
+use ironkeeper_recipes::shared::{
+    AtomicInteger, AtomicLong, AtomicValue, CachedCounter, Map, Set, SharedCount, SharedValue,
+};
 
 use crate::demo::stage::{Stage, done, meanwhile};
+
+/// How long somebody who was always too slow waits for the lock.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 pub async fn counter(stage: &mut Stage) -> Result<()> {
     let (anna, bob) = (stage.enter("anna").await?, stage.enter("bob").await?);
@@ -25,6 +32,48 @@ pub async fn counter(stage: &mut Stage) -> Result<()> {
 }
 
 pub async fn shared_value(stage: &mut Stage) -> Result<()> {
+    let (anna, bob) = (stage.enter("anna").await?, stage.enter("bob").await?);
+    let annas = SharedValue::open(&anna.client, "/motto", "slow").await?;
+    let bobs = SharedValue::open(&bob.client, "/motto", "fast").await?;
+    let read = bobs.current();
+    let text = String::from_utf8_lossy(&read.value).into_owned();
+    stage.says(&bob, format!("finds a value there: {text:?}")).await?;
+    annas.set("steady").await?;
+    stage.says(&anna, "has changed it").await?;
+    ensure!(!bobs.try_set(&read, "fast").await?, "a change was overwritten");
+    stage.says(&bob, "cannot change what he has not read").await?;
+    Ok(())
+}
+
+pub async fn atomic_value(stage: &mut Stage) -> Result<()> {
+    let (anna, bob) = (stage.enter("anna").await?, stage.enter("bob").await?);
+    let title = AtomicValue::new(&anna.client, "/title");
+    title.set("draft").await?;
+    let change = title.compare_and_set("draft", "final").await?;
+    stage.says(&anna, format!("has changed a draft: {}", change.applied)).await?;
+    let bobs = AtomicValue::new(&bob.client, "/title");
+    let change = bobs.compare_and_set("draft", "nonsense").await?;
+    stage.says(&bob, format!("comes too late: {}", change.applied)).await?;
+    let left = AtomicInteger::new(&bob.client, "/left").promoted_to("/left-lock", PATIENCE);
+    left.set(3).await?;
+    let change = left.subtract(1).await?;
+    let now = change.after.context("the lock was not to be had")?;
+    stage.says(&bob, format!("takes one; {now} are left, {:?}", change.stats)).await?;
+    Ok(())
+}
+
+pub async fn set(stage: &mut Stage) -> Result<()> {
+    let (anna, bob) = (stage.enter("anna").await?, stage.enter("bob").await?);
+    let (annas, bobs) = (Set::new(&anna.client, "/seen")?, Set::new(&bob.client, "/seen")?);
+    ensure!(annas.insert("page 1").await?, "it was there");
+    stage.says(&anna, "has seen page 1").await?;
+    ensure!(!bobs.insert("page 1").await?, "it was put in twice");
+    stage.says(&bob, format!("knows: {:?}", bobs.members().await?)).await?;
+    bobs.clear().await?;
+    Ok(())
+}
+
+pub async fn shared_count(stage: &mut Stage) -> Result<()> {
     let (anna, bob) = (stage.enter("anna").await?, stage.enter("bob").await?);
     let annas = SharedCount::open(&anna.client, "/limit", 4).await?;
     let bobs = SharedCount::open(&bob.client, "/limit", 4).await?;
