@@ -65,6 +65,7 @@ impl Gathering {
             match resized {
                 None => ready_written.fired().await?,
                 Some(resized) => tokio::select! {
+                    biased;
                     fired = ready_written.fired() => fired?,
                     fired = resized.fired() => fired?,
                 },

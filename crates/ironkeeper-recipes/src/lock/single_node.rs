@@ -27,7 +27,7 @@ use ironkeeper_client::{Client, ErrorKind};
 use crate::error::Result;
 use crate::guard::Guard;
 use crate::lock::request::within;
-use crate::place::{Place, patient, uuid};
+use crate::place::{Place, patient};
 
 /// A lock that is one node.
 ///
@@ -77,7 +77,8 @@ impl SingleNodeLock {
 
     /// Takes the lock if it is free.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
-        let place = Place::claim(&self.client, &self.path, uuid().as_bytes()).await?;
+        let mark = self.client.random_uuid();
+        let place = Place::claim(&self.client, &self.path, mark.as_bytes()).await?;
         Ok(place.map(Guard::new))
     }
 
