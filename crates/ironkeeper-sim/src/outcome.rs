@@ -10,6 +10,8 @@ pub enum Layer {
     Zab,
     /// Whole servers: engine, ZAB and store, with clients.
     Server,
+    /// The product's client and recipes on whole servers.
+    Recipes,
 }
 
 impl fmt::Display for Layer {
@@ -17,6 +19,7 @@ impl fmt::Display for Layer {
         f.write_str(match self {
             Layer::Zab => "zab",
             Layer::Server => "server",
+            Layer::Recipes => "recipes",
         })
     }
 }
@@ -67,6 +70,8 @@ pub struct Report {
     /// Syncs, and reads behind them, that were answered by a leader which did not know yet that another
     /// one was elected.
     pub stale_syncs: u64,
+    /// Things that programs have brought to an end with their recipes.
+    pub deeds: u64,
     /// Everything that happened, in one number.
     pub trace: u64,
 }
@@ -85,6 +90,7 @@ impl AddAssign<&Report> for Report {
         self.watch_events += other.watch_events;
         self.expired += other.expired;
         self.stale_syncs += other.stale_syncs;
+        self.deeds += other.deeds;
         self.trace ^= other.trace;
     }
 }

@@ -283,8 +283,8 @@ mod tests {
         let Ok(Request::SetWatches2(watches)) = Request::decode(*op, Reader::new(body)) else {
             panic!("a request for lasting watches")
         };
-        let paths: Vec<String> =
-            watches.persistent.into_iter().flatten().map(str::to_owned).collect();
+        let list = watches.persistent.expect("lasting watches");
+        let paths: Vec<_> = list.iter().collect();
         assert!(paths.is_sorted() && paths.len() == 100, "{paths:?}");
         assert_eq!(table.lasting(), in_order);
         assert_eq!(table.drain(), in_order);
