@@ -7,7 +7,7 @@ use ironkeeper_sim::recipes::{Misconduct, Plan, Play, run};
 /// Runs a play in a world that is drawn, and sees that something was done in it.
 #[track_caller]
 fn check(play: Play) {
-    for seed in 0..3 {
+    for seed in 0..2 {
         let plan = Plan { play, ..Plan::from_seed(seed) };
         match run(seed, plan, false) {
             Ok(report) => assert!(report.deeds > 0, "{play:?} {seed}: {report:?}"),

@@ -1,8 +1,10 @@
 //! A group: members come, lose their sessions and come back under their names. In the end everybody sees
 //! everybody.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ironkeeper_client::Client;
 use ironkeeper_recipes::group::GroupMember;
 
 use crate::recipes::program::{Program, Waited};
@@ -11,8 +13,8 @@ const GROUP: &str = "/group";
 
 #[derive(Debug, Default)]
 pub struct Record {
-    /// How many have seen everybody at the end.
-    content: usize,
+    /// Who has seen everybody at the end, and lives on.
+    content: BTreeSet<usize>,
 }
 
 pub async fn act(program: &mut Program) {
@@ -37,7 +39,10 @@ pub async fn act(program: &mut Program) {
         let is_alive =
             program.living_client().is_some_and(|now| now.session_id() == client.session_id());
         if is_alive && program.is_over() {
-            return see_everybody(program, member).await;
+            if see_everybody(program, &client, member).await {
+                return;
+            }
+            continue;
         }
         if is_alive && program.random.chance(500) {
             program.say("leaves");
@@ -46,19 +51,26 @@ pub async fn act(program: &mut Program) {
     }
 }
 
-/// Waits until all are there, and until all have seen that.
-async fn see_everybody(program: &mut Program, member: GroupMember) {
-    let all = program.stage.plan.programs;
-    let see = |members: usize| members == all;
+/// Waits until all are there, and until all have seen that. Says whether the session has lived so long: what a
+/// member without one knows is of the past.
+async fn see_everybody(program: &mut Program, client: &Client, member: GroupMember) -> bool {
+    let (all, number) = (program.stage.plan.programs, program.number);
     // If that never comes to pass, somebody is stuck, and the theatre says so.
-    while !see(member.members().len()) {
-        program.say(format!("sees {} of {all}", member.members().len()));
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
-    program.ledger().records.group.content += 1;
-    program.say("sees everybody");
-    while program.ledger().records.group.content < all {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    while program.ledger().records.group.content.len() < all {
+        if client.state().is_final() {
+            program.say("has lost its session");
+            let mut ledger = program.ledger();
+            ledger.losses += 1;
+            ledger.records.group.content.remove(&number);
+            return false;
+        }
+        let seen = member.members().len();
+        if seen == all && client.state().is_connected() {
+            program.ledger().records.group.content.insert(number);
+        }
+        program.say(format!("sees {seen} of {all}"));
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
     program.wait_long("leave", member.leave()).await;
+    true
 }
