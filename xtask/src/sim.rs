@@ -13,7 +13,7 @@ use crate::repo;
 /// Options of `cargo xtask sim`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// What runs in the cluster, `zab` or `server`; without it both do.
+    /// What runs in the cluster, `zab`, `server` or `recipes`; without it all do.
     #[arg(long)]
     layer: Option<String>,
     /// How many seeds, of all layers.

@@ -1,9 +1,10 @@
 //! What can be chosen about a client.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ironkeeper_proto::SessionId;
+use tokio::time::Instant;
 
 use crate::chroot::Chroot;
 use crate::client::Client;
@@ -248,7 +249,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Fixes the order in which servers are tried, and the length of pauses.
+    /// Fixes what is otherwise left to chance: the order in which servers are tried, the length of pauses,
+    /// and once there is a session the marks in the names of protected creates
+    /// ([`Client::random_uuid`]). On a runtime whose clock is paused, against servers that answer the same
+    /// way, everything the client does is the same then, byte by byte. For tests and simulations.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -302,9 +306,10 @@ impl ClientBuilder {
     pub fn start(self) -> Result<Client> {
         let parsed: ConnectString = self.connect_string.parse()?;
         let random = self.seed.map_or_else(Random::from_os, Random::from_seed);
+        let chance = self.seed.map(|seed| Random::from_seed(!seed));
         let request_bytes_max = self.settings.request_bytes_max;
         let servers = parsed.servers().to_vec();
-        let mut machine = Machine::new(self.settings, servers, random, Instant::now());
+        let mut machine = Machine::new(self.settings, servers, random, Instant::now().into_std());
         if let Some((session, password)) = self.session {
             machine.resume(session, password);
         }
@@ -313,7 +318,7 @@ impl ClientBuilder {
                 .authenticate(scheme, auth, None)
                 .map_err(|_| Error::new(ErrorKind::RequestTooLarge).with_detail("credentials"))?;
         }
-        let shared = Shared::new(machine);
+        let shared = Shared::new(machine, chance);
         tokio::spawn(Driver::new(shared.clone(), self.transport));
         let chroot = Chroot::new(parsed.chroot());
         Ok(Client::new(shared, chroot, request_bytes_max, self.watch_events_max))

@@ -1042,6 +1042,28 @@ impl Client {
         lock(&self.shared().core).machine.session().0
     }
 
+    /// A random (version 4) UUID as text, for names that nobody else shall have. Nothing that could serve
+    /// as a secret.
+    ///
+    /// A client with a [seed](crate::ClientBuilder::seed) and a session has the next one of a sequence that
+    /// is fixed by the seed and by the session's id, so that clients of the same seed do not give the same
+    /// name twice.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// assert_eq!(client.random_uuid().len(), 36);
+    /// assert_ne!(client.random_uuid(), client.random_uuid());
+    /// # Ok(()) }
+    /// ```
+    pub fn random_uuid(&self) -> String {
+        self.shared().random_uuid()
+    }
+
     /// What another client object needs, besides the id, to take up this session. A secret.
     ///
     /// ```

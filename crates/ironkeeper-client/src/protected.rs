@@ -13,7 +13,6 @@ use ironkeeper_proto::path;
 use crate::client::{Client, Version};
 use crate::create::{CreateOptions, Created};
 use crate::error::{Error, ErrorKind, Happened, Result};
-use crate::random;
 use crate::retry::{Retries, RetryPolicy};
 
 /// What Curator puts in front of the mark.
@@ -55,7 +54,7 @@ impl Client {
         let Some(parent) = path::parent(path) else {
             return Err(Error::at(ErrorKind::InvalidArgument, path).with_detail("the root"));
         };
-        let mark = format!("{PREFIX}{}-", random::uuid());
+        let mark = format!("{PREFIX}{}-", self.random_uuid());
         let slash = if parent == "/" { "" } else { "/" };
         let marked = format!("{parent}{slash}{mark}{}", path::name(path));
         let mut cleanup = Cleanup { client: self, parent, mark: &mark, armed: false };

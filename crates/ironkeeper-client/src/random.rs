@@ -39,7 +39,11 @@ impl Random {
 /// A random (version 4) UUID in its usual text form.
 pub(crate) fn uuid() -> String {
     // Two independent keys: one 64-bit state would make collisions thinkable.
-    let (high, low) = (Random::from_os().next(), Random::from_os().next());
+    uuid_of(Random::from_os().next(), Random::from_os().next())
+}
+
+/// The UUID that has these bits where it has no others.
+pub(crate) fn uuid_of(high: u64, low: u64) -> String {
     let bits = (u128::from(high) << 64) | u128::from(low);
     let bits = (bits & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
     let hex = format!("{bits:032x}");

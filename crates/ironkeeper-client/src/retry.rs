@@ -161,7 +161,11 @@ impl RetryPolicy {
     /// assert!(pauses.next_after(Duration::ZERO).is_none());
     /// ```
     pub fn pauses(&self) -> Pauses {
-        let random = self.seed.map_or_else(Random::from_os, Random::from_seed);
+        self.pauses_by(Random::from_os)
+    }
+
+    fn pauses_by(&self, chance: impl FnOnce() -> Random) -> Pauses {
+        let random = self.seed.map_or_else(chance, Random::from_seed);
         Pauses { policy: self.clone(), random, done: 0 }
     }
 }
@@ -263,7 +267,8 @@ pub(crate) struct Retries<'a> {
 
 impl Retries<'_> {
     pub(crate) fn new<'a>(client: &'a Client, policy: &RetryPolicy) -> Retries<'a> {
-        Retries { client, pauses: policy.pauses(), started: Instant::now() }
+        let pauses = policy.pauses_by(|| client.shared().chance());
+        Retries { client, pauses, started: Instant::now() }
     }
 
     /// Waits before the next try, and for a connection; gives the error back if it was the last.

@@ -19,13 +19,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::{Context, Waker};
 
-use ironkeeper_proto::OpCode;
 use ironkeeper_proto::jute::Put;
+use ironkeeper_proto::{OpCode, SessionId};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 
 use crate::lock;
 use crate::pipe::Pipe;
+use crate::random::{self, Random};
 use crate::reply::{Completion, Decode, Reply, RequestContext, Slot, nothing};
 use crate::session::machine::{Failure, Machine, WatchRequest};
 use crate::session::watches::{WatchKind, WatcherId};
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     /// There are bytes to be written, and nobody has been told.
     corked: AtomicBool,
     next_watcher: AtomicU64,
+    /// Whatever is left to chance, if that was given a seed.
+    chance: Option<Mutex<Random>>,
 }
 
 pub(crate) struct Core {
@@ -70,18 +73,41 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(machine: Machine<Token, WatchHandle>) -> Arc<Shared> {
+    pub(crate) fn new(machine: Machine<Token, WatchHandle>, chance: Option<Random>) -> Arc<Shared> {
         Arc::new(Shared {
             core: Mutex::new(Core { machine, sleeper: None, has_one_caller: true }),
             pipe: Mutex::new(Pipe::default()),
             states: Mutex::new(Subscribers::new()),
             corked: AtomicBool::new(false),
             next_watcher: AtomicU64::new(1),
+            chance: chance.map(Mutex::new),
         })
     }
 
     pub(crate) fn watcher_id(&self) -> WatcherId {
         WatcherId(self.next_watcher.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Chance for one use.
+    pub(crate) fn chance(&self) -> Random {
+        match &self.chance {
+            Some(chance) => Random::from_seed(lock(chance).next()),
+            None => Random::from_os(),
+        }
+    }
+
+    /// See [`Client::random_uuid`](crate::Client::random_uuid).
+    pub(crate) fn random_uuid(&self) -> String {
+        let session = lock(&self.core).machine.session().0;
+        match &self.chance {
+            Some(chance) if session != SessionId::NONE => {
+                let mut chance = lock(chance);
+                // The session's own bits go through the generator, so that they are in all of the id.
+                let own = Random::from_seed(session.0 as u64).next();
+                random::uuid_of(chance.next() ^ own, chance.next())
+            }
+            _ => random::uuid(),
+        }
     }
 
     /// Does something with the machine, then sees to it that the driver looks at the consequences.

@@ -163,6 +163,8 @@ impl Guard {
     /// Resolves when it is lost: when the session is over, or when somebody else has deleted the node.
     pub async fn lost(&self) -> Lost {
         let lost = tokio::select! {
+            // Of several reasons, the one that is final.
+            biased;
             lost = self.ended() => lost,
             () = self.suspended(), if self.loses_on_suspend => Lost::Suspended,
             () = at(self.deadline) => Lost::Expired,

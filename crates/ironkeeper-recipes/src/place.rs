@@ -36,11 +36,6 @@ pub(crate) fn unprotected(name: &str) -> Option<&str> {
     rest.strip_prefix('-')
 }
 
-/// A random UUID, as text.
-pub(crate) fn uuid() -> String {
-    Uuid::random().to_string()
-}
-
 /// The path of a child.
 pub(crate) fn join(parent: &str, name: &str) -> String {
     if parent == "/" { format!("/{name}") } else { format!("{parent}/{name}") }

@@ -224,6 +224,8 @@ impl Standing<'_> {
             on_wait(&in_the_way);
             if self.heeds_deadlocks {
                 tokio::select! {
+                    // Whoever can go on need not give way.
+                    biased;
                     event = watch => { event?; }
                     told = self.told_to_give_up(&on_deadlock) => return Err(told),
                 }

@@ -146,14 +146,16 @@ impl Receipt {
         Ok(())
     }
 
-    /// Sees to it that the transaction under way is not carried out any more. Says whether it was.
-    async fn fence(&self, client: &Client) -> Result<bool> {
+    /// Sees to it that the transaction under way is not carried out any more. Says whether it was; the
+    /// receipt can be used on then.
+    async fn fence(&mut self, client: &Client) -> Result<bool> {
         let path = self.place.path();
         match client.retry(&patient(), || client.set(path, FENCE, self.version)).await {
             Ok(_) => Ok(false),
             Err(error) if error.kind() == ErrorKind::BadVersion => {
                 // By the transaction, or by an earlier try of the fence.
                 let node = client.retry(&patient(), || client.get(path)).await?;
+                self.version = node.stat.version;
                 Ok(node.data == DONE)
             }
             Err(error) => Err(error.into()),
@@ -172,12 +174,12 @@ struct Removal<'a> {
 
 impl Drop for Removal<'_> {
     fn drop(&mut self) {
-        let Some(receipt) = self.receipt.take() else { return };
+        let Some(mut receipt) = self.receipt.take() else { return };
         let (client, path, data) = (self.client.clone(), self.path.to_owned(), self.data.clone());
         self.runtime.spawn(async move {
             let put_back = async {
                 if receipt.fence(&client).await? {
-                    put_back(&client, &path, &data).await?;
+                    put_back(&client, &mut receipt, &path, &data).await?;
                 }
                 Ok::<_, RecipeError>(())
             };
@@ -188,17 +190,16 @@ impl Drop for Removal<'_> {
     }
 }
 
-/// Creates a node where it was.
-async fn put_back(client: &Client, path: &str, data: &Bytes) -> Result<()> {
+/// Creates a node where it was, once: somebody else may have taken it before a lost reply is noticed, and it
+/// must not come back then.
+async fn put_back(client: &Client, receipt: &mut Receipt, path: &str, data: &Bytes) -> Result<()> {
+    let mode = CreateMode::Persistent;
     loop {
-        let mode = CreateMode::Persistent;
-        match client.create_idempotent(path, data, mode, &patient()).await {
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == ErrorKind::NodeExists => return Ok(()),
-            Err(error) if error.kind() == ErrorKind::NoNode => {
-                create_containers(client, path).await?;
-            }
-            Err(error) => return Err(error.into()),
+        let created = receipt.commit(client, |once| once.create(path, data, mode)).await;
+        match created.as_ref().map_err(refusal) {
+            Err(Some(ErrorKind::NodeExists)) => return Ok(()),
+            Err(Some(ErrorKind::NoNode)) => create_containers(client, path).await?,
+            _ => return created,
         }
     }
 }

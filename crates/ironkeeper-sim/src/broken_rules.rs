@@ -7,7 +7,7 @@ use ironkeeper_zab::Bug;
 use crate::campaign::caught;
 use crate::outcome::{Failure, Layer, Report};
 use crate::server::{self, Misconduct};
-use crate::zab;
+use crate::{recipes, zab};
 
 /// A rule that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum BrokenRule {
     UnsyncedLog,
     /// One of the clients.
     Client(Misconduct),
+    /// One of the programs that use recipes.
+    Program(recipes::Misconduct),
 }
 
 /// What has to be noticed in clusters of whole servers, by which rules, and where in the seeds to begin:
@@ -34,6 +36,16 @@ pub const IN_SERVERS: &[(BrokenRule, u64, &[&str])] = &[
     (BrokenRule::Client(Misconduct::HideZxid), 1000, &["order"]),
     (BrokenRule::Client(Misconduct::ForgetWatches), 0, &["watches"]),
     (BrokenRule::Client(Misconduct::SkipSync), 0, &["synced reads"]),
+];
+
+/// What has to be noticed where programs use recipes.
+pub const IN_RECIPES: &[(BrokenRule, u64, &[&str])] = &[
+    (BrokenRule::Program(recipes::Misconduct::IgnoreLoss), 0, &["beliefs"]),
+    (BrokenRule::Program(recipes::Misconduct::WriteUnfenced), 0, &["fencing"]),
+    (BrokenRule::Program(recipes::Misconduct::SkipLook), 0, &["exclusion"]),
+    (BrokenRule::Program(recipes::Misconduct::DoneBeforeWork), 0, &["queue"]),
+    (BrokenRule::Program(recipes::Misconduct::RepeatInDoubt), 0, &["counter"]),
+    (BrokenRule::Program(recipes::Misconduct::PassBarrier), 0, &["barrier"]),
 ];
 
 /// How a lost or another history shows.
@@ -69,8 +81,16 @@ impl BrokenRule {
                     BrokenRule::Zab(bug) => plan.settings.bug = Some(bug),
                     BrokenRule::UnsyncedLog => plan.store.force_sync = false,
                     BrokenRule::Client(misconduct) => plan.misconduct = Some(misconduct),
+                    BrokenRule::Program(_) => {}
                 }
                 server::World::new(seed, plan, false).run()
+            }
+            Layer::Recipes => {
+                let mut plan = recipes::Plan::from_seed(seed);
+                if let BrokenRule::Program(misconduct) = self {
+                    plan = plan.with_misconduct(misconduct);
+                }
+                recipes::run(seed, plan, false)
             }
         })
     }

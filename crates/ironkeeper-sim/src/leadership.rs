@@ -22,6 +22,11 @@ impl Leadership {
         }
     }
 
+    /// The newest epoch, and whose it is in which of its lives.
+    pub fn newest(&self) -> Option<(Epoch, ServerId, u64)> {
+        self.leaders.last_key_value().map(|(epoch, (who, boot))| (Epoch(*epoch), *who, *boot))
+    }
+
     /// How often a leader was established.
     pub fn count(&self) -> usize {
         self.leaders.len()

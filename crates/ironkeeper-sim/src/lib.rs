@@ -4,9 +4,9 @@
 //! The same seed gives the same trace. [`run_seed`] builds a world, lets it suffer, heals it and asks
 //! whether anything went wrong that must never go wrong.
 //!
-//! There are two worlds. In [`zab`] the product's ZAB machine runs on a small model of everything else, many
+//! There are three worlds. In [`zab`] the product's ZAB machine runs on a small model of everything else, many
 //! seeds a second. In [`server`] whole servers run, with their connections and files, and clients that hold
-//! them to their promises.
+//! them to their promises. In [`recipes`] the product's own client and recipes run on such servers.
 
 pub mod broken_rules;
 pub mod campaign;
@@ -16,6 +16,7 @@ pub mod leadership;
 pub mod network;
 mod outcome;
 pub mod random;
+pub mod recipes;
 pub mod schedule;
 pub mod server;
 pub mod zab;
@@ -27,5 +28,6 @@ pub fn run_seed(layer: Layer, seed: u64, verbose: bool) -> Result<Report, Failur
     match layer {
         Layer::Zab => zab::run_seed(seed, None, verbose),
         Layer::Server => server::run_seed(seed, verbose),
+        Layer::Recipes => recipes::run_seed(seed, verbose),
     }
 }

@@ -4,12 +4,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use ironkeeper_sim::broken_rules::IN_SERVERS;
+use ironkeeper_sim::broken_rules::{IN_RECIPES, IN_SERVERS};
 use ironkeeper_sim::campaign::{Campaign, Outcome};
 use ironkeeper_sim::{Layer, Report, run_seed};
 
 /// A seed of whole servers takes about as long as so many of the ZAB machine.
 const ZAB_PER_SERVER: u64 = 4;
+
+/// A seed of programs takes about as long as so many of whole servers.
+const SERVERS_PER_RECIPES: u64 = 4;
 
 /// A broken rule has to be noticed within so many seeds.
 const BROKEN_RULE_SEEDS: u64 = 5000;
@@ -17,7 +20,7 @@ const BROKEN_RULE_SEEDS: u64 = 5000;
 /// A cluster in one thread, many times over.
 #[derive(Debug, Parser)]
 struct Options {
-    /// What runs in the cluster; without it both do.
+    /// What runs in the cluster; without it all do.
     #[arg(long)]
     layer: Option<Layer>,
     /// How many seeds, of all layers.
@@ -45,12 +48,16 @@ fn main() -> ExitCode {
     if let Some(seed) = options.seed {
         return tell_seed(options.layer.unwrap_or(Layer::Server), seed);
     }
-    let of_servers = options.seeds / (ZAB_PER_SERVER + 1);
+    let beyond_zab = options.seeds / (ZAB_PER_SERVER + 1);
+    let of_recipes = beyond_zab / (SERVERS_PER_RECIPES + 1);
+    let third = 1.0 / 3.0;
     let runs = match options.layer {
         Some(layer) => vec![(layer, options.seeds, 1.0)],
-        None => {
-            vec![(Layer::Zab, options.seeds - of_servers, 0.5), (Layer::Server, of_servers, 0.5)]
-        }
+        None => vec![
+            (Layer::Zab, options.seeds - beyond_zab, third),
+            (Layer::Server, beyond_zab - of_recipes, third),
+            (Layer::Recipes, of_recipes, third),
+        ],
     };
     let mut failures = 0;
     for (layer, seeds, share) in runs {
@@ -72,8 +79,10 @@ fn look_for_broken_rules() -> usize {
     // The product's assertions are meant to fail here.
     std::panic::set_hook(Box::new(|_| {}));
     let mut unnoticed = 0;
-    for (rule, from, expected) in IN_SERVERS {
-        match rule.find(Layer::Server, *from..from + BROKEN_RULE_SEEDS, expected) {
+    let in_servers = IN_SERVERS.iter().map(|rule| (Layer::Server, rule));
+    let in_recipes = IN_RECIPES.iter().map(|rule| (Layer::Recipes, rule));
+    for (layer, (rule, from, expected)) in in_servers.chain(in_recipes) {
+        match rule.find(layer, *from..from + BROKEN_RULE_SEEDS, expected) {
             Ok(failure) => {
                 let what: String = failure.what.chars().take(100).collect();
                 println!("{rule:?} is noticed by seed {}: {what}", failure.seed);
@@ -114,6 +123,7 @@ fn tell(layer: Layer, outcome: &Outcome) {
         answers,
         watch_events,
         expired,
+        deeds,
         ..
     } = total;
     println!(
@@ -125,6 +135,9 @@ fn tell(layer: Layer, outcome: &Outcome) {
         "  {events} events, {faults} faults, {leaders} leaders, {committed} commits, {truncations} truncations, \
          {snapshots} trees taken over, {reconfigurations} changes of members"
     );
+    if layer == Layer::Recipes {
+        println!("  {deeds} things done by recipes, {expired} sessions lost");
+    }
     if layer == Layer::Server {
         println!(
             "  {answers} answers, {watch_events} events of watches, {expired} sessions ended by silence"

@@ -10,6 +10,8 @@ pub enum Layer {
     Zab,
     /// Whole servers: engine, ZAB and store, with clients.
     Server,
+    /// The product's client and recipes on whole servers.
+    Recipes,
 }
 
 impl fmt::Display for Layer {
@@ -17,6 +19,7 @@ impl fmt::Display for Layer {
         f.write_str(match self {
             Layer::Zab => "zab",
             Layer::Server => "server",
+            Layer::Recipes => "recipes",
         })
     }
 }
@@ -64,6 +67,8 @@ pub struct Report {
     pub watch_events: u64,
     /// Sessions that ended because their clients were silent.
     pub expired: u64,
+    /// Things that programs have brought to an end with their recipes.
+    pub deeds: u64,
     /// Everything that happened, in one number.
     pub trace: u64,
 }
@@ -81,6 +86,7 @@ impl AddAssign<&Report> for Report {
         self.answers += other.answers;
         self.watch_events += other.watch_events;
         self.expired += other.expired;
+        self.deeds += other.deeds;
         self.trace ^= other.trace;
     }
 }

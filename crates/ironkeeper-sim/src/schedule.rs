@@ -65,6 +65,11 @@ impl<E> Schedule<E> {
         self.events.push(Reverse(scheduled));
     }
 
+    /// When the next event comes.
+    pub fn next_us(&self) -> Option<u64> {
+        self.events.peek().map(|Reverse(next)| next.at_us)
+    }
+
     /// The next event, if it comes by then; time goes on to it.
     pub fn next(&mut self, until_us: u64) -> Option<E> {
         if self.events.peek().is_none_or(|Reverse(next)| next.at_us > until_us) {

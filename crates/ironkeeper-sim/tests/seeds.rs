@@ -18,7 +18,7 @@ fn a_hundred_clusters_keep_their_promises() {
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    for (layer, seeds) in [(Layer::Zab, 0..20), (Layer::Server, 0..5)] {
+    for (layer, seeds) in [(Layer::Zab, 0..20), (Layer::Server, 0..5), (Layer::Recipes, 0..4)] {
         for seed in seeds {
             let run = || run_seed(layer, seed, false).map_err(|failure| failure.to_string());
             assert_eq!(run(), run());

@@ -58,7 +58,8 @@ pub(crate) trait Watcher: Clone {
 
 #[derive(Debug)]
 pub(crate) struct WatchTable<W> {
-    /// By kind. An entry with no watchers is removed at once.
+    /// By kind. An entry with no watchers is removed at once. Whatever is done with all of them is done in
+    /// the order of their paths: the same watches come back in the same order after every reconnect.
     lists: [HashMap<Box<str>, Vec<W>>; 5],
 }
 
@@ -149,7 +150,8 @@ impl<W: Watcher> WatchTable<W> {
     pub(crate) fn lasting(&self) -> Vec<W> {
         [WatchKind::Persistent, WatchKind::Recursive]
             .into_iter()
-            .flat_map(|kind| self.lists[kind as usize].values().flatten().cloned())
+            .flat_map(|kind| sorted(self.lists[kind as usize].iter()))
+            .flat_map(|(_, watchers)| watchers.iter().cloned())
             .collect()
     }
 
@@ -157,7 +159,8 @@ impl<W: Watcher> WatchTable<W> {
     pub(crate) fn drain(&mut self) -> Vec<W> {
         self.lists
             .iter_mut()
-            .flat_map(|list| list.drain().flat_map(|(_, watchers)| watchers))
+            .flat_map(|list| sorted(list.drain()))
+            .flat_map(|(_, watchers)| watchers)
             .collect()
     }
 
@@ -167,7 +170,7 @@ impl<W: Watcher> WatchTable<W> {
         let mut batch: [Vec<&str>; 5] = Default::default();
         let mut bytes = 0;
         for kind in WatchKind::ALL {
-            for path in self.lists[kind as usize].keys() {
+            for (path, _) in sorted(self.lists[kind as usize].iter()) {
                 if bytes + path.len() > BATCH_BYTES && bytes > 0 {
                     requests.push(encode_batch(&batch, relative_zxid));
                     batch = Default::default();
@@ -182,6 +185,12 @@ impl<W: Watcher> WatchTable<W> {
         }
         requests
     }
+}
+
+fn sorted<K: Ord, V>(entries: impl Iterator<Item = (K, V)>) -> Vec<(K, V)> {
+    let mut entries: Vec<(K, V)> = entries.collect();
+    entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+    entries
 }
 
 /// Servers before 3.6 know nothing of the longer request, so it is used only where it is needed.
@@ -261,6 +270,24 @@ mod tests {
             }
         }
         assert_eq!(seen, 20_000);
+    }
+
+    #[test]
+    fn watches_come_back_and_end_in_the_order_of_their_paths() {
+        let mut table = WatchTable::new();
+        for number in (0..100u64).rev() {
+            table.add(WatchKind::Persistent, &format!("/w/{number:02}"), number);
+        }
+        let in_order: Vec<u64> = (0..100).collect();
+        let [(op, body)] = &table.set_watches(Zxid(9))[..] else { panic!("one request") };
+        let Ok(Request::SetWatches2(watches)) = Request::decode(*op, Reader::new(body)) else {
+            panic!("a request for lasting watches")
+        };
+        let list = watches.persistent.expect("lasting watches");
+        let paths: Vec<_> = list.iter().collect();
+        assert!(paths.is_sorted() && paths.len() == 100, "{paths:?}");
+        assert_eq!(table.lasting(), in_order);
+        assert_eq!(table.drain(), in_order);
     }
 
     #[test]

@@ -380,3 +380,32 @@ fn futures_are_send() {
     }
     let _ = futures;
 }
+
+/// What a client with a seed sends to a server that gives it a session: the first frames.
+async fn sent_with_seed(seed: u64, session: i64) -> Vec<Vec<u8>> {
+    let (transport, mut listener) = MemoryTransport::new();
+    let builder = Client::builder("a,b,c").transport(transport).seed(seed);
+    let client = builder.start().unwrap();
+    let (host, mut stream) = listener.accept().await.unwrap();
+    let mut sent = vec![host.to_string().into_bytes(), frame(&mut stream).await.unwrap()];
+    send(&mut stream, &greeting(session, false)).await;
+    client.connected().await.unwrap();
+    let policy = RetryPolicy::never();
+    let creating = client.create_protected("/n-", "", CreateMode::EphemeralSequential, &policy);
+    let reading = async { sent.push(frame(&mut stream).await.unwrap()) };
+    // The create is never answered.
+    tokio::select! {
+        biased;
+        _ = creating => panic!("nobody has answered"),
+        () = reading => {}
+    }
+    sent
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seed_fixes_everything_that_is_sent_and_sessions_keep_marks_apart() {
+    assert_eq!(sent_with_seed(7, 9).await, sent_with_seed(7, 9).await);
+    let (one, other) = (sent_with_seed(7, 9).await, sent_with_seed(7, 10).await);
+    assert_eq!(one[..2], other[..2], "the same server, the same greeting");
+    assert_ne!(one[2], other[2], "another mark");
+}

@@ -32,7 +32,7 @@ use std::time::Duration;
 use ironkeeper_client::{Client, CreateMode, ErrorKind, Node, Version};
 
 use crate::error::{RecipeError, Result};
-use crate::place::{create_containers, join, patient, uuid};
+use crate::place::{create_containers, join, patient};
 
 /// A latch on a path.
 ///
@@ -98,7 +98,7 @@ impl CountDownLatch {
 
     /// Counts one. Says how many are missing then. Does nothing if the latch is open.
     pub async fn count_down(&self) -> Result<u64> {
-        let path = join(&self.path, &format!("counted-{}", uuid()));
+        let path = join(&self.path, &format!("counted-{}", self.client.random_uuid()));
         let receipt = Receipt { client: &self.client, path };
         self.count(&receipt.path, CreateMode::Ephemeral).await
     }

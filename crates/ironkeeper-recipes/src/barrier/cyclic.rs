@@ -192,6 +192,8 @@ impl CyclicBarrier {
                 continue;
             };
             tokio::select! {
+                // Whoever is let through at the last moment is through.
+                biased;
                 event = watch => { event?; }
                 () = tokio::time::sleep_until(deadline) => {
                     if self.withdraw(place, round).await? {

@@ -330,6 +330,7 @@ async fn follow(client: &Client, paths: &Paths, latest: &watch::Sender<Latest>) 
         }
     };
     tokio::select! {
+        biased;
         why = watching => why.into(),
         why = reading => why,
     }

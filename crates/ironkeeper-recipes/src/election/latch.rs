@@ -206,17 +206,19 @@ impl Candidate {
                 CreateMode::EphemeralSequential,
             );
             let place = tokio::select! {
-                place = taking => place?,
+                biased;
                 () = asked_to_stop(stopped) => return Ok(()),
+                place = taking => place?,
             };
             let standing =
                 Standing { place: &place, bases: BASES, rule: Rule::First, heeds_deadlocks: false };
             let waited = tokio::select! {
-                waited = standing.wait(|_| {}) => waited,
+                biased;
                 () = asked_to_stop(stopped) => {
                     place.withdraw().await?;
                     return Ok(());
                 }
+                waited = standing.wait(|_| {}) => waited,
             };
             match waited {
                 Ok(()) => {}
@@ -225,8 +227,9 @@ impl Candidate {
             }
             let guard = Guard::new(place);
             let leading = tokio::select! {
-                lost = self.lead(&guard, told) => Some(lost),
+                biased;
                 () = asked_to_stop(stopped) => None,
+                lost = self.lead(&guard, told) => Some(lost),
             };
             match leading {
                 Some(Lost::SessionEnded) => {
@@ -275,6 +278,7 @@ impl Candidate {
             }
         };
         tokio::select! {
+            biased;
             lost = guard.lost() => lost,
             () = doubts => Lost::SessionEnded,
         }

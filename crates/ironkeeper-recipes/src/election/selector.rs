@@ -110,14 +110,17 @@ impl LeaderSelector {
     ) -> Result<Led<T>> {
         let mut interrupts = self.interrupts.subscribe();
         let guard = tokio::select! {
-            guard = self.mutex.lock() => guard?,
+            biased;
             () = stopped(&mut interrupts) => {
                 return Err(RecipeError::Closed { path: self.mutex.path().to_owned() });
             }
+            guard = self.mutex.lock() => guard?,
         };
         // Only what comes from here on is meant for this leadership.
         let before = interrupts.borrow().count;
         let led = tokio::select! {
+            // What is done is done, whatever else happened at the same moment.
+            biased;
             done = work(Leadership::of(&guard)) => Led::Done(done),
             lost = guard.lost() => Led::Lost(lost),
             _ = interrupts.wait_for(|now| now.count != before || now.is_stopped) => {

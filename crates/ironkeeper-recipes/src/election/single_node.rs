@@ -23,7 +23,7 @@ use ironkeeper_client::{Client, ErrorKind};
 
 use crate::error::{RecipeError, Result};
 use crate::guard::Guard;
-use crate::place::{Place, patient, uuid};
+use crate::place::{Place, patient};
 
 /// What became of an offer to lead.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl StaticElection {
     /// Leads if nobody does.
     pub async fn offer(&self) -> Result<Offer> {
         loop {
-            let data = format!("{}#{}", self.id, uuid());
+            let data = format!("{}#{}", self.id, self.client.random_uuid());
             if let Some(place) = Place::claim(&self.client, &self.path, data.as_bytes()).await? {
                 return Ok(Offer::Elected(Guard::new(place)));
             }

@@ -164,8 +164,9 @@ impl Candidate {
     async fn run(self, mut stopped: watch::Receiver<bool>) {
         let mut place = None;
         let failed = tokio::select! {
-            failed = self.stand(&mut place) => Some(failed),
+            biased;
             stopped = stopped.wait_for(|stopped| *stopped) => stopped.is_err().then(|| self.closed()),
+            failed = self.stand(&mut place) => Some(failed),
         };
         if let Some(error) = failed {
             return self.tell(ElectionEvent::Failed(error)).await;

@@ -222,6 +222,14 @@ impl HeartbeatMonitor {
             // A patience that never ends is one.
             let silence = silence.filter_map(|seen| seen.since.checked_add(self.patience)).min();
             tokio::select! {
+                // Silence is the last thing to be believed.
+                biased;
+                Some(state) = self.states.next() => {
+                    // What was not seen meanwhile is not held against anybody.
+                    if state != ConnectionState::Suspended {
+                        self.begin_anew();
+                    }
+                }
                 event = self.events.next() => match event {
                     Some(CacheEvent::Ended(why)) => {
                         self.news.push_back(Pulse::Ended(why));
@@ -230,12 +238,6 @@ impl HeartbeatMonitor {
                     Some(_) => {}
                     None => self.is_over = true,
                 },
-                Some(state) = self.states.next() => {
-                    // What was not seen meanwhile is not held against anybody.
-                    if state != ConnectionState::Suspended {
-                        self.begin_anew();
-                    }
-                }
                 () = at(silence) => self.find_silent(),
             }
         }

@@ -198,14 +198,15 @@ impl SetPartitioner {
                 }
             };
             tokio::select! {
+                biased;
+                // What is held so far is given back as the future is dropped.
+                changed = this.changed(&members) => changed?,
                 held = locking => {
                     let held = held?;
                     if this.members() == members {
                         return Ok(Partition { partitioner: this, members, held });
                     }
                 }
-                // What is held so far is given back as the future is dropped.
-                changed = this.changed(&members) => changed?,
             }
         }
     }

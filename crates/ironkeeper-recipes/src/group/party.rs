@@ -20,7 +20,7 @@ use ironkeeper_client::Client;
 use crate::cache::{CacheEvents, ChildrenCache};
 use crate::error::{RecipeError, Result};
 use crate::node::PersistentNode;
-use crate::place::{join, name_of, uuid};
+use crate::place::{join, name_of};
 
 /// What the names of participants end with, unless the party is shallow.
 const MARK: &str = "__party__";
@@ -51,7 +51,7 @@ pub struct Party {
 impl Party {
     /// Joins with an identifier, and waits until everybody can see it. Dropping the future withdraws.
     pub async fn join(client: &Client, path: impl Into<String>, identifier: &str) -> Result<Party> {
-        let name = format!("{}{MARK}", random_digits());
+        let name = format!("{}{MARK}", random_digits(client));
         Party::join_as(client, path.into(), name, identifier, false).await
     }
 
@@ -67,7 +67,7 @@ impl Party {
             let why = format!("{path}: {identifier:?} cannot be a part of a node's name");
             return Err(RecipeError::Misuse(why));
         }
-        let name = format!("{}-{identifier}", random_digits());
+        let name = format!("{}-{identifier}", random_digits(client));
         Party::join_as(client, path, name, identifier, true).await
     }
 
@@ -118,6 +118,6 @@ impl Party {
     }
 }
 
-fn random_digits() -> String {
-    uuid().replace('-', "")
+fn random_digits(client: &Client) -> String {
+    client.random_uuid().replace('-', "")
 }

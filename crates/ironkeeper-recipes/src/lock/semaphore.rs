@@ -336,6 +336,7 @@ impl Semaphore {
         let mut leases_changed = leases_changed;
         let mut limit_changed = limit_changed;
         tokio::select! {
+            biased;
             event = &mut leases_changed => { event?; }
             event = either(&mut limit_changed) => { event?; }
             () = at(next_end) => {}

@@ -29,7 +29,7 @@ use ironkeeper_client::{Client, ErrorKind, Stat};
 use crate::error::{RecipeError, Result};
 use crate::guard::Guard;
 use crate::lock::request::within;
-use crate::place::{Place, patient, uuid};
+use crate::place::{Place, patient};
 
 /// What servers call the owner of a container.
 const CONTAINER: i64 = i64::MIN;
@@ -94,7 +94,8 @@ impl SingleNodeLock {
     }
 
     async fn claim(&self) -> Result<Option<Guard>> {
-        let place = Place::claim(&self.client, &self.path, uuid().as_bytes()).await?;
+        let mark = self.client.random_uuid();
+        let place = Place::claim(&self.client, &self.path, mark.as_bytes()).await?;
         Ok(place.map(Guard::new))
     }
 

@@ -106,6 +106,7 @@ impl Assignment {
             }
         };
         tokio::select! {
+            biased;
             lost = taken_away => lost,
             lost = self.shared.guard.lost() => lost,
         }

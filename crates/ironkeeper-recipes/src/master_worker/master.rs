@@ -148,9 +148,10 @@ impl Duty {
         mut stopped: watch::Receiver<bool>,
     ) -> Result<()> {
         let ended = tokio::select! {
-            ended = self.serve(&latch, &told) => Some(ended),
+            biased;
             // An error says that the master is gone, and has aborted this task.
             _ = stopped.wait_for(|stopped| *stopped) => None,
+            ended = self.serve(&latch, &told) => Some(ended),
         };
         let ended = match ended {
             Some(ended) => ended,
@@ -170,8 +171,9 @@ impl Duty {
             let leadership = latch.leading().await?;
             told.send_replace(MasterState::Active(leadership.clone()));
             tokio::select! {
-                managed = self.manage(&leadership) => managed?,
+                biased;
                 () = latch.over(&leadership) => {}
+                managed = self.manage(&leadership) => managed?,
             }
             told.send_replace(MasterState::Backup);
             // Without it the end of the leadership might be seen before the latch itself has seen it.
@@ -187,6 +189,7 @@ impl Duty {
             caches.each_ref().map(|cache| Known::new(cache.events()));
         loop {
             tokio::select! {
+                biased;
                 told = tasks.next() => told?,
                 told = workers.next() => told?,
                 told = statuses.next() => told?,

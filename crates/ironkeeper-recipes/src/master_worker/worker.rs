@@ -69,11 +69,12 @@ impl Worker {
         tokio::pin!(lost);
         loop {
             let event = tokio::select! {
-                event = events.next() => event,
+                biased;
                 why = &mut lost => {
                     let path = self.shared.guard.path().to_owned();
                     return Err(RecipeError::Lost { path, why });
                 }
+                event = events.next() => event,
             };
             match event {
                 Some(CacheEvent::Created(node)) => {

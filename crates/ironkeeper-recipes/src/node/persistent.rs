@@ -327,13 +327,14 @@ impl Keeper {
             }
             let watch = self.ensure(&wanted).await?;
             tokio::select! {
+                biased;
+                // Something else is wanted, or the owner is gone.
+                _ = self.wanted.changed() => {}
                 event = watch => match event {
                     Err(error) if error.is_session_over() => return Err(error.into()),
                     // An event, or a watch that somebody removed: either way it is looked again.
                     _ => {}
                 },
-                // Something else is wanted, or the owner is gone.
-                _ = self.wanted.changed() => {}
             }
         }
     }

@@ -142,6 +142,8 @@ async fn renew(
             other => drop(other?),
         }
         tokio::select! {
+            // However often others delete and create the node, it is written in time.
+            biased;
             _ = ticks.tick() => {}
             created = creations.next() => drop(created?),
         }

@@ -40,7 +40,7 @@ use ironkeeper_client::{Client, CreateMode, ErrorKind};
 use super::naming::PREFIX;
 use super::work::{Delivery, WorkQueue};
 use crate::error::{RecipeError, Result};
-use crate::place::{beside, create_containers, join, patient, uuid};
+use crate::place::{beside, create_containers, join, patient};
 
 /// Curator's choices.
 const THRESHOLD: usize = 10_000;
@@ -163,8 +163,10 @@ impl ShardedQueue {
                 };
             let shards = self.turned(self.shards_of(&names)?);
             tokio::select! {
-                event = watch => { event?; }
+                // What is there is not given back for the sake of a look around.
+                biased;
                 delivery = first_of(shards.iter().map(WorkQueue::next)) => return delivery,
+                event = watch => { event?; }
             }
         }
     }
@@ -249,7 +251,7 @@ impl ShardedQueue {
     async fn add_shard(&self, version: i32) -> Result<()> {
         let client = &self.client;
         let node = client.retry(&patient(), || client.get(&self.path)).await?;
-        let shard = join(&self.path, &format!("{PREFIX}{}", uuid()));
+        let shard = join(&self.path, &format!("{PREFIX}{}", client.random_uuid()));
         let added = client
             .retry(&patient(), || {
                 client

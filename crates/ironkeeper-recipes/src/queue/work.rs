@@ -69,7 +69,7 @@ use super::room::Door;
 use crate::error::{RecipeError, Result};
 use crate::guard::Guard;
 use crate::lost::Lost;
-use crate::place::{Place, beside, create_containers, ensure_persistent, join, patient, uuid};
+use crate::place::{Place, beside, create_containers, ensure_persistent, join, patient};
 use crate::reads::children_or_none;
 use crate::receipt::Receipts;
 
@@ -305,6 +305,8 @@ impl<O: Order> Queue<O> {
                 true
             };
             let worked = tokio::select! {
+                // Work that is done at once costs no look at the lock; its end is conditional on that.
+                biased;
                 worked = worked => worked,
                 lost = delivery.lost() => {
                     tracing::warn!(path = delivery.path(), %lost, "given up the work on an item");
@@ -454,6 +456,7 @@ impl Inner {
             }
         }
         tokio::select! {
+            biased;
             event = changed => { event?; }
             event = if_any(unlocked) => { event?; }
             () = if_any(due_in.map(tokio::time::sleep)) => {}
@@ -466,7 +469,8 @@ impl Inner {
         let path = join(locks, &name.name);
         loop {
             // Curator has its client's address in there. Nobody reads it but us.
-            match Place::claim_below(&self.client, &path, uuid().as_bytes()).await {
+            let mark = self.client.random_uuid();
+            match Place::claim_below(&self.client, &path, mark.as_bytes()).await {
                 // Persistent, not a container: Curator's workers make it when they start, and if it goes
                 // later they take no item any more.
                 Err(error) if error.kind() == Some(ErrorKind::NoNode) => {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{RecipeError, Result};
-use crate::place::uuid;
+use crate::naming::Uuid;
 use crate::service::uri_spec::UriSpec;
 
 /// How long an instance stays registered.
@@ -103,7 +103,7 @@ impl ServiceInstance {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         ServiceInstance {
             name: name.into(),
-            id: uuid(),
+            id: Uuid::random().to_string(),
             address: None,
             port: None,
             ssl_port: None,

@@ -30,15 +30,16 @@
 //! - The future of a change dropped: the change takes place or does not, but never half.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use ironkeeper_client::{Client, CreateMode, ErrorKind, Happened, Node, Version};
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::Instant;
 
 use crate::error::{RecipeError, Result};
 use crate::lock::Mutex;
-use crate::place::{Place, create_containers, patient, uuid};
+use crate::place::{Place, create_containers, patient};
 use crate::shared::write::{Upon, Written, refuse_wild_version, write_once};
 
 /// Tries before the promotion to a lock, if nothing else was said.
@@ -308,7 +309,7 @@ impl AtomicValue {
         value: &[u8],
         upon: Upon,
     ) -> Result<Outcome> {
-        let (client, mark) = (&self.client, uuid());
+        let (client, mark) = (&self.client, self.client.random_uuid());
         if let Upon::Version(version, _) = upon {
             refuse_wild_version(&self.path, version)?;
         }

@@ -226,6 +226,40 @@ async fn a_removal_dropped_at_any_await_loses_nothing_and_keeps_the_order() {
     assert_eq!(drain(&queue(&other)).await, ["b", "c"]);
 }
 
+/// The reply to the put-back is lost, and somebody else has the item before that is noticed.
+#[tokio::test]
+async fn what_is_put_back_is_put_back_once() {
+    let world = World::start().await;
+    let other = world.client().await;
+    // So many polls and the removal is under way.
+    let mut polls = 1;
+    queue(&other).offer("a").await.unwrap();
+    while drop_after_polls(queue(&other).poll(), polls).await.is_none() {
+        until_children(&other, "/queues/q.receipts", 0).await;
+        polls += 1;
+    }
+    let cuts = with_every_cut(&world, Direction::ToClient, |client, round| {
+        let other = other.clone();
+        async move {
+            let path = format!("/put-back/{round}");
+            let there = SimpleQueue::new(&other, &path).unwrap();
+            there.offer("a").await.unwrap();
+            let here = SimpleQueue::new(&client, &path).unwrap();
+            let given = drop_after_polls(here.poll(), polls - 1).await;
+            drop(here);
+            if given.is_none() {
+                assert_eq!(there.take().await.unwrap(), "a");
+            }
+            // The put-back is under way as long as there is a receipt.
+            drop(there);
+            until_children(&client, &format!("{path}.receipts"), 0).await;
+            assert_eq!(SimpleQueue::new(&other, &path).unwrap().poll().await.unwrap(), None);
+        }
+    })
+    .await;
+    assert!(cuts > 10, "{cuts}");
+}
+
 #[tokio::test]
 async fn an_offer_dropped_at_any_await_is_done_once_or_not() {
     let world = World::start().await;

@@ -18,9 +18,15 @@ impl World {
         let is_wanted = self.clients[client].is_dialing(attempt);
         let (link, in_us) = self.connect((from, 0), to, is_wanted);
         self.after(in_us, Event::ClientDialed { client, attempt, link });
-        let Some(link) = link else { return };
+        if let Some(link) = link {
+            self.attach(to, link, [10, 0, 0, client as u8]);
+        }
+    }
+
+    /// A server has accepted a connection.
+    pub(super) fn attach(&mut self, to: usize, link: LinkId, address: [u8; 4]) {
         let now = self.nodes[to].now(self.now_us());
-        let address = ([10, 0, 0, client as u8], 4000).into();
+        let address = (address, 4000).into();
         let conn = Conn::new(link.0, link.0, address, now, Hasher::with_seed(self.seed));
         if let Some(process) = &mut self.nodes[to].process {
             let attached = Attached { conn, unread: Vec::new(), is_planned: false };

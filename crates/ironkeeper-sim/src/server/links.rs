@@ -223,6 +223,9 @@ impl World {
                 self.network.drop_end(id, side);
                 self.lost(node, id);
             }
+            (Carried::Message(Parcel(bytes)), Some(_)) if self.is_guest(node) => {
+                self.on_guest_bytes(id, &bytes);
+            }
             (Carried::Message(Parcel(bytes)), Some(client)) => self.on_answer(client, id, &bytes),
             (Carried::Message(Parcel(bytes)), None) => {
                 let Some(process) = &mut self.nodes[node].process else { return };
@@ -277,6 +280,9 @@ impl World {
 
     /// A node learns that a connection is gone.
     pub(super) fn lost(&mut self, node: usize, link: LinkId) {
+        if self.is_guest(node) {
+            return self.on_guest_lost(link);
+        }
         if let Some(client) = node.checked_sub(self.nodes.len()) {
             return self.on_connection_lost(client, link);
         }

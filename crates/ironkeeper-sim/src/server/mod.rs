@@ -15,6 +15,7 @@
 //! | `node`, `perform`, `files` | a server, what its engine wants, what it does to its disk |
 //! | `links`, `front` | connections of servers and of clients |
 //! | `client`, `requests`, `load`, `answers` | clients: what they ask, and what they are told |
+//! | `guests` | places for clients that run beside the world, as the product's own does |
 //! | `history`, `agreement`, `judgement` | the rules |
 //! | `trouble` | what happens to servers |
 
@@ -23,6 +24,7 @@ mod answers;
 mod client;
 mod files;
 mod front;
+mod guests;
 mod history;
 mod judgement;
 mod links;
@@ -35,6 +37,7 @@ mod trouble;
 mod world;
 
 pub use client::Client;
+pub use guests::Told;
 pub use node::Node;
 pub use plan::{Misconduct, Plan};
 pub use requests::Request;

@@ -44,7 +44,7 @@ impl World {
             Fault::Isolate => self.isolate(node),
             Fault::Split => {
                 let mask = self.random.draw();
-                let everybody = servers + self.clients.len();
+                let everybody = servers + self.outsiders();
                 self.network.split(mask, everybody);
             }
             Fault::Heal => self.heal_cuts(),
@@ -113,7 +113,7 @@ impl World {
     pub fn isolate(&mut self, node: usize) {
         let others = match self.random.chance(500) {
             true => self.nodes.len(),
-            false => self.nodes.len() + self.clients.len(),
+            false => self.nodes.len() + self.outsiders(),
         };
         self.network.isolate(node, others);
     }

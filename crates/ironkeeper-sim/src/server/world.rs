@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use ironkeeper_engine::Input;
+use ironkeeper_engine::{Database, Input};
 use ironkeeper_proto::{ServerId, Zxid};
 use ironkeeper_store::disk::sim::SimDisk;
 use ironkeeper_zab::{LinkId, Port, Status};
 
 use super::agreement::Agreement;
 use super::client::Client;
+use super::guests::Guests;
 use super::history::History;
 use super::links::Parcel;
 use super::node::{MembersFile, Node};
@@ -85,6 +86,14 @@ pub(super) enum Event {
         attempt: u64,
         link: Option<LinkId>,
     },
+    GuestDial {
+        line: u64,
+        to: usize,
+    },
+    GuestDialed {
+        line: u64,
+        link: Option<LinkId>,
+    },
     Fault,
     RoomAgain {
         node: usize,
@@ -121,6 +130,7 @@ pub struct World {
     schedule: Schedule<Event>,
     pub nodes: Vec<Node>,
     pub clients: Vec<Client>,
+    pub(super) guests: Guests,
     pub(super) network: Network<Parcel>,
     pub(super) history: History,
     pub(super) agreement: Agreement,
@@ -168,6 +178,7 @@ impl World {
             schedule: Schedule::default(),
             nodes,
             clients,
+            guests: Guests::default(),
             network: Network::new(plan.latency_us),
             history: History::new(plan.registers),
             agreement: Agreement::default(),
@@ -184,7 +195,7 @@ impl World {
     /// Trouble, then peace, then judgement.
     pub fn run(&mut self) -> Result<Report, Failure> {
         self.begin();
-        self.after(self.plan.faults.pause_us.1, Event::Fault);
+        self.begin_trouble();
         self.run_for(self.plan.trouble_us)?;
         self.heal();
         self.converge()?;
@@ -201,6 +212,11 @@ impl World {
             let in_us = self.random.below(500_000);
             self.after(in_us, Event::Look { client });
         }
+    }
+
+    /// Things go wrong from here on, until everything is healed.
+    pub fn begin_trouble(&mut self) {
+        self.after(self.plan.faults.pause_us.1, Event::Fault);
     }
 
     pub fn report(&self) -> Report {
@@ -247,6 +263,11 @@ impl World {
         self.schedule.now_us()
     }
 
+    /// When the next thing happens.
+    pub fn next_us(&self) -> Option<u64> {
+        self.schedule.next_us()
+    }
+
     pub(super) fn after(&mut self, in_us: u64, event: Event) {
         self.schedule.after(in_us, event);
     }
@@ -278,7 +299,7 @@ impl World {
     fn paused_until_us(&self, node: usize) -> u64 {
         match node.checked_sub(self.nodes.len()) {
             None => self.nodes[node].paused_until_us,
-            Some(client) => self.clients[client].paused_until_us,
+            Some(client) => self.clients.get(client).map_or(0, |client| client.paused_until_us),
         }
     }
 
@@ -330,6 +351,8 @@ impl World {
             Event::ClientDialed { client, attempt, link } => {
                 self.on_client_dialed(client, attempt, link);
             }
+            Event::GuestDial { line, to } => self.on_guest_dial(line, to),
+            Event::GuestDialed { line, link } => self.on_guest_dialed(line, link),
             Event::Fault => self.on_fault(),
             Event::RoomAgain { node } => {
                 self.nodes[node].disk.set_capacity(u64::MAX);
@@ -462,6 +485,16 @@ impl World {
             let noted = self.leadership.promised(self.nodes[node].id, epochs);
             self.fail(noted);
         }
+    }
+
+    /// The server that knows of everything anybody was ever told: the newest leader, if it is up and leads
+    /// still.
+    pub fn newest_leader(&self) -> Option<&Database> {
+        let (epoch, who, boot) = self.leadership.newest()?;
+        let node = self.nodes.iter().find(|node| node.id == who && node.boot == boot)?;
+        let process = node.process.as_ref()?;
+        let leads = process.engine.zab().status() == Status::Leading { epoch };
+        leads.then_some(&*process.db)
     }
 
     /// Who leads and takes writes.

@@ -99,6 +99,7 @@ impl Broadcast {
                 }
             };
             tokio::select! {
+                biased;
                 event = new_answer => { event?; }
                 event = changed => { event?; }
             }

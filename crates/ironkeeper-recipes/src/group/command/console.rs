@@ -9,7 +9,7 @@ use super::broadcast::{Broadcast, delete_all};
 use super::{MARK, Paths};
 use crate::error::{RecipeError, Result};
 use crate::escape::from_name;
-use crate::place::{create_containers, ensure_persistent, join, uuid};
+use crate::place::{create_containers, ensure_persistent, join};
 use crate::reads::{children_or_none, get_children, get_or_none};
 use crate::receipt::{Receipts, refusal};
 
@@ -48,7 +48,7 @@ impl Console {
 
     /// Sends a command to all who listen. It stays sent until the [`Broadcast`] is closed or dropped.
     pub async fn send(&self, command: impl AsRef<[u8]>) -> Result<Broadcast> {
-        let (client, command, mark) = (&self.client, command.as_ref(), uuid());
+        let (client, command, mark) = (&self.client, command.as_ref(), self.client.random_uuid());
         let node = join(&self.paths.commands, &format!("{mark}{MARK}"));
         // From here on it is withdrawn if this future is dropped.
         let mut sent = Broadcast::new(client, &self.paths, mark);

@@ -11,7 +11,7 @@ use ironkeeper_client::{Client, CreateMode, ErrorKind, Node, Version};
 
 use crate::error::{RecipeError, Result};
 use crate::lost::Lost;
-use crate::place::{Place, create_containers, join, patient, uuid};
+use crate::place::{Place, create_containers, join, patient};
 use crate::reads::{children_or_none, get_children, get_or_none};
 use crate::shared::write::refuse_wild_version;
 
@@ -73,7 +73,7 @@ impl Worker {
                     continue;
                 }
             }
-            let mark = uuid();
+            let mark = client.random_uuid();
             let path = join(&paths.workers, &name);
             let Some(place) = Place::claim(client, &path, mark.as_bytes()).await? else { continue };
             let client = client.clone();

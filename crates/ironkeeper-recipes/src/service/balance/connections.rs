@@ -36,7 +36,7 @@ use super::{Balance, RoundRobin};
 use crate::cache::ChildrenCache;
 use crate::error::{RecipeError, Result};
 use crate::node::PersistentNode;
-use crate::place::{join, name_of, refuse_bad_name, uuid};
+use crate::place::{join, name_of, refuse_bad_name};
 use crate::service::instance::ServiceInstance;
 
 /// Connections by the id of their instance.
@@ -92,7 +92,8 @@ impl LeastConnections {
             return Err(RecipeError::Misuse(why));
         }
         let path = join(&format!("{services}.connections"), name);
-        let node = PersistentNode::builder(client, join(&path, &uuid())).data("{}").start();
+        let node =
+            PersistentNode::builder(client, join(&path, &client.random_uuid())).data("{}").start();
         node.created().await?;
         let all = ChildrenCache::start(client, path);
         all.initialized().await?;

@@ -1,0 +1,115 @@
+//! What a world of programs is made of.
+
+use super::plays::Play;
+use crate::faults::Faults;
+use crate::random::{Random, mix};
+use crate::server;
+
+/// See the head of this file.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub servers: server::Plan,
+    pub play: Play,
+    pub programs: usize,
+    pub session_timeout_ms: (u64, u64),
+    /// Pause between two things that happen to the connections of programs, in microseconds.
+    pub reset_us: (u64, u64),
+    /// How many in a thousand rounds of a program end with the end of its process.
+    pub crash_per_mille: u64,
+    /// How many in a thousand waits are given up in the middle.
+    pub give_up_per_mille: u64,
+    /// How long programs keep what they hold, in milliseconds.
+    pub hold_ms: (u64, u64),
+    /// Somebody deletes nodes by hand.
+    pub has_operator: bool,
+    pub misconduct: Option<Misconduct>,
+}
+
+/// What a program must never do. The checkers have to notice what comes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misconduct {
+    /// To go on with a lock although its guard says that it is lost.
+    IgnoreLoss,
+    /// To write under a lock without making the write conditional on it.
+    WriteUnfenced,
+    /// To stand in line, and to believe to be the first one without a look.
+    SkipLook,
+    /// To take a piece of work out of the queue before it is done.
+    DoneBeforeWork,
+    /// To repeat what may have happened as if it had not.
+    RepeatInDoubt,
+    /// To go on when a barrier takes too long.
+    PassBarrier,
+}
+
+impl Misconduct {
+    /// Where it can be seen.
+    fn play(self) -> Play {
+        match self {
+            Misconduct::IgnoreLoss | Misconduct::WriteUnfenced | Misconduct::SkipLook => {
+                Play::Mutex
+            }
+            Misconduct::DoneBeforeWork => Play::WorkQueue,
+            Misconduct::RepeatInDoubt => Play::Counter,
+            Misconduct::PassBarrier => Play::Barrier,
+        }
+    }
+}
+
+impl Plan {
+    pub fn from_seed(seed: u64) -> Plan {
+        let random = &mut Random::new(mix(seed ^ 0x4ec1_9e5));
+        let drawn = server::Plan::from_seed(seed);
+        let mut faults = drawn.faults.clone();
+        // Programs need a cluster that serves now and then.
+        faults.pause_us = random
+            .pick(&[(100_000, 1_500_000), (300_000, 4_000_000), (1_500_000, 10_000_000)])
+            .unwrap_or((300_000, 3_000_000));
+        if random.chance(100) {
+            faults = Faults::none();
+        }
+        let is_small = random.chance(700);
+        Plan {
+            servers: server::Plan {
+                faults,
+                clients: 0,
+                readers: 0,
+                registers: 0,
+                // Nobody asks for other members.
+                reconfig_per_mille: 0,
+                trouble_us: random.between(8_000_000, 40_000_000),
+                ..drawn
+            },
+            play: random.pick(Play::ALL).unwrap_or(Play::Mutex),
+            programs: random.between(2, if is_small { 4 } else { 8 }) as usize,
+            session_timeout_ms: random
+                .pick(&[(4_000, 6_000), (6_000, 12_000)])
+                .unwrap_or((6_000, 9_000)),
+            reset_us: random
+                .pick(&[
+                    (100_000, 3_000_000),
+                    (1_000_000, 20_000_000),
+                    (u64::MAX / 4, u64::MAX / 4),
+                ])
+                .unwrap_or((1_000_000, 20_000_000)),
+            crash_per_mille: random.pick(&[0, 20, 100]).unwrap_or(0),
+            give_up_per_mille: random.pick(&[0, 100, 400]).unwrap_or(0),
+            hold_ms: random.pick(&[(0, 20), (10, 800), (500, 4_000)]).unwrap_or((10, 800)),
+            has_operator: random.chance(200),
+            misconduct: None,
+        }
+    }
+
+    /// The same with programs that do what they must not do, where it can be seen.
+    pub fn with_misconduct(self, misconduct: Misconduct) -> Plan {
+        let is_lost = matches!(misconduct, Misconduct::IgnoreLoss | Misconduct::WriteUnfenced);
+        Plan {
+            play: misconduct.play(),
+            has_operator: self.has_operator || is_lost,
+            hold_ms: if is_lost { (1_000, 20_000) } else { self.hold_ms },
+            crash_per_mille: self.crash_per_mille.max(20),
+            misconduct: Some(misconduct),
+            ..self
+        }
+    }
+}

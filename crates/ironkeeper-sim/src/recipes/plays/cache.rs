@@ -1,0 +1,181 @@
+//! Caches of a subtree beside programs that change it: when nobody changes anything any more, every cache has
+//! what the servers have, and so has everybody who has followed its events.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
+use ironkeeper_recipes::RecipeError;
+use ironkeeper_recipes::cache::{CacheEvent, TreeCache, Watching};
+
+use super::patient;
+use crate::recipes::program::{Program, Waited};
+
+const TREE: &str = "/tree";
+/// Within so much time a cache has come to the state of the servers.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Default)]
+pub struct Record {
+    /// Programs that write no more.
+    resting_writers: usize,
+}
+
+/// Paths and their data.
+type Nodes = BTreeMap<String, Bytes>;
+
+pub async fn act(program: &mut Program) {
+    match program.number % 2 == 0 {
+        true => {
+            write(program).await;
+            program.ledger().records.cache.resting_writers += 1;
+        }
+        false => look_on(program).await,
+    }
+}
+
+async fn write(program: &mut Program) {
+    while !program.is_over() {
+        program.pause_ms((0, 150)).await;
+        let client = program.client().await;
+        let (upper, lower) = (program.random.below(3), program.random.below(4));
+        let path = match lower {
+            0 => format!("{TREE}/{upper}"),
+            _ => format!("{TREE}/{upper}/{lower}"),
+        };
+        let data = program.random.below(1000).to_string();
+        let kind = program.random.below(10);
+        program.say(format!("changes {path}, way {kind}"));
+        let changing = async {
+            let changed = match kind {
+                0..2 => client.delete_recursive(&path).await.map(drop),
+                2..5 => client.set(&path, &data, Version::Any).await.map(drop),
+                _ => client.create_recursive(&path, &data, CreateMode::Persistent).await.map(drop),
+            };
+            match changed {
+                Err(error) if error.is_session_over() => Err(RecipeError::from(error)),
+                // Whatever else it is, it will be seen by all.
+                _ => Ok(()),
+            }
+        };
+        if let Waited::Got(()) = program.wait("change", changing).await {
+            program.ledger().deeds += 1;
+        }
+        if program.shall_crash() {
+            program.crash();
+        }
+    }
+}
+
+async fn look_on(program: &mut Program) {
+    let watching = match program.stage.seed / 16 % 3 {
+        0 => Watching::OneShot,
+        _ => Watching::Lasting,
+    };
+    loop {
+        let client = program.client().await;
+        let cache = TreeCache::start_by(&client, TREE, watching);
+        program.say(format!("looks on, by {watching:?} watches"));
+        let mut followed = Nodes::new();
+        if follow(program, &cache, &mut followed).await {
+            return compare(program, &client, &cache, followed).await;
+        }
+        if program.shall_crash() {
+            program.crash();
+        }
+    }
+}
+
+/// Follows the events until nobody changes anything any more. Says whether the session has lived so long.
+async fn follow(program: &mut Program, cache: &TreeCache, followed: &mut Nodes) -> bool {
+    let mut events = cache.events();
+    let writers = program.stage.plan.programs.div_ceil(2);
+    while program.ledger().records.cache.resting_writers < writers {
+        let look = Duration::from_millis(program.random.between(1, 2_000));
+        let Ok(event) = tokio::time::timeout(look, events.next()).await else {
+            if program.shall_crash() {
+                return false;
+            }
+            continue;
+        };
+        match event {
+            None | Some(CacheEvent::Ended(_)) => {
+                program.say("looks on no more: its session is over");
+                program.ledger().losses += 1;
+                return false;
+            }
+            Some(event) => take_in(program, followed, event),
+        }
+    }
+    // What is on its way arrives.
+    let until = tokio::time::Instant::now() + PATIENCE / 2;
+    while let Ok(event) = tokio::time::timeout_at(until, events.next()).await {
+        match event {
+            None | Some(CacheEvent::Ended(_)) => return false,
+            Some(event) => take_in(program, followed, event),
+        }
+    }
+    true
+}
+
+fn take_in(program: &Program, followed: &mut Nodes, event: CacheEvent) {
+    program.ledger().deeds += 1;
+    let told = match event {
+        CacheEvent::Created(node) => match followed.insert(node.path.clone(), node.data.clone()) {
+            None => Ok(()),
+            Some(_) => Err(format!("{} was told as created twice", node.path)),
+        },
+        CacheEvent::Changed { after, .. } => {
+            match followed.insert(after.path.clone(), after.data.clone()) {
+                Some(_) => Ok(()),
+                None => Err(format!("{} was told as changed and not as created", after.path)),
+            }
+        }
+        CacheEvent::Deleted(node) => match followed.remove(&node.path) {
+            Some(_) => Ok(()),
+            None => Err(format!("{} was told as deleted and not as created", node.path)),
+        },
+        CacheEvent::Reset => {
+            followed.clear();
+            Ok(())
+        }
+        _ => Ok(()),
+    };
+    if let Err(what) = told {
+        program.ledger().fail(Err(format!("cache: program {}: {what}", program.number)));
+    }
+}
+
+/// What the servers have.
+async fn truth(client: &Client) -> Result<Nodes, RecipeError> {
+    client.retry(&patient(), || client.sync(TREE)).await?;
+    let mut nodes = Nodes::new();
+    let mut unread = vec![TREE.to_owned()];
+    while let Some(path) = unread.pop() {
+        match client.retry(&patient(), || client.get(&path)).await {
+            Err(error) if error.kind() == ErrorKind::NoNode => continue,
+            node => nodes.insert(path.clone(), node?.data),
+        };
+        let names = client.retry(&patient(), || client.children(&path)).await?;
+        unread.extend(names.iter().map(|name| format!("{path}/{name}")));
+    }
+    Ok(nodes)
+}
+
+async fn compare(program: &mut Program, client: &Client, cache: &TreeCache, followed: Nodes) {
+    // A session that ends now takes the cache with it: there is nothing to compare any more.
+    let Waited::Got(truth) = program.wait_long("see the truth", truth(client)).await else {
+        return;
+    };
+    let cached: Nodes =
+        cache.nodes().iter().map(|node| (node.path.clone(), node.data.clone())).collect();
+    for (what, seen) in [("the cache has", cached), ("its events told of", followed)] {
+        if seen != truth && !client.state().is_final() {
+            let told =
+                format!("cache: program {}: {what} {seen:?}, there is {truth:?}", program.number);
+            program.ledger().fail(Err(told));
+        }
+    }
+    program.say(format!("has seen {} nodes in the end", truth.len()));
+}

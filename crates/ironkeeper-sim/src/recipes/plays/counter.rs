@@ -1,0 +1,119 @@
+//! A number that is counted by many at once: no change is lost, none is made twice, and no two come to the
+//! same value.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ironkeeper_client::{Client, Happened};
+use ironkeeper_recipes::shared::AtomicLong;
+
+use crate::recipes::plan::Misconduct;
+use crate::recipes::program::{Program, Waited};
+
+const COUNTER: &str = "/counter";
+
+#[derive(Debug, Default)]
+pub struct Record {
+    /// Which value is whose.
+    values: BTreeMap<i64, usize>,
+    /// Changes of which nobody knows whether they took place.
+    doubtful: i64,
+}
+
+fn counter(program: &Program, client: &Client) -> AtomicLong {
+    let counter = AtomicLong::new(client, COUNTER);
+    match program.stage.seed % 4 {
+        _ if program.has_misconduct(Misconduct::RepeatInDoubt) => counter,
+        0 => counter,
+        1 => counter.promoted_to("/counter-lock", Duration::from_secs(5)),
+        2 => counter.with_receipts().promoted_to("/counter-lock", Duration::from_secs(5)),
+        _ => counter.with_receipts(),
+    }
+}
+
+pub async fn act(program: &mut Program) {
+    while !program.is_over() {
+        program.pause_ms((0, 100)).await;
+        let client = program.client().await;
+        let counter = counter(program, &client);
+        program.say("counts");
+        let counting = async {
+            loop {
+                match counter.increment().await {
+                    // The documented doubt, which only receipts take away.
+                    Err(error)
+                        if error.client_error().is_some_and(|error| error.is_retriable()) =>
+                    {
+                        let is_doubtful = error.client_error().map(|error| error.happened());
+                        if is_doubtful == Some(Happened::Maybe)
+                            && !program.has_misconduct(Misconduct::RepeatInDoubt)
+                        {
+                            return Ok(None);
+                        }
+                    }
+                    counted => return counted.map(Some),
+                }
+            }
+        };
+        // The future looks at the program, and giving up changes it.
+        let patience = Duration::from_millis(program.stage.plan.give_up_per_mille.max(1) * 20);
+        let counted = match program.stage.plan.give_up_per_mille {
+            0 => Some(counting.await),
+            _ => tokio::time::timeout(patience, counting).await.ok(),
+        };
+        match counted {
+            Some(Ok(Some(change))) if change.applied => note(program, change.after),
+            // Refused: it has not been applied.
+            Some(Ok(Some(_))) => {}
+            Some(Ok(None)) | None => {
+                program.say("does not know whether it has counted");
+                program.ledger().records.counter.doubtful += 1;
+            }
+            Some(Err(error)) => {
+                program.ledger().records.counter.doubtful += 1;
+                let failed = async { Err::<(), _>(error) };
+                let _: Waited<()> = program.wait_long("count", failed).await;
+            }
+        }
+        if program.shall_crash() {
+            program.crash();
+        }
+    }
+}
+
+fn note(program: &Program, after: Option<i64>) {
+    let after = after.unwrap_or(0);
+    program.say(format!("has counted to {after}"));
+    let mut ledger = program.ledger();
+    ledger.deeds += 1;
+    if let Some(other) = ledger.records.counter.values.insert(after, program.number) {
+        let number = program.number;
+        ledger.fail(Err(format!("counter: programs {other} and {number} both counted to {after}")));
+    }
+}
+
+pub async fn judge(program: &mut Program) -> Result<(), String> {
+    // What was given up may still be on its way.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let value = loop {
+        let client = program.client().await;
+        let reading = async {
+            client.retry(&super::patient(), || client.sync(COUNTER)).await?;
+            AtomicLong::new(&client, COUNTER).get().await
+        };
+        if let Waited::Got(value) = program.wait_long("read the counter", reading).await {
+            break value;
+        }
+    };
+    let ledger = program.ledger();
+    let record = &ledger.records.counter;
+    let (counted, doubtful) = (record.values.len() as i64, record.doubtful);
+    let largest = record.values.last_key_value().map_or(0, |(value, _)| *value);
+    match counted <= value && value <= counted + doubtful && largest <= value {
+        true => Ok(()),
+        false => Err(format!(
+            "counter: it is {value}, and {counted} changes were made for certain, {doubtful} perhaps, up to \
+             {largest}"
+        )),
+    }
+}

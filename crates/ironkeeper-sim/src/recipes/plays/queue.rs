@@ -1,0 +1,134 @@
+//! A first-in-first-out queue of plain data: what was put in comes out once. Only a session that ends in the
+//! middle of a removal may take an item with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ironkeeper_recipes::queue::SimpleQueue;
+
+use crate::recipes::program::{Program, Waited};
+
+const QUEUE: &str = "/queue";
+
+#[derive(Debug, Default)]
+pub struct Record {
+    last: u64,
+    /// Those that were put in, and those that may have been.
+    put: BTreeSet<u64>,
+    doubtful: BTreeSet<u64>,
+    /// Who has got what.
+    taken: BTreeMap<u64, usize>,
+    /// Removals of which nobody knows what became of them.
+    doubtful_removals: usize,
+}
+
+impl Record {
+    fn take(&mut self, item: &Bytes, program: usize) -> Result<u64, String> {
+        let number = item[..].try_into().map_or(u64::MAX, u64::from_be_bytes);
+        if !self.put.contains(&number) && !self.doubtful.contains(&number) {
+            return Err(format!(
+                "queue: program {program} was given {number}, which nobody has put"
+            ));
+        }
+        match self.taken.insert(number, program) {
+            None => Ok(number),
+            Some(other) => Err(format!(
+                "queue: item {number} was given to program {other}, and to program {program} again"
+            )),
+        }
+    }
+}
+
+pub async fn act(program: &mut Program) {
+    // Removals given up in the life of this session: whether they are taken back depends on it.
+    let mut given_up = 0;
+    let mut session = None;
+    while !program.is_over() {
+        program.pause_ms((0, 200)).await;
+        let client = program.client().await;
+        if session.replace(client.session_id()).is_some_and(|before| before != client.session_id())
+        {
+            program.ledger().records.queue.doubtful_removals += given_up;
+            given_up = 0;
+        }
+        let queue = SimpleQueue::new(&client, QUEUE).expect("it is not the root");
+        if program.random.chance(500) {
+            put(program, &queue).await;
+        } else {
+            let patience = Duration::from_millis(program.random.between(1, 3_000));
+            let taken = program.wait("take", queue.poll_within(patience)).await;
+            match taken {
+                Waited::Got(Some(item)) => note_taken(program, &item),
+                Waited::Got(None) | Waited::GaveUp => given_up += 1,
+                Waited::SessionOver | Waited::NodeGone => {
+                    program.ledger().records.queue.doubtful_removals += 1;
+                }
+            }
+        }
+        if program.shall_crash() {
+            program.crash();
+        }
+    }
+    // What was given up last is taken back while the session lives, or in doubt.
+    let is_alive = program.living_client().map(|client| client.session_id()) == session;
+    if !is_alive {
+        program.ledger().records.queue.doubtful_removals += given_up;
+    }
+}
+
+async fn put(program: &mut Program, queue: &SimpleQueue) {
+    let number = {
+        let mut ledger = program.ledger();
+        ledger.records.queue.last += 1;
+        let number = ledger.records.queue.last;
+        // It may be taken before its producer knows that it is in.
+        ledger.records.queue.doubtful.insert(number);
+        number
+    };
+    program.say(format!("puts {number}"));
+    let item = Bytes::copy_from_slice(&number.to_be_bytes());
+    if let Waited::Got(()) = program.wait("put", queue.offer(item)).await {
+        program.say(format!("has put {number}"));
+        let mut ledger = program.ledger();
+        ledger.deeds += 1;
+        ledger.records.queue.doubtful.remove(&number);
+        ledger.records.queue.put.insert(number);
+    }
+}
+
+fn note_taken(program: &Program, item: &Bytes) {
+    let taken = program.ledger().records.queue.take(item, program.number);
+    match taken {
+        Ok(number) => program.say(format!("has taken {number}")),
+        Err(what) => program.ledger().fail(Err(what)),
+    }
+}
+
+pub async fn judge(program: &mut Program) -> Result<(), String> {
+    // What is taken back in the background comes back soon, while its session lives.
+    for _ in 0..3 {
+        let mut is_empty = false;
+        while !is_empty {
+            let client = program.client().await;
+            let queue = SimpleQueue::new(&client, QUEUE).expect("it is not the root");
+            match program.wait_long("empty the queue", queue.poll()).await {
+                Waited::Got(Some(item)) => note_taken(program, &item),
+                Waited::Got(None) => is_empty = true,
+                _ => program.ledger().records.queue.doubtful_removals += 1,
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    let ledger = program.ledger();
+    let record = &ledger.records.queue;
+    let lost: Vec<&u64> =
+        record.put.iter().filter(|item| !record.taken.contains_key(item)).collect();
+    match lost.len() <= record.doubtful_removals {
+        true => Ok(()),
+        false => Err(format!(
+            "queue: {lost:?} were put and never taken, {} removals are in doubt",
+            record.doubtful_removals
+        )),
+    }
+}

@@ -1,0 +1,59 @@
+//! A node that holders of a lock write to, each write on condition that the lock is held.
+//!
+//! The server numbers the versions of the node: in their order the tokens of the holders never get smaller.
+
+use std::collections::BTreeMap;
+
+use ironkeeper_client::{Client, OpResult, Transaction, Version, Zxid};
+
+use crate::recipes::plan::Misconduct;
+use crate::recipes::program::Program;
+
+pub const REGISTER: &str = "/register";
+
+/// The tokens and the programs behind the versions that somebody was told of.
+#[derive(Debug, Default)]
+pub struct Record {
+    versions: BTreeMap<i32, (Zxid, usize)>,
+}
+
+impl Record {
+    fn note(&mut self, version: i32, token: Zxid, program: usize) -> Result<(), String> {
+        self.versions.insert(version, (token, program));
+        let before = self.versions.range(..version).next_back();
+        let behind = self.versions.range(version + 1..).next();
+        if before.is_some_and(|(_, (before, _))| *before > token)
+            || behind.is_some_and(|(_, (behind, _))| *behind < token)
+        {
+            return Err(format!(
+                "fencing: program {program} wrote version {version} with {token}, between {before:?} and \
+                 {behind:?}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Writes under a lock. What fails was refused, or is in doubt: neither breaks a rule.
+pub async fn write(program: &Program, client: &Client, fenced: Transaction, token: Zxid) {
+    let data = token.0.to_be_bytes();
+    let written = match program.has_misconduct(Misconduct::WriteUnfenced) {
+        true => client.set(REGISTER, data, Version::Any).await,
+        false => {
+            let results = fenced.set(REGISTER, data, Version::Any).commit().await;
+            results.map(|results| match results.last() {
+                Some(OpResult::Set(stat)) => *stat,
+                _ => Default::default(),
+            })
+        }
+    };
+    match written {
+        Ok(stat) => {
+            program.say(format!("has written version {} with {token}", stat.version));
+            let mut ledger = program.ledger();
+            let noted = ledger.records.register.note(stat.version, token, program.number);
+            ledger.fail(noted);
+        }
+        Err(error) => program.say(format!("has not written with {token}: {error}")),
+    }
+}

@@ -1,0 +1,214 @@
+//! The wires between the product's clients and the simulated network: the client's transport on one side, a
+//! list of what its programs did on the other.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use ironkeeper_client::{Host, Opening, Transport};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+
+use crate::server::Told;
+
+/// What a program does to one of its lines.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ask {
+    Dial { program: usize, to: usize },
+    Send(Vec<u8>),
+    HangUp,
+}
+
+/// All lines of all programs.
+#[derive(Clone, Debug, Default)]
+pub struct Wires {
+    all: Arc<Mutex<All>>,
+    asked: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    last: u64,
+    lines: BTreeMap<u64, Line>,
+    /// In order. Taken whenever the world looks, and bounded by what clients send between two looks.
+    asks: Vec<(u64, Ask)>,
+    /// Lives of programs whose plug was pulled.
+    dead: Vec<(usize, u64)>,
+}
+
+#[derive(Debug)]
+struct Line {
+    life: (usize, u64),
+    is_open: bool,
+    has_ended: bool,
+    incoming: Vec<u8>,
+    waker: Option<Waker>,
+}
+
+impl Line {
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Wires {
+    fn lock(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The transport for a client of a program, in one of its lives.
+    pub fn transport(&self, program: usize, life: u64) -> WireTransport {
+        WireTransport { wires: self.clone(), program, life }
+    }
+
+    /// Resolves when a program has done something.
+    pub async fn asked(&self) {
+        self.asked.notified().await;
+    }
+
+    /// What programs have done since the last call.
+    pub fn take_asks(&self) -> Vec<(u64, Ask)> {
+        std::mem::take(&mut self.lock().asks)
+    }
+
+    /// The network has news.
+    pub fn tell(&self, news: Vec<(u64, Told)>) {
+        let mut all = self.lock();
+        for (number, told) in news {
+            let Some(line) = all.lines.get_mut(&number) else { continue };
+            match told {
+                Told::Open => line.is_open = true,
+                Told::Refused | Told::End => line.has_ended = true,
+                Told::Bytes(bytes) => line.incoming.extend(bytes),
+            }
+            line.wake();
+        }
+    }
+
+    /// A program's process is gone: its connections break, and nothing it has left behind reaches anybody.
+    pub fn pull_plug(&self, program: usize, life: u64) {
+        let mut all = self.lock();
+        all.dead.push((program, life));
+        let All { lines, asks, .. } = &mut *all;
+        for (number, line) in lines.iter_mut().filter(|(_, line)| line.life == (program, life)) {
+            if !line.has_ended {
+                line.has_ended = true;
+                asks.push((*number, Ask::HangUp));
+                line.wake();
+            }
+        }
+        self.asked.notify_one();
+    }
+
+    fn ask(&self, all: &mut All, number: u64, ask: Ask) {
+        all.asks.push((number, ask));
+        self.asked.notify_one();
+    }
+}
+
+/// Dials servers of the simulated cluster, which are called `h1`, `h2` and so on.
+#[derive(Debug)]
+pub struct WireTransport {
+    wires: Wires,
+    program: usize,
+    life: u64,
+}
+
+impl Transport for WireTransport {
+    fn open(&self, server: &Host) -> Opening {
+        let id = server.name().strip_prefix('h').and_then(|id| id.parse::<usize>().ok());
+        let to =
+            id.and_then(|id| id.checked_sub(1)).expect("the connect string is of our own making");
+        let life = (self.program, self.life);
+        let mut all = self.wires.lock();
+        all.last += 1;
+        let number = all.last;
+        let has_ended = all.dead.contains(&life);
+        let line = Line { life, is_open: false, has_ended, incoming: Vec::new(), waker: None };
+        all.lines.insert(number, line);
+        if !has_ended {
+            self.wires.ask(&mut all, number, Ask::Dial { program: self.program, to });
+        }
+        drop(all);
+        let mut end = Some(WireEnd { wires: self.wires.clone(), number });
+        Box::pin(std::future::poll_fn(move |context| {
+            let Some(this) = &end else { return Poll::Pending };
+            let mut all = this.wires.lock();
+            let Some(line) = all.lines.get_mut(&this.number) else { return Poll::Pending };
+            if line.has_ended {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionRefused.into()));
+            }
+            if !line.is_open {
+                line.waker = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            drop(all);
+            Poll::Ready(Ok(Box::new(end.take().expect("it is there until it is handed out")) as _))
+        }))
+    }
+}
+
+/// A client's end of a line. Dropping it hangs up.
+#[derive(Debug)]
+struct WireEnd {
+    wires: Wires,
+    number: u64,
+}
+
+impl Drop for WireEnd {
+    fn drop(&mut self) {
+        let mut all = self.wires.lock();
+        if all.lines.remove(&self.number).is_some_and(|line| !line.has_ended) {
+            self.wires.ask(&mut all, self.number, Ask::HangUp);
+        }
+    }
+}
+
+impl AsyncRead for WireEnd {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut all = self.wires.lock();
+        let Some(line) = all.lines.get_mut(&self.number) else { return Poll::Ready(Ok(())) };
+        if !line.incoming.is_empty() {
+            let count = line.incoming.len().min(buffer.remaining());
+            buffer.put_slice(&line.incoming[..count]);
+            line.incoming.drain(..count);
+            return Poll::Ready(Ok(()));
+        }
+        if line.has_ended {
+            return Poll::Ready(Ok(()));
+        }
+        line.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for WireEnd {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut all = self.wires.lock();
+        if all.lines.get(&self.number).is_none_or(|line| line.has_ended) {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        self.wires.ask(&mut all, self.number, Ask::Send(bytes.to_vec()));
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
