@@ -58,7 +58,7 @@ impl Misconduct {
 
 impl Plan {
     pub fn from_seed(seed: u64) -> Plan {
-        let random = &mut Random::new(mix(seed ^ 0x4ec1_9e5));
+        let random = &mut Random::new(mix(seed ^ 0x04ec_19e5));
         let drawn = server::Plan::from_seed(seed);
         let mut faults = drawn.faults.clone();
         // Programs need a cluster that serves now and then.

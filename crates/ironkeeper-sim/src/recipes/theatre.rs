@@ -54,7 +54,7 @@ impl Theatre {
         // One more looks at everything in the end.
         world.invite(plan.programs + 1);
         let ledger = SharedLedger::new(plan.programs + 1, verbose);
-        let mut random = Random::new(mix(seed ^ 0x7ea7_4e));
+        let mut random = Random::new(mix(seed ^ 0x007e_a74e));
         let next_reset_us = random.between(plan.reset_us.0, plan.reset_us.1);
         let stage = Stage { seed, plan, wires: Wires::default(), ledger, is_over };
         Theatre { began: Instant::now(), world, stage, tell_over, random, next_reset_us }

@@ -26,7 +26,7 @@ pub struct Record {
 type Nodes = BTreeMap<String, Bytes>;
 
 pub async fn act(program: &mut Program) {
-    match program.number % 2 == 0 {
+    match program.number.is_multiple_of(2) {
         true => {
             write(program).await;
             program.ledger().records.cache.resting_writers += 1;
