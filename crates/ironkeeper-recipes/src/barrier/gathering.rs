@@ -8,15 +8,17 @@
 
 use std::collections::BTreeSet;
 
-use ironkeeper_client::{Client, CreateMode, ErrorKind, Stat, Version};
+use ironkeeper_client::{Client, CreateMode, ErrorKind, EventType, Stat, Version};
 
 use super::tidy_watch::TidyWatch;
 use crate::error::{RecipeError, Result};
 use crate::guard::Guard;
-use crate::place::{Place, join, name_of, patient};
+use crate::naming::Uuid;
+use crate::place::{Place, join, name_of, patient, unprotected};
 
 /// The node that says that the number is complete.
 const READY: &str = "ready";
+const MEMBER: &str = "member";
 
 /// How many have to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +40,7 @@ impl Gathering {
         // Before there is anything to withdraw; and a barrier without a size is not made by entering.
         self.read_size().await?;
         let mode = CreateMode::Ephemeral;
-        let place = Place::take(&self.client, &self.path, "member", b"", mode).await?;
+        let place = Place::take(&self.client, &self.path, MEMBER, b"", mode).await?;
         let client = &self.client;
         let ready_path = join(&self.path, READY);
         loop {
@@ -62,12 +64,18 @@ impl Gathering {
             {
                 break;
             }
-            match resized {
-                None => ready_written.fired().await?,
+            let opened = match resized {
+                None => Some(ready_written.fired().await?),
                 Some(resized) => tokio::select! {
-                    fired = ready_written.fired() => fired?,
-                    fired = resized.fired() => fired?,
+                    biased;
+                    fired = ready_written.fired() => Some(fired?),
+                    fired = resized.fired() => fired.map(|_| None)?,
                 },
+            };
+            // Written after we came. By the time we look it may have gone again: one of Curator's who
+            // leaves does not wait for those who have not seen it yet.
+            if matches!(opened, Some(EventType::NodeCreated | EventType::NodeDataChanged)) {
+                break;
             }
         }
         if !place.is_of_this_session() {
@@ -147,13 +155,19 @@ impl Gathering {
     }
 }
 
+/// Whether it is the name of a member, ours or one of Curator's, which are bare UUIDs. Whatever else somebody
+/// has put there is nobody to count on or to wait for.
+fn is_member(name: &str) -> bool {
+    unprotected(name) == Some(MEMBER) || name.parse::<Uuid>().is_ok()
+}
+
 fn is_newer(ready: &Stat, place: &Place) -> bool {
     ready.mzxid > place.czxid()
 }
 
 async fn members(client: &Client, path: &str) -> Result<BTreeSet<String>> {
     let names = client.retry(&patient(), || client.children(path)).await?;
-    Ok(names.into_iter().filter(|name| name != READY).collect())
+    Ok(names.into_iter().filter(|name| is_member(name)).collect())
 }
 
 /// Being inside of a barrier. [`Membership::leave`] leaves together with the others; dropping it just

@@ -3,7 +3,7 @@
 //! A watch on a node that is not there stays on the server until the node comes, which may be never.
 //! Whoever gives up waiting takes it along.
 
-use ironkeeper_client::{Result, Watch};
+use ironkeeper_client::{EventType, Result, Watch};
 use tokio::runtime::Handle;
 
 #[derive(Debug)]
@@ -19,12 +19,11 @@ impl TidyWatch {
     }
 
     /// Waits for the event, whatever it is.
-    pub(crate) async fn fired(mut self) -> Result<()> {
-        if let Some(watch) = &mut self.watch {
-            watch.await?;
-            self.watch = None;
-        }
-        Ok(())
+    pub(crate) async fn fired(mut self) -> Result<EventType> {
+        let watch = self.watch.as_mut().expect("it is taken when this is dropped");
+        let event = watch.await?;
+        self.watch = None;
+        Ok(event.kind)
     }
 }
 
