@@ -216,14 +216,21 @@ async fn a_dropped_wait_looks_for_its_node_on_a_server_that_has_caught_up() {
 async fn a_wait_that_is_dropped_on_a_thread_of_no_runtime_leaves_nothing() {
     let world = World::start().await;
     let (client, watching) = (world.client().await, world.client().await);
+    for parent in ["/locks", "/fair"] {
+        client.create(parent, "", CreateMode::Persistent).await.unwrap();
+    }
     for polls in 1..6 {
         let asking = client.clone();
         let single = async move { SingleNodeLock::new(&asking, "/locks/single").lock().await };
         drop_elsewhere(single, polls).await;
+        // Whatever it had on its way has been carried out.
+        client.exists("/").await.unwrap();
         until_children(&watching, "/locks", 0).await;
         let asking = client.clone();
         let fair = async move { Mutex::new(&asking, "/fair").lock().await };
         drop_elsewhere(fair, polls).await;
+        // Whatever it had on its way has been carried out.
+        client.exists("/").await.unwrap();
         until_children(&watching, "/fair", 0).await;
     }
 }
