@@ -9,6 +9,7 @@
 //! the mark; found: that is the node; else create again.
 
 use ironkeeper_proto::path;
+use tokio::runtime::Handle;
 
 use crate::client::{Client, Version};
 use crate::create::{CreateOptions, Created};
@@ -57,7 +58,8 @@ impl Client {
         let mark = format!("{PREFIX}{}-", self.random_uuid());
         let slash = if parent == "/" { "" } else { "/" };
         let marked = format!("{parent}{slash}{mark}{}", path::name(path));
-        let mut cleanup = Cleanup { client: self, parent, mark: &mark, armed: false };
+        let runtime = Handle::try_current().ok();
+        let mut cleanup = Cleanup { client: self, parent, mark: &mark, armed: false, runtime };
         let mut retries = Retries::new(self, policy);
         // Whether a node may be there whose name is not known.
         let mut in_doubt = false;
@@ -114,15 +116,18 @@ struct Cleanup<'a> {
     parent: &'a str,
     mark: &'a str,
     armed: bool,
+    /// The future may be dropped outside of the runtime it was polled in.
+    runtime: Option<Handle>,
 }
 
 impl Drop for Cleanup<'_> {
     fn drop(&mut self) {
-        // Without a runtime the session ends, and ephemeral nodes with it.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if !self.armed {
             return;
         }
+        // Without a runtime there is nobody to do it. The driver's ends with it, the session with the
+        // driver, and ephemeral nodes with the session.
+        let Some(runtime) = self.runtime.take() else { return };
         let (client, parent, mark) =
             (self.client.clone(), self.parent.to_owned(), self.mark.to_owned());
         runtime.spawn(async move {

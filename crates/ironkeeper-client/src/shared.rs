@@ -141,7 +141,18 @@ impl Shared {
     ) -> Reply<T> {
         let (watch_end, watch_request) = watch.unzip();
         let slot = Slot::new(context, watch_end, decode);
-        let mut core = lock(&self.core);
+        self.submit_under(lock(&self.core), op, slot, watch_request, body)
+    }
+
+    /// The same for whoever has decided upon it under this lock.
+    fn submit_under<T: Send + 'static>(
+        self: &Arc<Shared>,
+        mut core: MutexGuard<'_, Core>,
+        op: OpCode,
+        slot: Arc<Slot<T>>,
+        watch_request: Option<WatchRequest<WatchHandle>>,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) -> Reply<T> {
         let is_alone = !core.machine.awaits_reply();
         let submitted = core.machine.submit(op, slot.clone(), watch_request, body);
         let next = self.after_submit(&mut core, is_alone);
@@ -232,12 +243,24 @@ impl Shared {
         }
     }
 
-    pub(crate) fn remove_watches(self: &Arc<Shared>, kind: WatchKind, path: &str) -> Reply<()> {
+    /// Ends the server's watch if `is_useless` says so, under one lock: whoever asks for the same watch
+    /// asks before the decision, which then sees it, or behind the removal.
+    pub(crate) fn remove_watch_if(
+        self: &Arc<Shared>,
+        kind: WatchKind,
+        path: &str,
+        is_useless: impl FnOnce(&mut Machine<Token, WatchHandle>) -> bool,
+    ) -> Option<Reply<()>> {
+        let mut core = lock(&self.core);
+        if !is_useless(&mut core.machine) {
+            return None;
+        }
         let context = RequestContext { path: path.into(), ..RequestContext::default() };
-        self.submit(OpCode::RemoveWatches, context, None, nothing, |out| {
+        let slot = Slot::new(context, None, nothing);
+        Some(self.submit_under(core, OpCode::RemoveWatches, slot, None, |out| {
             out.put_str(path);
             out.put_i32(kind.remove_code());
-        })
+        }))
     }
 
     /// Ends all watches of these kinds on a node, here and on the server.
@@ -256,8 +279,18 @@ impl Shared {
         Reply::waiting(slot, self.clone())
     }
 
-    pub(crate) fn unwatch(&self, kind: WatchKind, path: &str) {
-        self.with_machine(|machine| machine.unwatch(kind, path));
+    /// As [`Shared::remove_watch_if`], for nobody who waits for the answer.
+    pub(crate) fn unwatch_if(
+        &self,
+        kind: WatchKind,
+        path: &str,
+        is_useless: impl FnOnce(&mut Machine<Token, WatchHandle>) -> bool,
+    ) {
+        let mut core = lock(&self.core);
+        if is_useless(&mut core.machine) {
+            core.machine.unwatch(kind, path);
+            self.wake(core);
+        }
     }
 
     pub(crate) fn close(&self, token: Option<Token>) {

@@ -15,6 +15,7 @@ use ironkeeper_proto::watch_event::EventType;
 use crate::chroot::Chroot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock;
+use crate::reply::Reply;
 use crate::session::machine::{Machine, RawEvent};
 use crate::session::watches::{self, WatchKind, WatcherId};
 use crate::shared::{Shared, Token};
@@ -271,12 +272,17 @@ impl Registration {
         }
     }
 
-    /// The same. Says whether the server's watch is now useless.
-    fn withdraw(&self) -> bool {
+    /// The same, and asks the server to end the watch if that is useless now.
+    fn remove(&self) -> Option<Reply<()>> {
+        let is_useless = |machine: &mut Machine<_, _>| self.withdraw(machine);
+        self.shared.remove_watch_if(self.kind, &self.path, is_useless)
+    }
+
+    /// Takes the watcher out. Says whether the server's watch is useless from now on.
+    fn withdraw(&self, machine: &mut Machine<Token, WatchHandle>) -> bool {
         if self.inbox.unwanted.swap(true, Ordering::AcqRel) {
             return false;
         }
-        let machine = &mut lock(&self.shared.core).machine;
         let found = self.take_out(machine);
         (found || !self.kind.is_one_shot()) && !machine.is_watched(self.kind, &self.path)
     }
@@ -376,11 +382,8 @@ impl Watch {
     /// # Ok(()) }
     /// ```
     pub async fn remove(self) -> Result<()> {
-        let Registration { shared, kind, path, .. } = &self.registration;
-        if !self.registration.withdraw() {
-            return Ok(());
-        }
-        match shared.remove_watches(*kind, path).await {
+        let Some(removing) = self.registration.remove() else { return Ok(()) };
+        match removing.await {
             // It fired a moment ago.
             Err(error) if error.kind() == ErrorKind::NoWatcher => Ok(()),
             other => other,
@@ -488,11 +491,10 @@ impl Watcher {
     /// # Ok(()) }
     /// ```
     pub async fn remove(self) -> Result<()> {
-        let Registration { shared, kind, path, .. } = &self.registration;
-        if !self.registration.withdraw() {
-            return Ok(());
+        match self.registration.remove() {
+            Some(removing) => removing.await,
+            None => Ok(()),
         }
-        shared.remove_watches(*kind, path).await
     }
 }
 
@@ -506,8 +508,7 @@ impl Stream for Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        if self.registration.withdraw() {
-            self.registration.shared.unwatch(self.registration.kind, &self.registration.path);
-        }
+        let Registration { shared, kind, path, .. } = &self.registration;
+        shared.unwatch_if(*kind, path, |machine| self.registration.withdraw(machine));
     }
 }

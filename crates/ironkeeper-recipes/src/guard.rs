@@ -1,7 +1,12 @@
 //! What is held: a node that proves it, a token that orders it, and the news of its end.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use ironkeeper_client::{
     Client, ConnectionState, ErrorKind, Node, SessionId, States, Transaction, Version, Zxid,
@@ -37,13 +42,19 @@ pub(crate) const REVOKE_MESSAGE: &[u8] = b"__REVOKE__";
 pub struct Guard {
     place: Place,
     token: Zxid,
-    loses_on_suspend: bool,
+    /// The changes of the connection since the grant, if a broken one is to be taken for a loss.
+    suspensions: Option<Mutex<Suspensions>>,
     /// When the lease ends by itself.
     deadline: Option<Instant>,
     known_lost: AtomicBool,
     events: Option<broadcast::Sender<LockEvent>>,
     /// A node, and its version, that says that the holder has not released yet. See the lock-delay.
     marker: Option<(String, i32)>,
+}
+
+struct Suspensions {
+    changes: States,
+    seen: bool,
 }
 
 impl fmt::Debug for Guard {
@@ -61,7 +72,7 @@ impl Guard {
         Guard {
             token: place.czxid(),
             place,
-            loses_on_suspend: false,
+            suspensions: None,
             deadline: None,
             known_lost: AtomicBool::new(false),
             events: None,
@@ -75,7 +86,11 @@ impl Guard {
     }
 
     pub(crate) fn losing_on_suspend(mut self, yes: bool) -> Guard {
-        self.loses_on_suspend = yes;
+        self.suspensions = yes.then(|| {
+            let changes = self.client().states();
+            // What came before is not among the changes.
+            Mutex::new(Suspensions { changes, seen: !self.client().state().is_connected() })
+        });
         self
     }
 
@@ -96,7 +111,7 @@ impl Guard {
 
     /// Whether somebody has found out that it is lost.
     pub(crate) fn is_known_lost(&self) -> bool {
-        self.known_lost.load(Ordering::Acquire)
+        self.was_suspended() || self.known_lost.load(Ordering::Acquire)
     }
 
     pub(crate) fn place(&self) -> &Place {
@@ -132,7 +147,8 @@ impl Guard {
     /// Whether, as far as this process knows, it is held: the session lives, the connection stands,
     /// and nothing else has been heard. Makes no request.
     pub fn is_valid(&self) -> bool {
-        !self.known_lost.load(Ordering::Acquire)
+        !self.was_suspended()
+            && !self.known_lost.load(Ordering::Acquire)
             && self.place.client().state().is_connected()
             && self.place.is_of_this_session()
             && self.deadline.is_none_or(|deadline| Instant::now() < deadline)
@@ -140,6 +156,9 @@ impl Guard {
 
     /// Lets a transaction take place only if this is still held, by a check that the server itself
     /// makes. A stale holder's write fails with [`ErrorKind::NoNode`](ironkeeper_client::ErrorKind).
+    ///
+    /// The check is for the node by its name, which is unique to a guard in most recipes. Those whose
+    /// holders use a common name say so.
     pub fn fence(&self, transaction: Transaction) -> Transaction {
         transaction.check(self.path(), Version::Any)
     }
@@ -153,7 +172,10 @@ impl Guard {
     pub async fn check(&self) -> Result<bool> {
         let client = self.place.client();
         let found = client.retry(&patient(), || client.exists(self.path())).await?;
-        let held = found.is_some_and(|stat| stat.ephemeral_owner == client.session_id().0);
+        // By its creation: another may have made a node of the same name since.
+        let held = found.is_some_and(|stat| {
+            stat.czxid == self.place.czxid() && stat.ephemeral_owner == client.session_id().0
+        });
         if !held {
             self.known_lost.store(true, Ordering::Release);
         }
@@ -166,7 +188,7 @@ impl Guard {
             // Of several reasons, the one that is final.
             biased;
             lost = self.ended() => lost,
-            () = self.suspended(), if self.loses_on_suspend => Lost::Suspended,
+            () = self.suspended(), if self.suspensions.is_some() => Lost::Suspended,
             () = at(self.deadline) => Lost::Expired,
         };
         self.known_lost.store(true, Ordering::Release);
@@ -185,14 +207,19 @@ impl Guard {
         }
     }
 
-    /// Resolves when the node's data satisfies a condition; with an error when there is no node.
+    /// Resolves when the node's data satisfies a condition; with an error when there is no node, or
+    /// another one in its place.
     async fn changed(&self, condition: impl Fn(&Node) -> bool) -> Result<(), Lost> {
         let client = self.place.client();
         loop {
             match client.retry(&patient(), || client.get_and_watch(self.path())).await {
+                Ok((node, _)) if node.stat.czxid != self.place.czxid() => {
+                    return Err(Lost::NodeDeleted);
+                }
                 Ok((node, _)) if condition(&node) => return Ok(()),
                 Ok((_, watch)) => {
-                    if watch.await.is_err() {
+                    // A watch that somebody removed tells nothing: it is looked again.
+                    if watch.await.is_err_and(|error| error.is_session_over()) {
                         return Err(Lost::SessionEnded);
                     }
                 }
@@ -208,8 +235,23 @@ impl Guard {
         }
     }
 
+    /// Whether the connection has broken since the grant, and that counts.
+    fn was_suspended(&self) -> bool {
+        let Some(suspensions) = &self.suspensions else { return false };
+        let mut suspensions = suspensions.lock().unwrap_or_else(PoisonError::into_inner);
+        let Suspensions { changes, seen } = &mut *suspensions;
+        let mut context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Some(state)) = pin!(changes.next()).poll(&mut context) {
+            *seen |= !state.is_connected();
+        }
+        *seen
+    }
+
     async fn suspended(&self) {
         let mut states: States = self.place.client().states();
+        if self.was_suspended() {
+            return;
+        }
         let mut state = Some(self.place.client().state());
         while let Some(now) = state {
             if !now.is_connected() && now != ConnectionState::Connecting {
@@ -257,6 +299,13 @@ pub(crate) fn tell(events: Option<&broadcast::Sender<LockEvent>>, event: LockEve
         // An error says that nobody listens.
         let _ = events.send(event);
     }
+}
+
+/// The moment after so long. What is too far away to be counted is an age away.
+pub(crate) fn from_now(time: Duration) -> Instant {
+    const AGE: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+    let now = Instant::now();
+    now.checked_add(time.min(AGE)).unwrap_or(now)
 }
 
 /// Resolves at a moment, or never if there is none.

@@ -14,8 +14,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ironkeeper_client::{
-    Client, CreateMode, CreateOptions, Created, ErrorKind, Happened, Node, RetryPolicy, Stat,
-    Version, Zxid,
+    Client, CreateMode, CreateOptions, Created, ErrorKind, Happened, RetryPolicy, Stat, Version,
+    Zxid,
 };
 use tokio::runtime::Handle;
 
@@ -157,7 +157,7 @@ impl Place {
         path: &str,
         data: &[u8],
     ) -> Result<Option<Place>> {
-        let mut claim = Claim { client, path, data, open: true };
+        let mut claim = Claim { client, path, data, open: true, runtime: Handle::current() };
         let creating =
             client.create_idempotent(path, data, CreateMode::Ephemeral, &patient()).await;
         let kind = creating.as_ref().err().map(ironkeeper_client::Error::kind);
@@ -210,6 +210,10 @@ impl Place {
         self.created.stat.ephemeral_owner == self.client.session_id().0
     }
 
+    fn meant(&self) -> Meant {
+        Meant::Creation(self.czxid())
+    }
+
     /// Ends it for a node that is known to be gone.
     pub(crate) fn forget(mut self) {
         self.open = false;
@@ -219,11 +223,9 @@ impl Place {
     /// if the session is over, or the server refuses.
     pub(crate) async fn withdraw(mut self) -> Result<bool> {
         if self.has_common_name {
-            let found = self.client.retry(&patient(), || self.client.exists(self.path())).await?;
-            if found.is_none_or(|stat| stat.czxid != self.czxid()) {
-                self.open = false;
-                return Ok(false);
-            }
+            let was_there = self.meant().delete(&self.client, self.path(), false).await?;
+            self.open = false;
+            return Ok(was_there);
         }
         let unsure = AtomicBool::new(false);
         let was_there = self
@@ -259,9 +261,11 @@ impl Drop for Place {
         }
         let _runtime = self.runtime.enter();
         if self.has_common_name {
-            let czxid = self.czxid();
-            let still = move |node: &Node| node.stat.czxid == czxid;
-            drop(tokio::spawn(delete_if(self.client.clone(), self.created.path.clone(), still)));
+            drop(tokio::spawn(self.meant().tidy(
+                self.client.clone(),
+                self.created.path.clone(),
+                false,
+            )));
             return;
         }
         // The request is made now, and repeated in the background if it has to be.
@@ -275,6 +279,8 @@ struct Claim<'a> {
     path: &'a str,
     data: &'a [u8],
     open: bool,
+    /// The future may be dropped outside of the runtime.
+    runtime: Handle,
 }
 
 impl Drop for Claim<'_> {
@@ -282,27 +288,85 @@ impl Drop for Claim<'_> {
         if !self.open || self.client.state().is_final() {
             return;
         }
-        let Ok(runtime) = Handle::try_current() else { return };
-        let data = self.data.to_vec();
-        let ours = move |node: &Node| node.data == data;
-        drop(runtime.spawn(delete_if(self.client.clone(), self.path.to_owned(), ours)));
+        let ours = Meant::Data(self.data.to_vec());
+        drop(self.runtime.spawn(ours.tidy(self.client.clone(), self.path.to_owned(), true)));
     }
 }
 
-/// Deletes a node if it is the one that is meant, until that is done or the session is over.
-async fn delete_if(client: Client, path: String, is_meant: impl Fn(&Node) -> bool) {
-    let deleted = client
-        .retry(&patient(), async || match client.get(&path).await {
-            Ok(node) if is_meant(&node) => client.delete(&path, node.stat.version).await,
-            Ok(_) => Ok(()),
-            Err(error) => Err(error),
-        })
-        .await;
-    match deleted {
-        Err(error) if error.kind() != ErrorKind::NoNode && !error.is_session_over() => {
-            tracing::warn!(path, %error, "a node that is not needed any more stays");
+/// Which of the nodes that have the same path one after the other.
+pub(crate) enum Meant {
+    /// The one that this transaction created.
+    Creation(Zxid),
+    /// The one that this transaction was the last to write.
+    Write(Zxid),
+    /// The one with this data, which no other has.
+    Data(Vec<u8>),
+}
+
+impl Meant {
+    async fn find(&self, client: &Client, path: &str) -> ironkeeper_client::Result<Option<Stat>> {
+        match self {
+            Meant::Creation(czxid) => {
+                Ok(client.exists(path).await?.filter(|stat| stat.czxid == *czxid))
+            }
+            Meant::Write(mzxid) => {
+                Ok(client.exists(path).await?.filter(|stat| stat.mzxid == *mzxid))
+            }
+            Meant::Data(data) => match client.get(path).await {
+                Ok(node) => Ok((node.data == *data).then_some(node.stat)),
+                Err(error) if error.kind() == ErrorKind::NoNode => Ok(None),
+                Err(error) => Err(error),
+            },
         }
-        _ => {}
+    }
+
+    /// Deletes it, however long that takes. Says whether it was there until now. `in_doubt` says that a
+    /// request that concerns it may be on its way.
+    ///
+    /// Every try looks first, for the one before may have been carried out although its answer was lost,
+    /// and then it is another's node that is there by now. In doubt it looks behind a `sync`: a server
+    /// that we have come to by a reconnect may not know yet what was carried out elsewhere, and whatever
+    /// has not been carried out before the `sync` is refused, since the session has moved.
+    pub(crate) async fn delete(
+        &self,
+        client: &Client,
+        path: &str,
+        in_doubt: bool,
+    ) -> ironkeeper_client::Result<bool> {
+        let unsure = AtomicBool::new(in_doubt);
+        let try_once = async || {
+            loop {
+                if unsure.load(Ordering::Relaxed) {
+                    client.sync(path).await?;
+                }
+                let Some(found) = self.find(client, path).await? else {
+                    return Ok(unsure.load(Ordering::Relaxed));
+                };
+                match client.delete(path, found.version).await {
+                    Ok(()) => return Ok(true),
+                    Err(error) if error.kind() == ErrorKind::NoNode => {
+                        return Ok(unsure.load(Ordering::Relaxed));
+                    }
+                    // Written to meanwhile, as a revocation does.
+                    Err(error) if error.kind() == ErrorKind::BadVersion => {}
+                    Err(error) => {
+                        unsure.fetch_or(error.happened() == Happened::Maybe, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        client.retry(&patient(), try_once).await
+    }
+
+    /// The same for nobody who waits for it.
+    async fn tidy(self, client: Client, path: String, in_doubt: bool) {
+        match self.delete(&client, &path, in_doubt).await {
+            Err(error) if !error.is_session_over() => {
+                tracing::warn!(path, %error, "a node that is not needed any more stays");
+            }
+            _ => {}
+        }
     }
 }
 

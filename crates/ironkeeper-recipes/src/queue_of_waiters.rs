@@ -214,6 +214,11 @@ impl Standing<'_> {
         while let Some(in_the_way) = found {
             let watched = client.retry(&patient(), || client.get_and_watch(&in_the_way)).await;
             let watch = match watched {
+                // Nobody's session ends with it, and nobody waits for its turn.
+                Ok((node, _)) if node.stat.ephemeral_owner == 0 => {
+                    let why = "stands in line, but is not ephemeral: its turn would never end";
+                    return Err(RecipeError::Malformed { path: in_the_way, why: why.to_owned() });
+                }
                 Ok((_, watch)) => watch,
                 Err(error) if error.kind() == ErrorKind::NoNode => {
                     found = self.look().await?;

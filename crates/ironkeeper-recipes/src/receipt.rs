@@ -8,9 +8,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-use ironkeeper_client::{Client, CreateMode, ErrorKind, Happened, OpResult, Transaction};
+use ironkeeper_client::{Client, CreateMode, ErrorKind, Happened, Node, OpResult, Transaction};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 use crate::error::{RecipeError, Result};
 use crate::place::{Place, create_containers, patient};
@@ -24,6 +24,8 @@ const FENCE: &[u8] = b"fence";
 pub(crate) struct Receipts {
     path: String,
     free: Mutex<Vec<Receipt>>,
+    /// How many removals are being taken back.
+    taken_back: watch::Sender<usize>,
 }
 
 #[derive(Debug)]
@@ -35,7 +37,7 @@ pub(crate) struct Receipt {
 impl Receipts {
     /// Receipts below `path`. Makes no request.
     pub(crate) fn new(path: String) -> Receipts {
-        Receipts { path, free: Mutex::default() }
+        Receipts { path, free: Mutex::default(), taken_back: watch::Sender::new(0) }
     }
 
     pub(crate) fn path(&self) -> &str {
@@ -76,17 +78,13 @@ impl Receipts {
 
     /// Deletes a node once. `false` if somebody else was faster. If the future
     /// is dropped, the node stays or is put back.
-    pub(crate) async fn remove(
-        &self,
-        client: &Client,
-        path: &str,
-        data: &Bytes,
-        version: i32,
-    ) -> Result<bool> {
+    pub(crate) async fn remove(&self, client: &Client, path: &str, node: &Node) -> Result<bool> {
         let receipt = self.take(client).await?;
+        let (taken_back, runtime) = (&self.taken_back, Handle::current());
         let mut removal =
-            Removal { client, path, data, receipt: Some(receipt), runtime: Handle::current() };
+            Removal { client, path, node, receipt: Some(receipt), taken_back, runtime };
         let receipt = removal.receipt.as_mut().expect("it was put there");
+        let version = node.stat.version;
         let removed = receipt.commit(client, |once| once.delete(path, version)).await;
         let receipt = removal.receipt.take().expect("it was put there");
         let done = match removed {
@@ -98,6 +96,12 @@ impl Receipts {
         };
         self.give(receipt);
         Ok(done)
+    }
+
+    /// Waits until all removals whose future was dropped have been taken back.
+    pub(crate) async fn settled(&self) {
+        // The sender is here, so that waiting cannot fail.
+        let _ = self.taken_back.subscribe().wait_for(|count| *count == 0).await;
     }
 }
 
@@ -167,39 +171,56 @@ impl Receipt {
 struct Removal<'a> {
     client: &'a Client,
     path: &'a str,
-    data: &'a Bytes,
+    node: &'a Node,
     receipt: Option<Receipt>,
+    taken_back: &'a watch::Sender<usize>,
     runtime: Handle,
 }
 
 impl Drop for Removal<'_> {
     fn drop(&mut self) {
         let Some(mut receipt) = self.receipt.take() else { return };
-        let (client, path, data) = (self.client.clone(), self.path.to_owned(), self.data.clone());
+        let (client, path, node) = (self.client.clone(), self.path.to_owned(), self.node.clone());
+        let taken_back = self.taken_back.clone();
+        taken_back.send_modify(|count| *count += 1);
         self.runtime.spawn(async move {
             let put_back = async {
                 if receipt.fence(&client).await? {
-                    put_back(&client, &mut receipt, &path, &data).await?;
+                    put_back(&client, &mut receipt, &path, &node).await?;
                 }
                 Ok::<_, RecipeError>(())
             };
             if let Err(error) = put_back.await {
                 tracing::error!(path, %error, "an item of a queue may be lost");
             }
+            taken_back.send_modify(|count| *count -= 1);
         });
     }
 }
 
-/// Creates a node where it was, once: somebody else may have taken it before a lost reply is noticed, and it
-/// must not come back then.
-async fn put_back(client: &Client, receipt: &mut Receipt, path: &str, data: &Bytes) -> Result<()> {
-    let mode = CreateMode::Persistent;
+/// Creates a node where it was, or, if the queue has gone meanwhile and begun anew, at its end: numbers are
+/// given out from the beginning then, and the one that it had is another's, or will be.
+async fn put_back(client: &Client, receipt: &mut Receipt, path: &str, node: &Node) -> Result<()> {
+    let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
+    // The number is of ten digits.
+    let base = path.len().checked_sub(10).and_then(|end| path.get(..end)).unwrap_or(path);
+    let found = client.retry(&patient(), || client.exists(parent)).await?;
+    let mut is_free = found.is_some_and(|stat| stat.czxid < node.stat.czxid);
     loop {
-        let created = receipt.commit(client, |once| once.create(path, data, mode)).await;
-        match created.as_ref().map_err(refusal) {
-            Err(Some(ErrorKind::NodeExists)) => return Ok(()),
-            Err(Some(ErrorKind::NoNode)) => create_containers(client, path).await?,
-            _ => return created,
+        let (path, mode) = match is_free {
+            true => (path, CreateMode::Persistent),
+            false => (base, CreateMode::PersistentSequential),
+        };
+        match receipt.commit(client, |once| once.create(path, &node.data, mode)).await {
+            Ok(()) => return Ok(()),
+            Err(error) => match refusal(&error) {
+                Some(ErrorKind::NodeExists) if is_free => is_free = false,
+                Some(ErrorKind::NoNode) => {
+                    is_free = false;
+                    create_containers(client, path).await?;
+                }
+                _ => return Err(error),
+            },
         }
     }
 }

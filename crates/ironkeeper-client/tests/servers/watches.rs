@@ -1,5 +1,8 @@
 //! Watches: what fires, what stays, what is removed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ironkeeper_client::{
     CreateMode, ErrorKind, EventType, Version, WatchItem, WatchMode, WatchType, Watcher,
 };
@@ -189,4 +192,32 @@ async fn watches_end_with_the_session() {
     assert_eq!(soon(watch).await.unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(soon(watcher.next()).await, Some(WatchItem::SessionEnded));
     assert_eq!(soon(watcher.next()).await, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn removing_a_watch_leaves_those_alone_who_ask_for_the_same_at_that_moment() {
+    let place = Place::new().await;
+    let client = place.client().await;
+    let (remover, stop) = (client.clone(), Arc::new(AtomicBool::new(false)));
+    let removing = tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            while !stop.load(Ordering::Relaxed) {
+                let (_, watch) = remover.exists_and_watch("/n").await.unwrap();
+                watch.remove().await.unwrap();
+                drop(remover.watch("/p", WatchMode::Persistent).await.unwrap());
+            }
+        }
+    });
+    for round in 0..3000 {
+        let (_, watch) = client.exists_and_watch("/n").await.unwrap();
+        let watcher = client.watch("/p", WatchMode::Persistent).await.unwrap();
+        let is_there = client.check_watches("/n", WatchType::Data).await;
+        is_there.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        let is_there = client.check_watches("/p", WatchType::Persistent).await;
+        is_there.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        drop((watch, watcher));
+    }
+    stop.store(true, Ordering::Relaxed);
+    removing.await.unwrap();
 }

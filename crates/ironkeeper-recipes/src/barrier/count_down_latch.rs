@@ -30,6 +30,7 @@
 use std::time::Duration;
 
 use ironkeeper_client::{Client, CreateMode, ErrorKind, Node, Version};
+use tokio::runtime::Handle;
 
 use crate::error::{RecipeError, Result};
 use crate::place::{create_containers, join, patient};
@@ -66,11 +67,14 @@ pub struct CountDownLatch {
 struct Receipt<'a> {
     client: &'a Client,
     path: String,
+    /// The future may be dropped outside of the runtime.
+    runtime: Handle,
 }
 
 impl Drop for Receipt<'_> {
     fn drop(&mut self) {
-        if tokio::runtime::Handle::try_current().is_ok() && !self.client.state().is_final() {
+        if !self.client.state().is_final() {
+            let _runtime = self.runtime.enter();
             drop(self.client.delete_guaranteed(&self.path, Version::Any));
         }
     }
@@ -99,7 +103,7 @@ impl CountDownLatch {
     /// Counts one. Says how many are missing then. Does nothing if the latch is open.
     pub async fn count_down(&self) -> Result<u64> {
         let path = join(&self.path, &format!("counted-{}", self.client.random_uuid()));
-        let receipt = Receipt { client: &self.client, path };
+        let receipt = Receipt { client: &self.client, path, runtime: Handle::current() };
         self.count(&receipt.path, CreateMode::Ephemeral).await
     }
 
@@ -116,13 +120,20 @@ impl CountDownLatch {
     /// Waits until the latch is open.
     pub async fn wait(&self) -> Result<()> {
         let (client, closed) = (&self.client, self.closed());
+        let mut seen = None;
         loop {
             match client.retry(&patient(), || client.get_and_watch(&closed)).await {
                 Ok((_, watch)) => drop(watch.await?),
                 // Open, or not made yet: the number tells.
                 Err(error) if error.kind() == ErrorKind::NoNode => {
-                    if self.read_latest().await? == 0 {
+                    let (node, missing) = self.read_latest().await?;
+                    if missing == 0 {
                         return Ok(());
+                    }
+                    // The child comes with the latch and goes with its last count. Not there between two
+                    // looks at the same latch, it is missing.
+                    if seen.replace(node.stat.czxid) == Some(node.stat.czxid) {
+                        return Err(self.unseen());
                     }
                 }
                 Err(error) => return Err(error.into()),
@@ -145,6 +156,11 @@ impl CountDownLatch {
             Err(error) if error.kind() != ErrorKind::NoNode => Err(error.into()),
             _ => Ok(()),
         }
+    }
+
+    fn unseen(&self) -> RecipeError {
+        let why = "not open, but nobody can see it: its child is missing".to_owned();
+        RecipeError::Malformed { path: self.closed(), why }
     }
 
     fn closed(&self) -> String {
@@ -172,15 +188,13 @@ impl CountDownLatch {
             match counted {
                 Ok(_) => return Ok(left),
                 Err(error) if error.kind() == ErrorKind::NodeExists => {
-                    return self.read_latest().await;
+                    return Ok(self.read_latest().await?.1);
                 }
                 // Another count came first, or the latch was removed.
                 Err(error) if error.kind() == ErrorKind::BadVersion => {}
                 Err(error) if error.kind() == ErrorKind::NoNode => {
                     if error.failed_operation() == Some(2) {
-                        let why =
-                            "not open, but nobody can see it: its child is missing".to_owned();
-                        return Err(RecipeError::Malformed { path: closed, why });
+                        return Err(self.unseen());
                     }
                 }
                 Err(error) => return Err(error.into()),
@@ -189,10 +203,10 @@ impl CountDownLatch {
     }
 
     /// As [`CountDownLatch::read`], from a server that has caught up.
-    async fn read_latest(&self) -> Result<u64> {
+    async fn read_latest(&self) -> Result<(Node, u64)> {
         let client = &self.client;
         client.retry(&patient(), || client.sync(&self.path)).await?;
-        Ok(self.read().await?.1)
+        self.read().await
     }
 
     /// The node and the number. Creates the latch if it is not there.

@@ -36,6 +36,7 @@ use ironkeeper_client::{Client, CreateMode, ErrorKind, Happened, Node, Version};
 use tokio::time::Instant;
 
 use crate::error::{RecipeError, Result};
+use crate::guard::from_now;
 use crate::place::{Place, create_containers, join, patient, unprotected};
 
 /// A party that is this many rounds late cannot tell any more what became of its own.
@@ -119,7 +120,7 @@ impl CyclicBarrier {
     /// Waits this long at most. `None` if the party withdrew before all were here. That takes an
     /// answer of the server: while there is no connection the wait goes on.
     pub async fn wait_within(&self, patience: Duration) -> Result<Option<Arrival>> {
-        self.wait_until(Some(Instant::now() + patience)).await
+        self.wait_until(Some(from_now(patience))).await
     }
 
     /// Ends the round for all who wait, with an error. The next one begins with nobody.
@@ -129,11 +130,29 @@ impl CyclicBarrier {
             let node = self.read().await?;
             let data = ended(&node, "reset");
             let round = node.stat.version;
-            match client.retry(&patient(), || client.set(&self.path, &data, round)).await {
-                Ok(_) => return Ok(()),
-                Err(error) if matches!(error.kind(), ErrorKind::BadVersion | ErrorKind::NoNode) => {
+            let mut doubt = None;
+            let refused = loop {
+                match client.set(&self.path, &data, round).await {
+                    Ok(_) => return Ok(()),
+                    Err(error) if error.is_retriable() => {
+                        if error.happened() == Happened::Maybe {
+                            doubt = Some(error);
+                        }
+                        // Waits for the next connection.
+                        client.retry(&patient(), || client.sync(&self.path)).await?;
+                    }
+                    Err(error) => break error,
                 }
-                Err(error) => return Err(error.into()),
+            };
+            if !matches!(refused.kind(), ErrorKind::BadVersion | ErrorKind::NoNode) {
+                return Err(refused.into());
+            }
+            let Some(lost) = doubt else { continue };
+            // Nobody of the next round may hear of a reset that has ended this one.
+            match end_of(&self.read().await?, round, 0) {
+                End::Reset => return Ok(()),
+                End::Forgotten => return Err(lost.into()),
+                End::Passed(_) | End::NotCounted => {}
             }
         }
     }

@@ -15,10 +15,12 @@ use ironkeeper_client::{Client, CreateMode, ErrorKind, EventType, Stat, Version}
 use super::tidy_watch::TidyWatch;
 use crate::error::{RecipeError, Result};
 use crate::guard::Guard;
-use crate::place::{Place, join, name_of, patient};
+use crate::naming::Uuid;
+use crate::place::{Place, join, name_of, patient, unprotected};
 
 /// The node that says that the number is complete.
 const READY: &str = "ready";
+const MEMBER: &str = "member";
 
 /// How many have to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +42,9 @@ impl Gathering {
         // Before there is anything to withdraw; and a barrier without a size is not made by entering.
         self.read_size().await?;
         let mode = CreateMode::Ephemeral;
-        let place = Place::take(&self.client, &self.path, "member", b"", mode).await?;
+        let place = Place::take(&self.client, &self.path, MEMBER, b"", mode).await?;
         let client = &self.client;
         let ready_path = join(&self.path, READY);
-        let mut was_opened = false;
         loop {
             let (ready, watch) =
                 client.retry(&patient(), || client.exists_and_watch(&ready_path)).await?;
@@ -53,7 +54,7 @@ impl Gathering {
             if !members.contains(place.name()) {
                 return Err(RecipeError::NodeGone { path: place.path().to_owned() });
             }
-            if was_opened || ready.as_ref().is_some_and(|ready| is_newer(ready, &place)) {
+            if ready.as_ref().is_some_and(|ready| is_newer(ready, &place)) {
                 break;
             }
             if members.len() >= size {
@@ -65,16 +66,19 @@ impl Gathering {
             {
                 break;
             }
-            let event = match resized {
-                None => ready_written.fired().await?,
+            let opened = match resized {
+                None => Some(ready_written.fired().await?),
                 Some(resized) => tokio::select! {
                     biased;
-                    fired = ready_written.fired() => fired?,
+                    fired = ready_written.fired() => Some(fired?),
                     fired = resized.fired() => fired.map(|_| None)?,
                 },
             };
-            // The watch was set after we came: whoever has written `ready` since has found the number complete.
-            was_opened = matches!(event, Some(EventType::NodeCreated | EventType::NodeDataChanged));
+            // Written after we came. By the time we look it may have gone again: one of Curator's who
+            // leaves, or of kazoo's, does not wait for those who have not seen it yet.
+            if matches!(opened, Some(EventType::NodeCreated | EventType::NodeDataChanged)) {
+                break;
+            }
         }
         if !place.is_of_this_session() {
             return Err(RecipeError::ForeignSession { path: place.path().to_owned() });
@@ -153,13 +157,20 @@ impl Gathering {
     }
 }
 
+/// Whether it is the name of a member, ours or one of Curator's or kazoo's, which are bare UUIDs, with and
+/// without their dashes. Whatever else somebody has put there is nobody to count on or to wait for.
+fn is_member(name: &str) -> bool {
+    let is_of_kazoo = || name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    unprotected(name) == Some(MEMBER) || name.parse::<Uuid>().is_ok() || is_of_kazoo()
+}
+
 fn is_newer(ready: &Stat, place: &Place) -> bool {
     ready.mzxid > place.czxid()
 }
 
 async fn members(client: &Client, path: &str) -> Result<BTreeSet<String>> {
     let names = client.retry(&patient(), || client.children(path)).await?;
-    Ok(names.into_iter().filter(|name| name != READY).collect())
+    Ok(names.into_iter().filter(|name| is_member(name)).collect())
 }
 
 /// Being inside of a barrier. [`Membership::leave`] leaves together with the others; dropping it just

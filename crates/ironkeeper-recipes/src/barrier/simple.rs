@@ -3,10 +3,13 @@
 //! # On the tree
 //! ```text
 //! /barriers/maintenance        persistent: closed as long as it is there
+//! /barriers/maintenance.receipts
+//!   _c_<uuid>-receipt          ephemeral: of somebody who has set or removed the barrier
 //! ```
 //!
 //! # Steps
-//! 1. [`Barrier::set`] creates the node, [`Barrier::remove`] deletes it.
+//! 1. [`Barrier::set`] creates the node, [`Barrier::remove`] deletes it, each in one transaction with a
+//!    write to a receipt, by which a try whose answer was lost is known.
 //! 2. [`Barrier::wait`] lets its server catch up, reads and watches the node, and goes on when there is
 //!    none. After an event it looks again.
 //!
@@ -14,22 +17,24 @@
 //! Nobody passes a barrier that was set before the wait began and has not been removed since, whatever
 //! server it asks. The removal costs one watch event per waiter, which is as few as can be: all of them
 //! go on. Nothing is left on the server by those who gave up: the node is read, not looked for, so a
-//! barrier that is not there gets no watch. A node with the children of another recipe is refused:
-//! [`RecipeError::OtherRecipe`](crate::RecipeError::OtherRecipe).
+//! barrier that is not there gets no watch. Every [`Barrier::set`] and [`Barrier::remove`] takes place once. A node
+//! with the children of another recipe is refused: [`RecipeError::OtherRecipe`](crate::RecipeError::OtherRecipe).
 //!
 //! # When things break
 //! - Disconnected: the wait goes on after the reconnect, at the same or another server.
 //! - Session over: the wait ends with an error. The barrier stays: its node belongs to nobody.
 //! - The future of [`Barrier::wait`] dropped: nothing is left to withdraw.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
+use ironkeeper_client::{Client, CreateMode, ErrorKind, Transaction, Version};
 
 use crate::error::Result;
 use crate::other_recipes;
-use crate::place::{create_containers, patient};
+use crate::place::{beside, create_containers, patient};
 use crate::reads::children_or_none;
+use crate::receipt::{Receipts, refusal};
 
 /// A barrier on a path, set and removed by anybody.
 ///
@@ -56,12 +61,13 @@ use crate::reads::children_or_none;
 pub struct Barrier {
     client: Client,
     path: String,
+    receipts: Arc<OnceLock<Receipts>>,
 }
 
 impl Barrier {
     /// A barrier on `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> Barrier {
-        Barrier { client: client.clone(), path: path.into() }
+        Barrier { client: client.clone(), path: path.into(), receipts: Arc::default() }
     }
 
     /// The path of the barrier.
@@ -69,36 +75,44 @@ impl Barrier {
         &self.path
     }
 
-    /// Closes the barrier. Says whether it was open until now, as far as a lost reply lets one know.
+    /// Closes the barrier, once. Says whether it was open until now.
     pub async fn set(&self) -> Result<bool> {
-        let client = &self.client;
+        let create = |once: Transaction| once.create(&self.path, "", CreateMode::Persistent);
         loop {
-            let created = client
-                .retry(&patient(), || client.create(&self.path, "", CreateMode::Persistent))
-                .await;
-            match created {
-                Ok(_) => return Ok(true),
-                Err(error) if error.kind() == ErrorKind::NodeExists => {
+            let Err(error) = self.receipts()?.commit(&self.client, create).await else {
+                return Ok(true);
+            };
+            match refusal(&error) {
+                Some(ErrorKind::NodeExists) => {
                     self.refuse_other_recipes().await?;
                     return Ok(false);
                 }
-                Err(error) if error.kind() == ErrorKind::NoNode => {
-                    create_containers(client, &self.path).await?;
-                }
-                Err(error) => return Err(error.into()),
+                Some(ErrorKind::NoNode) => create_containers(&self.client, &self.path).await?,
+                _ => return Err(error),
             }
         }
     }
 
-    /// Opens the barrier for all who wait. Says whether it was closed until now, as far as a lost
-    /// reply lets one know.
+    /// Opens the barrier for all who wait, once. Says whether it was closed until now.
     pub async fn remove(&self) -> Result<bool> {
-        let client = &self.client;
-        match client.retry(&patient(), || client.delete(&self.path, Version::Any)).await {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::NoNode => Ok(false),
-            Err(error) => Err(error.into()),
+        let delete = |once: Transaction| once.delete(&self.path, Version::Any);
+        let Err(error) = self.receipts()?.commit(&self.client, delete).await else {
+            return Ok(true);
+        };
+        match refusal(&error) {
+            Some(ErrorKind::NoNode) => Ok(false),
+            _ => Err(error),
         }
+    }
+
+    /// A barrier that is set or removed once more after a lost reply would be set or removed against the
+    /// will of those who came in between.
+    fn receipts(&self) -> Result<&Receipts> {
+        if let Some(receipts) = self.receipts.get() {
+            return Ok(receipts);
+        }
+        let receipts = Receipts::new(beside(&self.path, "receipts")?);
+        Ok(self.receipts.get_or_init(|| receipts))
     }
 
     /// Whether the barrier is closed.

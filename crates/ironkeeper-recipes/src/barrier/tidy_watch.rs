@@ -18,14 +18,12 @@ impl TidyWatch {
         TidyWatch { watch: Some(watch), runtime: Handle::current() }
     }
 
-    /// Waits for the event, and says what kind it is.
-    pub(crate) async fn fired(mut self) -> Result<Option<EventType>> {
-        let mut kind = None;
-        if let Some(watch) = &mut self.watch {
-            kind = Some(watch.await?.kind);
-            self.watch = None;
-        }
-        Ok(kind)
+    /// Waits for the event, whatever it is.
+    pub(crate) async fn fired(mut self) -> Result<EventType> {
+        let watch = self.watch.as_mut().expect("it is taken when this is dropped");
+        let event = watch.await?;
+        self.watch = None;
+        Ok(event.kind)
     }
 }
 

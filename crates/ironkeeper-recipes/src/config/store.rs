@@ -244,7 +244,10 @@ impl Config {
         if changes.is_empty() {
             return Ok(true);
         }
-        let next = now.revision + 1;
+        let next = now.revision.checked_add(1).ok_or_else(|| RecipeError::Malformed {
+            path: paths.root.clone(),
+            why: "there is no revision behind the last one".to_owned(),
+        })?;
         let (told, told_at) = (history::encode(update, &changes), paths.revision(next));
         let mut old = children_or_none(client, &paths.history).await?;
         old.sort();

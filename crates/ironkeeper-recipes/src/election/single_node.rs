@@ -14,6 +14,10 @@
 //! one.
 //!
 //! # When things break
+//! A node that somebody deletes can be taken by another at once: [`Guard::lost`] and [`Guard::check`] notice
+//! that, but since all leaders use the same name [`Guard::fence`] tells only that somebody leads, not
+//! who: use the token.
+//!
 //! Disconnected: the guard is in doubt, and [`Guard::lost`] waits for what becomes of the session. When
 //! that is over, the node goes, and whoever waits is elected.
 //!

@@ -24,11 +24,12 @@
 
 use std::time::Duration;
 
-use ironkeeper_client::{Client, CreateMode, ErrorKind, Version, Zxid};
+use ironkeeper_client::{Client, CreateMode, ErrorKind, Zxid};
 use tokio::time::Instant;
 
 use crate::error::{RecipeError, Result};
-use crate::place::{create_containers, join, patient};
+use crate::guard::from_now;
+use crate::place::{Meant, create_containers, join, patient};
 
 /// Leases that are had at once or not at all.
 ///
@@ -94,9 +95,10 @@ impl NonBlockingLease {
         own_only: bool,
     ) -> Result<Option<HeldLease>> {
         let (client, path) = (&self.client, join(&self.path, slot));
-        let data = format!("{} {identifier}", self.duration.as_millis());
+        let duration_ms = i64::try_from(self.duration.as_millis()).unwrap_or(i64::MAX);
+        let data = format!("{duration_ms} {identifier}");
         // From before the request, so that the holder gives up before others may take over.
-        let deadline = Instant::now() + self.duration;
+        let deadline = from_now(self.duration);
         let held = |token: Zxid| {
             Ok(Some(HeldLease { client: client.clone(), path: path.clone(), token, deadline }))
         };
@@ -122,7 +124,8 @@ impl NonBlockingLease {
         };
         // Times are cut to milliseconds: the one in which it ends may be still its holder's.
         if holder != identifier
-            && (own_only || self.server_time_ms().await? <= node.stat.mtime + duration_ms)
+            && (own_only
+                || self.server_time_ms().await? <= node.stat.mtime.saturating_add(duration_ms))
         {
             return Ok(None);
         }
@@ -175,20 +178,6 @@ impl HeldLease {
 
     /// Ends it before its time, if it is still ours. Says whether it was.
     pub async fn end(self) -> Result<bool> {
-        let client = &self.client;
-        let node = match client.retry(&patient(), || client.get(&self.path)).await {
-            Ok(node) if node.stat.mzxid == self.token => node,
-            Ok(_) => return Ok(false),
-            Err(error) if error.kind() == ErrorKind::NoNode => return Ok(false),
-            Err(error) => return Err(error.into()),
-        };
-        let version = Version::from(node.stat.version);
-        match client.retry(&patient(), || client.delete(&self.path, version)).await {
-            Ok(()) => Ok(true),
-            Err(error) if matches!(error.kind(), ErrorKind::BadVersion | ErrorKind::NoNode) => {
-                Ok(false)
-            }
-            Err(error) => Err(error.into()),
-        }
+        Ok(Meant::Write(self.token).delete(&self.client, &self.path, false).await?)
     }
 }

@@ -55,7 +55,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ironkeeper_client::{Client, CreateMode, ErrorKind};
+use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
 
 use crate::error::{RecipeError, Result};
 use crate::guard::Guard;
@@ -214,6 +214,8 @@ impl Mutex {
     async fn mark(&self, place: &Place, delay: Duration) -> Result<(String, i32)> {
         let (client, marker) = (self.client(), join(self.path(), MARKER));
         let ours = place.name();
+        // Whoever waited through a delay must still be there to profit from it.
+        let still_there = || client.transaction().check(place.path(), Version::Any);
         loop {
             let found = match client.retry(&patient(), || client.get(&marker)).await {
                 Ok(node) => Some(node),
@@ -222,12 +224,27 @@ impl Mutex {
             };
             let written = match found {
                 // An earlier try whose answer was lost.
-                Some(node) if node.data == ours => return Ok((marker, node.stat.version)),
+                Some(node) if node.data == ours => {
+                    client.retry(&patient(), || still_there().commit()).await.map_err(|error| {
+                        match error.kind() {
+                            ErrorKind::NoNode => {
+                                RecipeError::NodeGone { path: place.path().to_owned() }
+                            }
+                            _ => error.into(),
+                        }
+                    })?;
+                    return Ok((marker, node.stat.version));
+                }
                 Some(node) => {
                     tokio::time::sleep(delay).await;
-                    client.set(&marker, ours, node.stat.version).await.map(|stat| stat.version)
+                    let version = node.stat.version;
+                    let set = still_there().set(&marker, ours, version).commit().await;
+                    set.map(|_| version.wrapping_add(1))
                 }
-                None => client.create(&marker, ours, CreateMode::Persistent).await.map(|_| 0),
+                None => {
+                    let create = still_there().create(&marker, ours, CreateMode::Persistent);
+                    create.commit().await.map(|_| 0)
+                }
             };
             match written {
                 Ok(version) => return Ok((marker, version)),
@@ -238,12 +255,12 @@ impl Mutex {
                             error.kind(),
                             ErrorKind::BadVersion | ErrorKind::NodeExists
                         ) => {}
-                Err(error) if error.kind() == ErrorKind::NoNode => {}
+                Err(error) if error.kind() == ErrorKind::NoNode => {
+                    if error.failed_operation() == Some(0) {
+                        return Err(RecipeError::NodeGone { path: place.path().to_owned() });
+                    }
+                }
                 Err(error) => return Err(error.into()),
-            }
-            // Whoever waited through a delay must still be there to profit from it.
-            if client.retry(&patient(), || client.exists(place.path())).await?.is_none() {
-                return Err(RecipeError::NodeGone { path: place.path().to_owned() });
             }
         }
     }

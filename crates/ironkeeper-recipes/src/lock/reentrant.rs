@@ -4,7 +4,7 @@
 //! As [`Mutex`]: one node per handle, however often it is taken.
 //!
 //! # Steps
-//! The first acquire takes the mutex; further ones count. The last release gives it back. Who asks is
+//! The first acquire takes the mutex; further ones ask whether it is still held, and count. The last release gives it back. Who asks is
 //! told by the handle, not by the thread: a task may move between threads, and a handle may be lent to
 //! a function that takes the lock again.
 //!
@@ -55,7 +55,7 @@ impl Reentrant {
 
     /// Takes the lock, or takes it once more.
     pub async fn acquire(&mut self) -> Result<()> {
-        if self.enter_again()? {
+        if self.enter_again().await? {
             return Ok(());
         }
         self.held = Some(self.mutex.lock().await?);
@@ -65,7 +65,7 @@ impl Reentrant {
 
     /// Takes the lock if that is possible at once. Says whether it was.
     pub async fn try_acquire(&mut self) -> Result<bool> {
-        if self.enter_again()? {
+        if self.enter_again().await? {
             return Ok(true);
         }
         self.held = self.mutex.try_lock().await?;
@@ -75,7 +75,7 @@ impl Reentrant {
 
     /// Waits for the lock this long at most. Says whether it was granted.
     pub async fn acquire_within(&mut self, patience: Duration) -> Result<bool> {
-        if self.enter_again()? {
+        if self.enter_again().await? {
             return Ok(true);
         }
         self.held = self.mutex.lock_within(patience).await?;
@@ -83,11 +83,18 @@ impl Reentrant {
         Ok(self.held.is_some())
     }
 
-    fn enter_again(&mut self) -> Result<bool> {
+    async fn enter_again(&mut self) -> Result<bool> {
         let Some(held) = &self.held else { return Ok(false) };
-        if held.client().state().is_final() || held.is_known_lost() {
-            let why = if held.is_known_lost() { Lost::NodeDeleted } else { Lost::SessionEnded };
-            return Err(RecipeError::Lost { path: held.path().to_owned(), why });
+        let lost = |why| RecipeError::Lost { path: held.path().to_owned(), why };
+        if held.client().state().is_final() {
+            return Err(lost(Lost::SessionEnded));
+        }
+        // Nobody need have waited for the news of a loss, so it is asked for.
+        match held.check().await {
+            Ok(true) if !held.is_known_lost() => {}
+            Ok(_) => return Err(lost(Lost::NodeDeleted)),
+            Err(error) if error.is_session_over() => return Err(lost(Lost::SessionEnded)),
+            Err(error) => return Err(error),
         }
         self.count += 1;
         Ok(true)

@@ -29,8 +29,9 @@
 //! # Leases that expire
 //! With [`Semaphore::with_lease_time`] a lease ends by itself. Its guard is lost a little before
 //! others may take it away, and whoever waits at the head of the line does so when the time has
-//! passed. Times are compared on the clock of the servers, by the creation times of nodes: no clocks
-//! of clients have to agree.
+//! passed. The time begins with the grant, which writes it into the node of the lease. Times are
+//! compared on the clock of the servers, by the times of modification of nodes: no clocks of clients
+//! have to agree.
 //!
 //! # When things break
 //! As with the [`Mutex`]: a wait outlasts a reconnect, a session that ends takes its leases with it.
@@ -44,7 +45,7 @@ use ironkeeper_client::{Client, CreateMode, ErrorKind, Version, Watch};
 use tokio::time::Instant;
 
 use crate::error::{RecipeError, Result};
-use crate::guard::{Guard, at};
+use crate::guard::{Guard, at, from_now};
 use crate::lock::Mutex;
 use crate::lock::request::within;
 use crate::other_recipes;
@@ -235,13 +236,10 @@ impl Semaphore {
 
     /// With the mutex held. `None` if they are not free and shall not be waited for.
     async fn take(&self, count: usize, waits: bool) -> Result<Option<Vec<Guard>>> {
-        // From before the first create, so that a guard never outlives its node's time.
-        let started = Instant::now();
         let mut places = Vec::with_capacity(count);
-        let data = self.lease_data();
         for _ in 0..count {
-            let mode = CreateMode::EphemeralSequential;
-            places.push(Place::take(&self.client, &self.leases, BASES[0], &data, mode).await?);
+            let (data, mode) = (&self.data, CreateMode::EphemeralSequential);
+            places.push(Place::take(&self.client, &self.leases, BASES[0], data, mode).await?);
         }
         // By which the time of others is measured, so that they are not cut short by what a create took.
         let taken = Instant::now();
@@ -254,19 +252,33 @@ impl Semaphore {
             }
             self.wait(&places, taken).await?;
         }
-        let deadline = self.lease_time.map(|time| started + time);
+        let deadline = match self.lease_time {
+            Some(time) => Some(self.start_clock(&places, time).await?),
+            None => None,
+        };
         Ok(Some(places.into_iter().map(|place| Guard::new(place).until(deadline)).collect()))
     }
 
-    fn lease_data(&self) -> Vec<u8> {
-        let mut data = Vec::new();
-        if let Some(time) = self.lease_time {
-            data.extend_from_slice(LEASE_TIME);
-            data.extend_from_slice(time.as_millis().to_string().as_bytes());
-            data.push(b'\n');
-        }
+    /// Lets the time of leases begin, which are ours from now on, and says when it ends: who waited for
+    /// them has not had them yet.
+    async fn start_clock(&self, places: &[Place], time: Duration) -> Result<Instant> {
+        // From before the first write, so that a guard never outlives its node's time.
+        let deadline = from_now(time);
+        let mut data = LEASE_TIME.to_vec();
+        data.extend_from_slice(time.as_millis().to_string().as_bytes());
+        data.push(b'\n');
         data.extend_from_slice(&self.data);
-        data
+        for place in places {
+            // Repeated after a lost reply, it begins once more, which is later than we count.
+            let write = || self.client.set(place.path(), &data, Version::Any);
+            match self.client.retry(&patient(), write).await {
+                Err(error) if error.kind() == ErrorKind::NoNode => {
+                    return Err(RecipeError::NodeGone { path: place.path().to_owned() });
+                }
+                written => written?,
+            };
+        }
+        Ok(deadline)
     }
 
     async fn has_room(&self, ours: &[Place]) -> Result<bool> {
@@ -366,11 +378,14 @@ impl Semaphore {
                 Err(error) => return Err(error.into()),
             };
             let Some(time) = parse_lease_time(&node.data) else { continue };
-            // On the clock of the servers: how long after our own node was created it ends. One more, as
+            // On the clock of the servers: how long after our own node was created it ends. The node was
+            // written when the lease was granted. One more, as
             // the times are cut to milliseconds.
-            let left_ms = (node.stat.ctime - own.stat().ctime + 1)
+            let left_ms = (node.stat.mtime - own.stat().ctime + 1)
                 .saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
-            let end = taken + Duration::from_millis(u64::try_from(left_ms).unwrap_or(0));
+            let left = Duration::from_millis(u64::try_from(left_ms).unwrap_or(0));
+            // Beyond all counting, it does not end.
+            let Some(end) = taken.checked_add(left) else { continue };
             if Instant::now() < end {
                 next = Some(next.map_or(end, |next| next.min(end)));
                 continue;

@@ -17,8 +17,8 @@
 //!
 //! # When things break
 //! As with the [`Mutex`](super::Mutex), with one difference: a node that somebody deletes can be taken
-//! by another at once. Since all holders use the same name, [`Guard::fence`] tells only that somebody
-//! holds the lock, not who: use the token.
+//! by another at once. [`Guard::lost`] and [`Guard::check`] notice that. But since all holders use the
+//! same name, [`Guard::fence`] tells only that somebody holds the lock, not who: use the token.
 //!
 //! A node on the path that belongs to no session is refused: [`RecipeError::Malformed`].
 

@@ -1,9 +1,10 @@
 //! A task in the hands of a worker.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use bytes::Bytes;
-use ironkeeper_client::{Client, Error, ErrorKind, Happened, Transaction, Version};
+use ironkeeper_client::{Client, Error, ErrorKind, Happened, OpResult, Transaction, Version};
 use tokio::runtime::Handle;
 
 use crate::error::{RecipeError, Result};
@@ -11,6 +12,9 @@ use crate::lost::Lost;
 use crate::master_worker::status::{Record, State};
 use crate::master_worker::worker::Shared;
 use crate::place::patient;
+
+/// Where a transaction writes the status: behind the proofs that worker and assignment are there.
+const STATUS_AT: usize = 2;
 
 /// A task that this worker has. End it with [`Assignment::done`] or [`Assignment::give_back`]; dropping it
 /// gives it back in the background.
@@ -21,6 +25,9 @@ pub struct Assignment {
     task: String,
     work: Bytes,
     attempt: u32,
+    /// The version of the status, as far as we know. Whoever else writes there changes it: the paths are
+    /// the same when the same worker has the task once more.
+    version: AtomicI32,
     /// Whether it is still to be given back.
     is_open: bool,
     runtime: Handle,
@@ -50,6 +57,7 @@ impl Assignment {
             task: task.to_owned(),
             work: work.data,
             attempt: record.attempt,
+            version: AtomicI32::new(status.stat.version),
             is_open: true,
             runtime: Handle::current(),
         }))
@@ -114,14 +122,9 @@ impl Assignment {
 
     /// Tells how far it is: [`Status::Assigned`](super::Status::Assigned) has it.
     pub async fn report(&self, progress: impl AsRef<[u8]>) -> Result<()> {
-        let record = self.record(State::Assigned, progress.as_ref());
-        let status = self.shared.layout.status(&self.task);
-        // Repeated after a lost reply, it writes the same once more.
-        let report = || self.transaction().set(&status, &record, Version::Any).commit();
-        match self.client().retry(&patient(), report).await {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.refused(error)),
-        }
+        let path = self.path();
+        let check = |all: Transaction| all.check(&path, Version::Any);
+        self.write(State::Assigned, progress.as_ref(), check, |all| all).await
     }
 
     /// Ends it: the task is done, and this came of it.
@@ -136,54 +139,100 @@ impl Assignment {
         result: impl AsRef<[u8]>,
         more: impl Fn(Transaction) -> Transaction,
     ) -> Result<()> {
-        let record = self.record(State::Done, result.as_ref());
         let task = self.shared.layout.task(&self.task);
-        self.end(&record, |all| more(all.delete(&task, Version::Any))).await
+        let more = |all: Transaction| more(all.delete(&task, Version::Any));
+        self.end(State::Done, result.as_ref(), more).await
     }
 
     /// Gives it back, to be done by somebody else, or by the same worker once more.
     pub async fn give_back(mut self, reason: impl AsRef<[u8]>) -> Result<()> {
-        let record = self.record(State::Returned, reason.as_ref());
-        self.end(&record, |all| all).await
+        self.end(State::Returned, reason.as_ref(), |all| all).await
     }
 
     async fn end(
         &mut self,
-        record: &[u8],
+        state: State,
+        said: &[u8],
         more: impl Fn(Transaction) -> Transaction,
     ) -> Result<()> {
-        let (client, path) = (self.client().clone(), self.path());
+        let path = self.path();
+        let ended = self.write(state, said, |all| all.delete(&path, Version::Any), more).await;
+        // Whatever the server had against other writes, the task is still ours then.
+        let is_ours = matches!(&ended, Err(error) if !matches!(error, RecipeError::Lost { .. }));
+        self.is_open = is_ours;
+        ended
+    }
+
+    /// Writes the status once, if the task is still ours by this very attempt. `touch` adds what proves that
+    /// it is, or ends it.
+    async fn write(
+        &self,
+        state: State,
+        said: &[u8],
+        touch: impl Fn(Transaction) -> Transaction,
+        more: impl Fn(Transaction) -> Transaction,
+    ) -> Result<()> {
+        let (client, record) = (self.client(), self.record(state, said));
         let status = self.shared.layout.status(&self.task);
         let mut doubt: Option<Error> = None;
-        let ended = loop {
-            let all = self.shared.guard.transaction().delete(&path, Version::Any);
-            let all = more(all.set(&status, record, Version::Any));
-            match all.commit().await {
-                Ok(_) => break Ok(()),
+        loop {
+            let version = self.version.load(Ordering::Relaxed);
+            let all = touch(self.shared.guard.transaction()).set(&status, &record, version);
+            let error = match more(all).commit().await {
+                Ok(results) => {
+                    if let Some(OpResult::Set(stat)) = results.get(STATUS_AT) {
+                        self.version.store(stat.version, Ordering::Relaxed);
+                    }
+                    return Ok(());
+                }
                 Err(error) if error.is_retriable() => {
                     if error.happened() == Happened::Maybe {
                         doubt = Some(error);
                     }
                     // Waits for the next connection.
-                    client.retry(&patient(), || client.sync(&path)).await?;
+                    client.retry(&patient(), || client.sync(&status)).await?;
+                    continue;
                 }
-                Err(error) => match doubt.take() {
-                    // The first try took place if the status is ours: nobody else writes these words.
-                    Some(lost) => match client.retry(&patient(), || client.get(&status)).await {
-                        Ok(node) if node.data == record => break Ok(()),
-                        Ok(_) => break Err(self.refused(error)),
-                        // Finished, and forgotten by whoever submitted it.
-                        Err(gone) if gone.kind() == ErrorKind::NoNode => break Err(lost.into()),
-                        Err(error) => break Err(error.into()),
-                    },
-                    None => break Err(self.refused(error)),
-                },
+                Err(error) => error,
+            };
+            let is_outdated = error.kind() == ErrorKind::BadVersion
+                && error.failed_operation() == Some(STATUS_AT);
+            if doubt.is_none() && !is_outdated {
+                return Err(self.refused(error));
             }
-        };
-        // Whatever the server had against other writes, the task is still ours then.
-        let is_ours = matches!(&ended, Err(error) if !matches!(error, RecipeError::Lost { .. }));
-        self.is_open = is_ours;
-        ended
+            let found = match client.retry(&patient(), || client.get(&status)).await {
+                Ok(found) => found,
+                Err(gone) if gone.kind() == ErrorKind::NoNode => {
+                    // Finished, and forgotten by whoever submitted it.
+                    return Err(doubt.map_or_else(|| self.lost_to_others(), Into::into));
+                }
+                Err(error) => return Err(error.into()),
+            };
+            // An earlier try took place if the status is ours: nobody else writes these words.
+            if doubt.is_some() && found.data == record {
+                self.version.store(found.stat.version, Ordering::Relaxed);
+                return Ok(());
+            }
+            let now = Record::decode(&status, &found.data)?;
+            let is_ours = now.state == State::Assigned
+                && (now.attempt, &*now.worker) == (self.attempt, self.shared.guard.node_name());
+            if is_ours && is_outdated {
+                // By a report whose answer nobody waited for.
+                self.version.store(found.stat.version, Ordering::Relaxed);
+            } else if is_ours {
+                return Err(self.refused(error));
+            } else if doubt.is_some() && state == State::Returned && now.attempt > self.attempt {
+                // Given back it was, and it has been handed out since: a worker that is there has no
+                // task taken away from it.
+                return Ok(());
+            } else {
+                return Err(self.lost_to_others());
+            }
+        }
+    }
+
+    fn lost_to_others(&self) -> RecipeError {
+        RecipeError::Lost { path: self.path(), why: Lost::NodeDeleted }
     }
 
     /// The first two operations are the proofs that the task is ours.
@@ -192,9 +241,7 @@ impl Assignment {
             return RecipeError::Lost { path: self.path(), why: Lost::SessionEnded };
         }
         match error.failed_operation() {
-            Some(0 | 1) if error.kind() == ErrorKind::NoNode => {
-                RecipeError::Lost { path: self.path(), why: Lost::NodeDeleted }
-            }
+            Some(0 | 1) if error.kind() == ErrorKind::NoNode => self.lost_to_others(),
             _ => error.into(),
         }
     }
@@ -212,14 +259,14 @@ impl Drop for Assignment {
             task: self.task.clone(),
             work: Bytes::new(),
             attempt: self.attempt,
+            version: AtomicI32::new(self.version.load(Ordering::Relaxed)),
             is_open: false,
             runtime: self.runtime.clone(),
         };
         self.runtime.spawn(async move {
             let task = again.task.clone();
             let mut again = again;
-            let record = again.record(State::Returned, b"dropped");
-            match again.end(&record, |all| all).await {
+            match again.end(State::Returned, b"dropped", |all| all).await {
                 Ok(()) | Err(RecipeError::Lost { .. }) => {}
                 Err(error) => tracing::warn!(task, %error, "a dropped task is not given back"),
             }

@@ -231,33 +231,45 @@ impl Duty {
     /// `false` if the leadership is lost.
     async fn carry_out(&self, leadership: &Leadership, step: &Step) -> Result<bool> {
         let client = &self.client;
-        let mut committed = client
-            .retry(&patient(), || self.build(leadership.transaction(), step, true).commit())
-            .await;
-        if matches!(&committed, Err(error) if self.has_no_place(step, error)) {
-            committed = client
-                .retry(&patient(), || self.build(leadership.transaction(), step, false).commit())
+        let mut found = Found { has_place: true, has_assignment: true };
+        loop {
+            let committed = client
+                .retry(&patient(), || self.build(leadership.transaction(), step, &found).commit())
                 .await;
-        }
-        match committed {
-            Ok(_) => Ok(true),
-            Err(error) if is_conflict(error.kind()) => Ok(error.failed_operation() != Some(0)),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Whether nothing was ever assigned to the worker, or so long ago that its container has gone.
-    fn has_no_place(&self, step: &Step, error: &Error) -> bool {
-        match step {
-            Step::Assign { task, worker, .. } => {
-                error.kind() == ErrorKind::NoNode
-                    && error.path() == Some(&self.layout.assignment(worker, task))
+            match committed {
+                Ok(_) => return Ok(true),
+                Err(error) if self.is_missing(step, &error, &mut found) => {}
+                Err(error) if is_conflict(error.kind()) => {
+                    return Ok(error.failed_operation() != Some(0));
+                }
+                Err(error) => return Err(error.into()),
             }
-            Step::GiveUp { .. } => false,
         }
     }
 
-    fn build(&self, fenced: Transaction, step: &Step, has_place: bool) -> Transaction {
+    /// Whether a step was refused for the sake of a node that need not be there, and has to be taken
+    /// without it.
+    fn is_missing(&self, step: &Step, error: &Error, found: &mut Found) -> bool {
+        let (task, worker, before) = match step {
+            Step::Assign { task, worker, before, .. } => (task, Some(worker), before.as_ref()),
+            Step::GiveUp { task, before, .. } | Step::Forget { task, before } => {
+                (task, None, Some(before))
+            }
+        };
+        let is_at = |worker: &String| error.path() == Some(&self.layout.assignment(worker, task));
+        if error.kind() != ErrorKind::NoNode {
+            return false;
+        }
+        if worker.is_some_and(is_at) {
+            return std::mem::replace(&mut found.has_place, false);
+        }
+        if before.and_then(|before| before.worker.as_ref()).is_some_and(is_at) {
+            return std::mem::replace(&mut found.has_assignment, false);
+        }
+        false
+    }
+
+    fn build(&self, fenced: Transaction, step: &Step, found: &Found) -> Transaction {
         let layout = &self.layout;
         match step {
             Step::Assign { task, worker, attempt, before } => {
@@ -265,14 +277,18 @@ impl Duty {
                 let mut all = fenced
                     .check(&layout.task(task), Version::Any)
                     .check(&layout.worker(worker), Version::Any);
-                if !has_place {
+                if !found.has_place {
                     // Within the transaction: an empty container that never had a child would stay.
                     all = all.create(&layout.assignments(worker), "", CreateMode::Container);
                 }
                 let (path, number) = (layout.assignment(worker, task), attempt.to_string());
                 all = all.create(&path, number, CreateMode::Persistent);
                 match before {
-                    Some(before) => self.end_attempt(all, task, before, &record),
+                    Some(before) => {
+                        let status = layout.status(task);
+                        let all = self.end_attempt(all, task, before, found);
+                        all.set(&status, record, before.version)
+                    }
                     None => all.create(&layout.status(task), record, CreateMode::Persistent),
                 }
             }
@@ -280,24 +296,44 @@ impl Duty {
                 let worker = before.worker.as_deref().unwrap_or_default();
                 let record = Record::new(State::Failed, *attempts, worker, &before.said).encode();
                 let all = fenced.delete(&layout.task(task), Version::Any);
-                self.end_attempt(all, task, before, &record)
+                let all = self.end_attempt(all, task, before, found);
+                all.set(&layout.status(task), record, before.version)
+            }
+            Step::Forget { task, before } => {
+                // The only proof there is that a node is not there: that it can be created. What we know
+                // of tasks may be older than what we know of statuses.
+                let path = layout.task(task);
+                let all = fenced.create(&path, "", CreateMode::Persistent);
+                let all = all.delete(&path, Version::Any);
+                let all = self.end_attempt(all, task, before, found);
+                all.delete(&layout.status(task), before.version)
             }
         }
     }
 
-    /// Takes the assignment away, if it is there, and writes the status, if it is still the same.
+    /// Takes the assignment away, if it is there.
     fn end_attempt(
         &self,
-        mut all: Transaction,
+        all: Transaction,
         task: &str,
         before: &Before,
-        record: &[u8],
+        found: &Found,
     ) -> Transaction {
-        if let Some(worker) = &before.worker {
-            all = all.delete(&self.layout.assignment(worker, task), Version::Any);
+        match &before.worker {
+            Some(worker) if found.has_assignment => {
+                all.delete(&self.layout.assignment(worker, task), Version::Any)
+            }
+            _ => all,
         }
-        all.set(&self.layout.status(task), record, before.version)
     }
+}
+
+/// What a step may rely on.
+struct Found {
+    /// Something was assigned to the worker, not so long ago that its container has gone.
+    has_place: bool,
+    /// Nobody has deleted the assignment of the attempt before by hand.
+    has_assignment: bool,
 }
 
 fn is_conflict(kind: ErrorKind) -> bool {

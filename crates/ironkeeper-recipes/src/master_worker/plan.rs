@@ -1,6 +1,6 @@
 //! Who gets which task: a pure function of what the master sees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::master_worker::layout::TASK;
 use crate::master_worker::status::{Record, State};
@@ -24,6 +24,8 @@ pub(super) enum Step {
     Assign { task: String, worker: String, attempt: u32, before: Option<Before> },
     /// Let a task end as failed.
     GiveUp { task: String, before: Before, attempts: u32 },
+    /// Forget what is known about a task that is not there: its submission was taken back.
+    Forget { task: String, before: Before },
 }
 
 /// The attempt before this one.
@@ -35,6 +37,16 @@ pub(super) struct Before {
     pub(super) worker: Option<String>,
     /// What was said last.
     pub(super) said: bytes::Bytes,
+}
+
+impl Before {
+    fn of(record: &Record, version: i32) -> Before {
+        Before {
+            version,
+            worker: (record.state == State::Assigned).then(|| record.worker.clone()),
+            said: record.said.clone(),
+        }
+    }
 }
 
 /// What there is to do, in order. Whatever of it is out of date by now, the server refuses.
@@ -57,13 +69,16 @@ pub(super) fn plan(view: &View, attempts_max: Option<u32>) -> Vec<Step> {
         }
     }
     let mut steps = Vec::new();
+    let tasks: BTreeSet<&String> = view.tasks.iter().collect();
+    for (task, (record, version)) in &view.statuses {
+        // What is finished stays until it is forgotten.
+        if matches!(record.state, State::Assigned | State::Returned) && !tasks.contains(task) {
+            steps.push(Step::Forget { task: task.clone(), before: Before::of(record, *version) });
+        }
+    }
     for (task, last) in open {
         let attempts = last.map_or(0, |(record, _)| record.attempt);
-        let before = last.map(|(record, version)| Before {
-            version,
-            worker: (record.state == State::Assigned).then(|| record.worker.clone()),
-            said: record.said.clone(),
-        });
+        let before = last.map(|(record, version)| Before::of(record, version));
         match (before, attempts_max) {
             (Some(before), Some(max)) if attempts >= max => {
                 steps.push(Step::GiveUp { task, before, attempts });
@@ -88,17 +103,21 @@ pub(super) fn plan(view: &View, attempts_max: Option<u32>) -> Vec<Step> {
 mod tests {
     use super::*;
 
-    /// Tasks as "number", "number=state attempt worker"; workers as "name:capacity".
+    /// Tasks as "number", "number=state attempt worker", with "==" if there is but a status; workers as
+    /// "name:capacity".
     fn check(tasks: &[&str], workers: &[&str], attempts_max: Option<u32>, expected: &[&str]) {
         let mut view = View::default();
         for text in tasks {
             let (number, status) = text.split_once('=').unwrap_or((text, ""));
             let task = format!("task-{:0>10}", number);
             if !status.is_empty() {
+                let status = status.trim_start_matches('=');
                 let data = bytes::Bytes::from(format!("{status}\n"));
                 view.statuses.insert(task.clone(), (Record::decode("/s", &data).unwrap(), 7));
             }
-            view.tasks.push(task);
+            if !text.contains("==") {
+                view.tasks.push(task);
+            }
         }
         for text in workers {
             let (worker, capacity) = text.split_once(':').unwrap();
@@ -116,6 +135,10 @@ mod tests {
                 }
                 Step::GiveUp { task, attempts, .. } => {
                     format!("{} given up after {attempts}", number(task))
+                }
+                Step::Forget { task, before } => {
+                    let from = before.worker.as_ref().map(|from| format!(" of {from}"));
+                    format!("{} forgotten{}", number(task), from.unwrap_or_default())
                 }
             })
             .collect();
@@ -158,6 +181,16 @@ mod tests {
     #[test]
     fn what_is_finished_is_left_alone() {
         check(&["1=done 1 a", "2=cancelled 0 ", "3=failed 1 a"], &["a:9"], None, &[]);
+    }
+
+    #[test]
+    fn what_is_known_about_a_task_that_is_not_there_is_forgotten() {
+        check(
+            &["1==assigned 1 a", "2==returned 1 a", "3==done 1 a", "4"],
+            &["a:1"],
+            None,
+            &["1 forgotten of a", "2 forgotten", "4 to a as 1"],
+        );
     }
 
     #[test]

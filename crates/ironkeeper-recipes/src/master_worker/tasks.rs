@@ -109,6 +109,8 @@ impl Task {
     /// Cancels it, if it is not finished. Says how it has ended: as cancelled, or, if that was faster,
     /// otherwise. The worker that has it is told, but may have done a part of it.
     pub async fn cancel(&self) -> Result<Outcome> {
+        // Somebody may have deleted the assignment by hand.
+        let mut has_assignment = true;
         loop {
             let (all, status) = (self.client.transaction(), self.layout.status(&self.name));
             let cancelled = |attempt| Record::new(State::Cancelled, attempt, "", b"").encode();
@@ -117,7 +119,7 @@ impl Task {
                 .map(|(record, version)| (record.clone().status(), record, version))
             {
                 Some((Status::Finished(outcome), ..)) => return Ok(outcome),
-                Some((Status::Assigned { worker, .. }, record, version)) => all
+                Some((Status::Assigned { worker, .. }, record, version)) if has_assignment => all
                     .delete(&self.layout.assignment(&worker, &self.name), Version::Any)
                     .set(&status, cancelled(record.attempt), version),
                 Some((_, record, version)) => all.set(&status, cancelled(record.attempt), version),
@@ -126,6 +128,14 @@ impl Task {
             };
             match all.delete(&self.layout.task(&self.name), Version::Any).commit().await {
                 Ok(_) => return Ok(Outcome::Cancelled),
+                Err(error)
+                    if error.kind() == ErrorKind::NoNode
+                        && error
+                            .path()
+                            .is_some_and(|path| path.starts_with(&self.layout.assign)) =>
+                {
+                    has_assignment = false;
+                }
                 // Assigned, reported or finished meanwhile: look again.
                 Err(error)
                     if matches!(

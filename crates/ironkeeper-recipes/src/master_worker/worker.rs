@@ -1,5 +1,6 @@
 //! One that does what it is given.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,8 +21,16 @@ use crate::place::{Place, name_of, patient};
 #[derive(Debug)]
 pub struct Worker {
     shared: Arc<Shared>,
-    events: Mutex<CacheEvents>,
+    inbox: Mutex<Inbox>,
     _cache: ChildrenCache,
+}
+
+#[derive(Debug)]
+struct Inbox {
+    events: CacheEvents,
+    /// Tasks that were heard of and are not handed out yet. One stays here until it is, since the future
+    /// that looks into it may be dropped.
+    heard: VecDeque<String>,
 }
 
 /// What an assignment needs of its worker. The worker stays until the last of them is gone.
@@ -43,8 +52,8 @@ impl Worker {
         let place = Place::take(client, &layout.workers, WORKER[0], data.as_bytes(), mode).await?;
         let cache = ChildrenCache::start(client, layout.assignments(place.name()));
         let shared = Arc::new(Shared { guard: Guard::new(place), layout });
-        let events = Mutex::new(cache.events());
-        Ok(Worker { shared, events, _cache: cache })
+        let inbox = Mutex::new(Inbox { events: cache.events(), heard: VecDeque::new() });
+        Ok(Worker { shared, inbox, _cache: cache })
     }
 
     /// The name of its node, by which statuses call it.
@@ -62,12 +71,24 @@ impl Worker {
         self.shared.guard.lost().await
     }
 
-    /// Waits for the next task. An error when the worker counts as gone.
+    /// Waits for the next task. An error when the worker counts as gone. May be dropped at any await:
+    /// the next call gets the task then.
     pub async fn next(&self) -> Result<Assignment> {
-        let mut events = self.events.lock().await;
+        let mut inbox = self.inbox.lock().await;
+        let Inbox { events, heard } = &mut *inbox;
         let lost = self.lost();
         tokio::pin!(lost);
         loop {
+            while let Some(task) = heard.front() {
+                let begun = Assignment::begin(&self.shared, task).await;
+                // Without an answer it is asked again. What is no status will not become one.
+                if !matches!(&begun, Err(error) if error.client_error().is_some()) {
+                    heard.pop_front();
+                }
+                if let Some(assignment) = begun? {
+                    return Ok(assignment);
+                }
+            }
             let event = tokio::select! {
                 biased;
                 why = &mut lost => {
@@ -77,12 +98,7 @@ impl Worker {
                 event = events.next() => event,
             };
             match event {
-                Some(CacheEvent::Created(node)) => {
-                    let beginning = Assignment::begin(&self.shared, name_of(&node.path));
-                    if let Some(assignment) = beginning.await? {
-                        return Ok(assignment);
-                    }
-                }
+                Some(CacheEvent::Created(node)) => heard.push_back(name_of(&node.path).to_owned()),
                 Some(CacheEvent::Ended(why)) => return Err(why),
                 Some(_) => {}
                 None => {

@@ -17,8 +17,8 @@
 //!
 //! # When things break
 //! - Disconnected: goes on after the reconnect.
-//! - A reply lost: [`Modeled::write`] is repeated. The others find out what happened; where that cannot
-//!   be told, the error is a lost connection and says so.
+//! - A reply lost: writes find out what happened; where that cannot be told, the error is a lost
+//!   connection and says so.
 //! - Session over: an error.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ use crate::model::form::PathForm;
 use crate::place::{join, patient};
 use crate::reads::{children_or_none, get_children};
 use crate::shared::VersionedValue;
-use crate::shared::write::{Upon, Written, write_once};
+use crate::shared::write::{Upon, Written, overwrite_or_create, write_once};
 
 /// A type, how it is written, and on which paths its values are.
 ///
@@ -188,24 +188,10 @@ impl<T> Modeled<T> {
         Ok(matches!(written, Written::Yes(_)))
     }
 
-    /// Writes, whatever was there or not.
+    /// Writes, whatever was there or not, and once.
     pub async fn write(&self, value: &T) -> Result<()> {
         let data = self.model.encode(&self.path, value)?;
-        loop {
-            let set = || self.client.set(&self.path, &data, Version::Any);
-            match self.client.retry(&patient(), set).await {
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::NoNode => {}
-                Err(error) => return Err(error.into()),
-            }
-            // One that may have been created is written once more.
-            match write_once(&self.client, &self.path, &data, Upon::Nothing).await {
-                Ok(Written::Yes(_)) => return Ok(()),
-                Ok(Written::No) => {}
-                Err(error) if error.client_error().is_some_and(|e| e.is_retriable()) => {}
-                Err(error) => return Err(error),
-            }
-        }
+        overwrite_or_create(&self.client, &self.path, &data).await
     }
 
     /// Writes if nobody has written since `seen` was read. Says whether it did.

@@ -38,7 +38,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::error::{RecipeError, Result};
-use crate::place::{create_containers, patient};
+use crate::place::{Meant, create_containers, patient};
 
 /// What a node is to be.
 #[derive(Clone, Debug)]
@@ -352,12 +352,7 @@ impl Keeper {
             match client.retry(&patient(), || client.get_and_watch(&path)).await {
                 Ok((node, watch)) => {
                     let owner = node.stat.ephemeral_owner;
-                    let is_ours = match without_number(self.plan.mode) {
-                        CreateMode::Ephemeral => owner == client.session_id().0,
-                        // Containers and nodes with a time to live carry that in the owner.
-                        CreateMode::Persistent => owner == 0,
-                        _ => true,
-                    };
+                    let is_ours = self.is_ours(&node.stat);
                     self.is_there = is_ours;
                     // Whatever comes of it is looked at; a lost reply has its next try there.
                     if !is_ours && self.plan.takes_over {
@@ -392,6 +387,15 @@ impl Keeper {
                 }
                 Err(error) => return Err(error.into()),
             }
+        }
+    }
+
+    fn is_ours(&self, stat: &Stat) -> bool {
+        match without_number(self.plan.mode) {
+            CreateMode::Ephemeral => stat.ephemeral_owner == self.plan.client.session_id().0,
+            // Containers and nodes with a time to live carry that in the owner.
+            CreateMode::Persistent => stat.ephemeral_owner == 0,
+            _ => true,
         }
     }
 
@@ -476,9 +480,16 @@ impl Keeper {
             return Ok(());
         };
         let client = &self.plan.client;
-        match client.retry(&patient(), || client.delete(&path, Version::Any)).await {
-            Err(error) if error.kind() == ErrorKind::NoNode => Ok(()),
-            other => other.map_err(Into::into),
-        }
+        let seen = self.status.borrow().node.as_ref().map(|(_, czxid)| *czxid);
+        let czxid = match seen {
+            Some(czxid) => czxid,
+            None => match client.retry(&patient(), || client.exists(&path)).await? {
+                Some(stat) if self.is_ours(&stat) => stat.czxid,
+                _ => return Ok(()),
+            },
+        };
+        // Our own, and not the one of whoever keeps the same node after us.
+        Meant::Creation(czxid).delete(client, &path, false).await?;
+        Ok(())
     }
 }

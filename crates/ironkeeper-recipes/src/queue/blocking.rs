@@ -30,6 +30,7 @@ use tokio::time::Instant;
 use super::room::Door;
 use super::simple::{BASES, SimpleQueue};
 use crate::error::{RecipeError, Result};
+use crate::guard::from_now;
 use crate::place::beside;
 
 /// A first-in-first-out queue with a limit.
@@ -91,7 +92,7 @@ impl BlockingQueue {
 
     /// Puts an item in if there is room, or will be within this time. Says whether it was.
     pub async fn offer_within(&self, item: impl Into<Bytes>, patience: Duration) -> Result<bool> {
-        self.put_until(&[item.into()], Some(Instant::now() + patience)).await
+        self.put_until(&[item.into()], Some(from_now(patience))).await
     }
 
     /// Puts several items in, all or none, one behind the other, and waits for room for all of them.

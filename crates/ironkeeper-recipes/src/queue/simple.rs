@@ -183,6 +183,8 @@ impl SimpleQueue {
             let name = match self.next_ahead() {
                 Some(name) => name,
                 None => {
+                    // What is on its way back belongs into the list.
+                    receipts.settled().await;
                     let names = self.list().await?;
                     if names.is_empty() {
                         return Ok(None);
@@ -192,15 +194,19 @@ impl SimpleQueue {
                 }
             };
             let item = join(path, &name);
+            let mut trying = Trying { queue: self, is_over: false };
             let node = match client.retry(&patient(), || client.get(&item)).await {
                 Ok(node) => node,
                 Err(error) if error.kind() == ErrorKind::NoNode => {
+                    trying.is_over = true;
                     self.ahead().misses += 1;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
             };
-            if receipts.remove(client, &item, &node.data, node.stat.version).await? {
+            let is_ours = receipts.remove(client, &item, &node).await?;
+            trying.is_over = true;
+            if is_ours {
                 self.ahead().misses = 0;
                 return Ok(Some(node.data));
             }
@@ -284,6 +290,21 @@ impl SimpleQueue {
             other_recipes::refuse(path, &names, is_item)?;
         }
         Ok(items)
+    }
+}
+
+/// A try to take the first item. If it does not come to an end, the item may still be the first, and the
+/// queue is listed anew.
+struct Trying<'a> {
+    queue: &'a SimpleQueue,
+    is_over: bool,
+}
+
+impl Drop for Trying<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.queue.ahead().names.clear();
+        }
     }
 }
 

@@ -59,7 +59,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use ironkeeper_client::{Client, CreateMode, ErrorKind, Happened, Transaction, Version};
-use tokio::time::Instant;
 
 use super::item;
 use super::line::stand;
@@ -67,7 +66,7 @@ use super::naming::sealed::Sealed;
 use super::naming::{ItemName, Naming, Order, PREFIX, in_order, refuse_others};
 use super::room::Door;
 use crate::error::{RecipeError, Result};
-use crate::guard::Guard;
+use crate::guard::{Guard, from_now};
 use crate::lost::Lost;
 use crate::place::{Place, beside, create_containers, ensure_persistent, join, patient};
 use crate::reads::children_or_none;
@@ -331,7 +330,7 @@ impl<O: Order> Queue<O> {
         if items.is_empty() {
             return Err(RecipeError::Misuse("nothing to put into the queue".to_owned()));
         }
-        let deadline = patience.map(|patience| Instant::now() + patience);
+        let deadline = patience.map(from_now);
         self.inner.door().put(base, &[item::encode(items)], deadline).await
     }
 
@@ -498,9 +497,7 @@ impl Inner {
             Err(error) if error.kind() == ErrorKind::NoNode => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        if lock.is_none()
-            && !self.receipts.remove(client, &path, &node.data, node.stat.version).await?
-        {
+        if lock.is_none() && !self.receipts.remove(client, &path, &node).await? {
             return Ok(None);
         }
         let items = item::decode(&node.data);
@@ -579,6 +576,10 @@ impl Delivery {
 
     /// The lock: it says whether it was lost, has a fencing token, and can make writes fail when it is
     /// not held any more. `None` if the queue is one without locks.
+    ///
+    /// All locks of an item have the same name: should an operator delete one, and another worker lock
+    /// the item, a write by [`Guard::fence`] takes place nevertheless. What [`Delivery::done_with`] writes
+    /// takes place once in any case.
     pub fn guard(&self) -> Option<&Guard> {
         self.lock.as_ref()
     }
@@ -631,39 +632,36 @@ impl Delivery {
             return self.queue.receipts.commit(client, write).await;
         };
         let unsure = AtomicBool::new(false);
-        let ended = client
-            .retry(&patient(), || {
-                let end = client
-                    .transaction()
-                    .delete(lock.path(), Version::Any)
-                    .delete(&self.path, Version::Any);
-                let ending = write(end).commit();
-                let unsure = &unsure;
-                async move {
-                    match ending.await {
-                        Ok(_) => Ok(true),
-                        // The lock is the receipt: by an earlier try of ours it went with the item.
-                        Err(error)
-                            if error.kind() == ErrorKind::NoNode
-                                && error.failed_operation() == Some(0) =>
-                        {
-                            Ok(unsure.load(Ordering::Relaxed))
-                        }
-                        // Somebody else had the lock meanwhile, or an operator deleted the item.
-                        Err(error)
-                            if error.kind() == ErrorKind::NoNode
-                                && error.failed_operation() == Some(1) =>
-                        {
-                            Ok(false)
-                        }
-                        Err(error) => {
-                            unsure.fetch_or(error.happened() == Happened::Maybe, Ordering::Relaxed);
-                            Err(error)
-                        }
-                    }
+        let try_once = async || {
+            // The lock is the receipt: by an earlier try of ours it went with the item, and what is there
+            // under its name by now is another's, who has an old list.
+            if unsure.load(Ordering::Relaxed) {
+                client.sync(lock.path()).await?;
+                let found = client.exists(lock.path()).await?;
+                if found.is_none_or(|stat| stat.czxid != lock.place().czxid()) {
+                    return Ok(true);
                 }
-            })
-            .await;
+            }
+            let end = client
+                .transaction()
+                .delete(lock.path(), Version::Any)
+                .delete(&self.path, Version::Any);
+            match write(end).commit().await {
+                Ok(_) => Ok(true),
+                // Somebody else had the lock meanwhile, or an operator deleted the item.
+                Err(error)
+                    if error.kind() == ErrorKind::NoNode
+                        && matches!(error.failed_operation(), Some(0 | 1)) =>
+                {
+                    Ok(false)
+                }
+                Err(error) => {
+                    unsure.fetch_or(error.happened() == Happened::Maybe, Ordering::Relaxed);
+                    Err(error)
+                }
+            }
+        };
+        let ended = client.retry(&patient(), try_once).await;
         let lost = |why| RecipeError::Lost { path: lock.path().to_owned(), why };
         match ended {
             Ok(true) => Ok(()),

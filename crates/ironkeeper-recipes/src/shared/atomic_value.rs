@@ -40,7 +40,7 @@ use tokio::time::Instant;
 use crate::error::{RecipeError, Result};
 use crate::lock::Mutex;
 use crate::place::{Place, create_containers, patient};
-use crate::shared::write::{Upon, Written, refuse_wild_version, write_once};
+use crate::shared::write::{Upon, Written, overwrite_or_create, refuse_wild_version, write_once};
 
 /// Tries before the promotion to a lock, if nothing else was said.
 const TRIES_BEFORE_LOCK: u32 = 8;
@@ -173,17 +173,18 @@ impl AtomicValue {
         Ok(matches!(self.write(value.as_ref(), Upon::Nothing).await?, Outcome::Applied))
     }
 
-    /// Writes, whatever was there. Repeated after a lost connection.
+    /// Writes, whatever was there, and once: repeated after a lost connection if it was not carried out.
+    /// Where others have written since, that cannot be told, and the error is the loss of the connection;
+    /// with [`AtomicValue::with_receipts`] it always can.
     pub async fn set(&self, value: impl AsRef<[u8]>) -> Result<()> {
         let value = value.as_ref();
+        if self.receipt.is_none() {
+            return overwrite_or_create(&self.client, &self.path, value).await;
+        }
         loop {
-            let set = || self.client.set(&self.path, value, Version::Any);
-            match self.client.retry(&patient(), set).await {
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::NoNode => {}
-                Err(error) => return Err(error.into()),
-            }
-            if self.initialize(value).await? {
+            let node = self.read().await?;
+            let upon = node.map_or(Upon::Nothing, |node| Upon::stat(&node.stat));
+            if let Outcome::Applied = self.write(value, upon).await? {
                 return Ok(());
             }
         }

@@ -24,13 +24,13 @@
 //! - Session over: the last known value stays, and the streams of changes end.
 
 use bytes::Bytes;
-use ironkeeper_client::{Client, ErrorKind, Node, Stat, Version, Zxid};
+use ironkeeper_client::{Client, ErrorKind, Node, Stat, Zxid};
 use tokio::sync::watch;
 
 use crate::cache::{Task, follow};
 use crate::error::Result;
 use crate::place::patient;
-use crate::shared::write::{Upon, Written, refuse_wild_version, write_once};
+use crate::shared::write::{Upon, Written, overwrite, refuse_wild_version, write_once};
 
 /// A value, and which state of its node it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,11 +152,15 @@ impl SharedValue {
         Ok(state)
     }
 
-    /// Writes, whatever was there. Repeated after a lost connection until it is answered.
+    /// Writes, whatever was there, and once: repeated after a lost connection if it was not carried out.
+    /// Where others have written since, that cannot be told, and the error is the loss of the connection.
     pub async fn set(&self, data: impl AsRef<[u8]>) -> Result<VersionedValue<Bytes>> {
         let data = data.as_ref();
-        let set = || self.client.set(&self.path, data, Version::Any);
-        let stat = self.client.retry(&patient(), set).await?;
+        let stat = match overwrite(&self.client, &self.path, data).await? {
+            Some(stat) => stat,
+            // The answer of the server, with its words.
+            None => self.client.retry(&patient(), || self.client.set(&self.path, data, 0)).await?,
+        };
         let state = VersionedValue::new(Bytes::copy_from_slice(data), &stat);
         put(&self.latest, state.clone());
         Ok(state)

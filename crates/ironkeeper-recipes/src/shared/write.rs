@@ -1,6 +1,6 @@
 //! A write that is made once, and knows afterwards whether it was.
 
-use ironkeeper_client::{Client, CreateMode, ErrorKind, Happened, Stat, Zxid};
+use ironkeeper_client::{Client, CreateMode, ErrorKind, Happened, Stat, Version, Zxid};
 
 use crate::error::{RecipeError, Result};
 use crate::place::{create_containers, patient};
@@ -90,6 +90,60 @@ pub(crate) async fn write_once(
                 client.retry(&patient(), || client.sync(path)).await?;
             }
             _ => return Err(error.into()),
+        }
+    }
+}
+
+/// Writes, whatever is there. `None` if nothing is. After a lost reply this finds out whether the write took
+/// place, since once more might undo what others have written upon it; where that cannot be told, the
+/// error is the loss of the connection, with [`Happened::Maybe`].
+pub(crate) async fn overwrite(client: &Client, path: &str, data: &[u8]) -> Result<Option<Stat>> {
+    loop {
+        let before = client.retry(&patient(), || client.exists(path)).await?;
+        let Some(before) = before else { return Ok(None) };
+        let lost = match client.set(path, data, Version::Any).await {
+            Ok(stat) => return Ok(Some(stat)),
+            Err(error) if error.kind() == ErrorKind::NoNode => return Ok(None),
+            Err(error) if error.is_retriable() => error,
+            Err(error) => return Err(error.into()),
+        };
+        client.retry(&patient(), || client.sync(path)).await?;
+        if lost.happened() != Happened::Maybe {
+            continue;
+        }
+        let node = match client.retry(&patient(), || client.get(path)).await {
+            Ok(node) => node,
+            Err(error) if error.kind() == ErrorKind::NoNode => return Err(lost.into()),
+            Err(error) => return Err(error.into()),
+        };
+        let is_untouched = node.stat.mzxid == before.mzxid;
+        // Whoever has written the very same has done it for us.
+        if node.data == data && !is_untouched {
+            return Ok(Some(node.stat));
+        }
+        if !is_untouched && !is_by_another(&node.stat, &node.data, data, Upon::stat(&before)) {
+            return Err(lost.into());
+        }
+    }
+}
+
+/// As [`overwrite`], and creates the node if it is not there.
+pub(crate) async fn overwrite_or_create(client: &Client, path: &str, data: &[u8]) -> Result<()> {
+    loop {
+        if overwrite(client, path, data).await?.is_some() {
+            return Ok(());
+        }
+        match write_once(client, path, data, Upon::Nothing).await {
+            Ok(Written::Yes(_)) => return Ok(()),
+            Ok(Written::No) => {}
+            Err(RecipeError::Client(lost)) if lost.happened() == Happened::Maybe => {
+                // Whoever has written the very same has done it for us.
+                return match client.retry(&patient(), || client.get(path)).await {
+                    Ok(node) if node.data == data => Ok(()),
+                    _ => Err(lost.into()),
+                };
+            }
+            Err(error) => return Err(error),
         }
     }
 }

@@ -7,7 +7,7 @@ use ironkeeper_recipes::barrier::Barrier;
 use ironkeeper_testing::Direction;
 
 use crate::world::watch_events::counted;
-use crate::world::{World, drop_after_polls, with_every_cut};
+use crate::world::{World, drop_after_polls, while_away, with_every_cut};
 
 const PATH: &str = "/barriers/b";
 
@@ -124,5 +124,37 @@ async fn every_lost_request_and_reply_is_made_up_for() {
             waiting.await.unwrap().unwrap();
         })
         .await;
+    }
+}
+
+#[tokio::test]
+async fn a_barrier_is_set_and_removed_once_whoever_comes_between_a_lost_reply_and_the_next_try() {
+    let world = World::start().await;
+    let other = Barrier::new(&world.client().await, PATH);
+    for is_to_be_set in [true, false] {
+        let mut was_between = false;
+        for bytes in (0..).step_by(7) {
+            let (proxy, client) = world.proxied().await;
+            let barrier = Barrier::new(&client, PATH);
+            let _ = if is_to_be_set { other.remove().await } else { other.set().await }.unwrap();
+            let mut is_turned_back = false;
+            let meanwhile = async {
+                if other.is_set().await.unwrap() == is_to_be_set {
+                    is_turned_back = true;
+                    let _ = if is_to_be_set { other.remove().await } else { other.set().await };
+                }
+            };
+            let changing =
+                async { if is_to_be_set { barrier.set().await } else { barrier.remove().await } };
+            let (changed, was_cut) = while_away(&proxy, bytes, changing, meanwhile).await;
+            assert!(changed.unwrap());
+            let is_set = other.is_set().await.unwrap();
+            assert_eq!(is_set, is_to_be_set != is_turned_back, "after {bytes} bytes");
+            was_between |= is_turned_back;
+            if !was_cut {
+                break;
+            }
+        }
+        assert!(was_between);
     }
 }

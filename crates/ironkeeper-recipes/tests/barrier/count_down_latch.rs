@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ironkeeper_client::Version;
 use ironkeeper_recipes::RecipeError;
 use ironkeeper_recipes::barrier::CountDownLatch;
 use ironkeeper_testing::Direction;
@@ -116,4 +117,16 @@ async fn a_dropped_count_counts_once_at_most_and_leaves_no_receipt() {
         polls += 1;
     }
     assert_eq!(children(&client, PATH).await, ["closed"]);
+}
+
+#[tokio::test]
+async fn waiting_for_a_damaged_latch_is_an_error_and_not_a_loop() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let latch = CountDownLatch::new(&client, PATH, 2).unwrap();
+    assert_eq!(latch.missing().await.unwrap(), 2);
+    client.delete(&format!("{PATH}/closed"), Version::Any).await.unwrap();
+    let waited = tokio::time::timeout(Duration::from_secs(60), latch.wait()).await;
+    let error = waited.expect("it ends").unwrap_err();
+    assert!(matches!(error, RecipeError::Malformed { .. }), "{error}");
 }

@@ -10,7 +10,9 @@ use ironkeeper_testing::Direction;
 
 use crate::barrier::until_watches;
 use crate::world::watch_events::counted;
-use crate::world::{World, children, until_children, waits_within_polls, with_every_cut};
+use crate::world::{
+    World, children, until_children, waits_within_polls, while_away, with_every_cut,
+};
 
 const PATH: &str = "/barriers/c";
 
@@ -165,4 +167,45 @@ async fn the_end_of_the_session_ends_the_wait() {
     assert!(waiting.await.unwrap().unwrap_err().is_session_over());
     assert_eq!(CyclicBarrier::new(&two, PATH, 2).unwrap().waiting().await.unwrap(), 0);
     assert!(matches!(CyclicBarrier::new(&two, PATH, 0), Err(RecipeError::Misuse(_))));
+}
+
+#[tokio::test]
+async fn a_reset_with_a_lost_reply_leaves_the_next_round_alone() {
+    let world = World::start().await;
+    let other = world.client().await;
+    let theirs = CyclicBarrier::new(&other, PATH, 2).unwrap();
+    assert_eq!(theirs.waiting().await.unwrap(), 0);
+    let mut was_between = false;
+    for bytes in (0..).step_by(7) {
+        let (proxy, client) = world.proxied().await;
+        let barrier = CyclicBarrier::new(&client, PATH, 2).unwrap();
+        let round = other.exists(PATH).await.unwrap().unwrap().version;
+        let mut next_round = None;
+        let meanwhile = async {
+            if other.exists(PATH).await.unwrap().unwrap().version > round {
+                let theirs = theirs.clone();
+                next_round = Some(tokio::spawn(async move { theirs.wait().await }));
+                until_children(&other, PATH, 1).await;
+            }
+        };
+        let (reset, was_cut) = while_away(&proxy, bytes, barrier.reset(), meanwhile).await;
+        reset.unwrap();
+        if let Some(next_round) = next_round {
+            was_between = true;
+            barrier.wait().await.unwrap();
+            next_round.await.unwrap().unwrap();
+            until_children(&other, PATH, 0).await;
+        }
+        if !was_cut {
+            break;
+        }
+    }
+    assert!(was_between);
+}
+
+#[tokio::test]
+async fn a_wait_may_be_for_ever() {
+    let world = World::start().await;
+    let barrier = CyclicBarrier::new(&world.client().await, PATH, 1).unwrap();
+    assert!(barrier.wait_within(Duration::MAX).await.unwrap().is_some());
 }

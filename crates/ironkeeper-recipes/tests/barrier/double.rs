@@ -7,6 +7,7 @@ use std::time::Duration;
 use ironkeeper_client::{CreateMode, ErrorKind, Version};
 use ironkeeper_recipes::RecipeError;
 use ironkeeper_recipes::barrier::{DoubleBarrier, SizedBarrier};
+use ironkeeper_recipes::naming::Uuid;
 use ironkeeper_testing::Direction;
 
 use crate::barrier::until_watches;
@@ -285,4 +286,41 @@ async fn a_member_whose_node_is_deleted_gets_an_error() {
     let gone = inside.leave().await.unwrap_err();
     assert!(matches!(gone, RecipeError::NodeGone { .. }), "{gone}");
     stranger.leave().await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_waits_goes_on_although_the_sign_has_gone_before_it_looks() {
+    let world = World::start().await;
+    let (proxy, client) = world.proxied().await;
+    let other = world.client().await;
+    let barrier = DoubleBarrier::new(&client, PATH, 2).unwrap();
+    let waiting = tokio::spawn(async move { barrier.enter().await });
+    until_children(&other, PATH, 1).await;
+    until_watches(&client, 1).await;
+    // As one of Curator's that leaves at once: it does not wait for those who have not looked yet.
+    proxy.stall(Direction::ToClient);
+    let (member, ready) = (format!("{PATH}/{}", Uuid::random()), format!("{PATH}/ready"));
+    other.create(&member, "", CreateMode::Ephemeral).await.unwrap();
+    other.create(&ready, "", CreateMode::Persistent).await.unwrap();
+    other.delete(&ready, Version::Any).await.unwrap();
+    other.delete(&member, Version::Any).await.unwrap();
+    proxy.heal().unwrap();
+    let entered = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+    entered.expect("it was told").unwrap().unwrap().leave().await.unwrap();
+}
+
+#[tokio::test]
+async fn whatever_else_is_in_a_barrier_is_no_member() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let barrier = DoubleBarrier::new(&client, PATH, 2).unwrap();
+    client.create_parents(&format!("{PATH}/readme")).await.unwrap();
+    client.create(&format!("{PATH}/readme"), "", CreateMode::Persistent).await.unwrap();
+    assert_eq!(barrier.count().await.unwrap(), 0);
+    assert!(barrier.enter_within(Duration::from_millis(50)).await.unwrap().is_none());
+    until_children(&client, PATH, 1).await;
+    let (one, two) = tokio::join!(barrier.enter(), barrier.enter());
+    let (one, two) = (one.unwrap(), two.unwrap());
+    let left = async { tokio::try_join!(one.leave(), two.leave()) };
+    tokio::time::timeout(Duration::from_secs(60), left).await.expect("no others").unwrap();
 }

@@ -7,6 +7,7 @@ use ironkeeper_recipes::RecipeError;
 use ironkeeper_recipes::group::{CommandListener, Console, Outcome};
 use ironkeeper_testing::Direction;
 
+use crate::world::requests::{self, followed};
 use crate::world::watch_events::counted;
 use crate::world::{
     World, children, drop_after_polls, until_children, until_watches, with_every_cut,
@@ -228,4 +229,21 @@ async fn curator_308_a_container_removed_while_a_listener_waits_does_no_harm() {
     let waiting = tokio::spawn(async move { anna.next().await });
     one.close().await.unwrap();
     assert!(waiting.await.unwrap().unwrap_err().is_session_over());
+}
+
+#[tokio::test]
+async fn a_dropped_command_is_looked_for_on_a_server_that_has_caught_up() {
+    let world = World::start().await;
+    let (client, requests) = followed(&world).await;
+    let console = Console::open(&client, PATH).await.unwrap();
+    let sent = console.send("stop").await.unwrap();
+    requests.take();
+    drop(sent);
+    until_children(&world.client().await, ANSWERS, 0).await;
+    let seen = requests.take();
+    let at = |op| seen.iter().position(|seen| *seen == op);
+    assert!(
+        at(requests::SYNC).is_some() && at(requests::SYNC) < at(requests::CHILDREN),
+        "{seen:?}"
+    );
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ironkeeper_client::{Client, ConnectionState, CreateMode, ErrorKind, Version};
+use ironkeeper_client::{Client, ConnectionState, CreateMode, ErrorKind, Version, WatchType};
 use ironkeeper_recipes::lock::{self, LockEvent, Mutex};
 use ironkeeper_recipes::{Guard, Lost, RecipeError};
 use ironkeeper_testing::Direction;
@@ -13,6 +13,7 @@ use ironkeeper_testing::Direction;
 use crate::world::{World, children, drop_after_polls, until_children, with_every_cut};
 
 const PATH: &str = "/locks/m";
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn one_holds_and_the_next_follows() {
@@ -29,6 +30,76 @@ async fn one_holds_and_the_next_follows() {
     assert!(second.fencing_token() > token);
     second.release().await.unwrap();
     assert_eq!(children(&one, PATH).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn whoever_is_removed_during_a_lock_delay_is_not_granted_the_lock() {
+    let world = World::start().await;
+    let (one, watching) = (world.client().await, world.client().await);
+    let marker = format!("{PATH}/lock-delay");
+    watching.create_parents(&marker).await.unwrap();
+    watching.create(&marker, "somebody who has gone", CreateMode::Persistent).await.unwrap();
+    let delay = Duration::from_secs(5);
+    let waiting =
+        tokio::spawn(async move { Mutex::new(&one, PATH).with_lock_delay(delay).lock().await });
+    until_children(&watching, PATH, 2).await;
+    for name in children(&watching, PATH).await.iter().filter(|name| *name != "lock-delay") {
+        watching.delete(&format!("{PATH}/{name}"), Version::Any).await.unwrap();
+    }
+    tokio::time::pause();
+    tokio::time::advance(delay).await;
+    tokio::time::resume();
+    let refused = waiting.await.unwrap().unwrap_err();
+    assert!(matches!(refused, RecipeError::NodeGone { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn a_connection_that_broke_while_nobody_looked_is_a_loss_if_it_counts_as_one() {
+    let world = World::start().await;
+    let (proxy, client) = world.proxied().await;
+    let guard = Mutex::new(&client, PATH).losing_on_suspend().lock().await.unwrap();
+    let patient = Mutex::new(&client, "/locks/patient").lock().await.unwrap();
+    let mut states = client.states();
+    proxy.cut();
+    while states.next().await != Some(ConnectionState::Reconnected) {}
+    assert!(!guard.is_valid());
+    assert_eq!(guard.lost().await, Lost::Suspended);
+    assert!(patient.is_valid());
+}
+
+#[tokio::test]
+async fn a_node_in_line_that_would_never_go_is_an_error() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let foreign = format!("{PATH}/x-lock-0000000000");
+    client.create_parents(&foreign).await.unwrap();
+    client.create(&foreign, "", CreateMode::Persistent).await.unwrap();
+    let waited = tokio::time::timeout(PATIENCE, Mutex::new(&client, PATH).lock()).await;
+    let refused = waited.expect("it is not waited for").unwrap_err();
+    assert!(matches!(&refused, RecipeError::Malformed { path, .. } if *path == foreign));
+    until_children(&client, PATH, 1).await;
+}
+
+#[tokio::test]
+async fn a_watch_that_somebody_removes_is_no_loss() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let guard = Mutex::new(&client, PATH).lock().await.unwrap();
+    let path = guard.path().to_owned();
+    let mut lost = std::pin::pin!(guard.lost());
+    for _ in 0..2 {
+        let watched = async {
+            while client.check_watches(&path, WatchType::Data).await.is_err() {}
+            client.remove_watches(&path, WatchType::Data).await.unwrap();
+        };
+        tokio::select! {
+            biased;
+            why = &mut lost => panic!("{why}"),
+            () = watched => {}
+        }
+    }
+    client.delete(&path, Version::Any).await.unwrap();
+    assert_eq!(lost.await, Lost::NodeDeleted);
 }
 
 #[tokio::test]

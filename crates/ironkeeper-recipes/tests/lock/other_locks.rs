@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use ironkeeper_client::{CreateMode, ErrorKind, Version};
-use ironkeeper_recipes::RecipeError;
 use ironkeeper_recipes::lock::{
     MultiLock, Mutex, NonBlockingLease, Optimistic, Reentrant, SingleNodeLock,
 };
+use ironkeeper_recipes::{Lost, RecipeError};
 use ironkeeper_testing::Direction;
 
-use crate::world::{World, children, drop_after_polls, until_children, with_every_cut};
+use crate::world::requests::{self, followed};
+use crate::world::{
+    World, children, drop_after_polls, drop_elsewhere, until_children, while_away, with_every_cut,
+};
 
 #[tokio::test]
 async fn a_handle_may_take_its_lock_again() {
@@ -40,6 +43,19 @@ async fn a_lost_lock_is_not_taken_again_in_silence() {
     assert!(matches!(handle.acquire().await.unwrap_err(), RecipeError::Lost { .. }));
     assert!(handle.release().await.unwrap_err().is_session_over());
     assert!(matches!(handle.release().await.unwrap_err(), RecipeError::NotHeld { .. }));
+}
+
+#[tokio::test]
+async fn a_lock_whose_node_was_deleted_is_not_taken_again_although_nobody_has_noticed() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let mut handle = Reentrant::new(Mutex::new(&client, "/lock"));
+    handle.acquire().await.unwrap();
+    let path = handle.guard().unwrap().path().to_owned();
+    client.delete(&path, Version::Any).await.unwrap();
+    let refused = handle.acquire().await.unwrap_err();
+    assert!(matches!(refused, RecipeError::Lost { why: Lost::NodeDeleted, .. }), "{refused}");
+    assert_eq!(handle.count(), 1);
 }
 
 #[tokio::test]
@@ -134,6 +150,92 @@ async fn a_single_node_survives_every_cut_and_every_drop() {
 }
 
 #[tokio::test]
+async fn a_release_whose_reply_is_lost_leaves_the_next_holder_alone() {
+    let world = World::start().await;
+    let two = world.client().await;
+    let mut was_handed_over = false;
+    for bytes in (0..).step_by(7) {
+        let (proxy, one) = world.proxied().await;
+        let held = SingleNodeLock::new(&one, "/locks/single").lock().await.unwrap();
+        let lock = SingleNodeLock::new(&two, "/locks/single");
+        let mut next = None;
+        let meanwhile = async { next = lock.try_lock().await.unwrap() };
+        let (released, was_cut) = while_away(&proxy, bytes, held.release(), meanwhile).await;
+        released.unwrap();
+        if let Some(next) = next {
+            was_handed_over = true;
+            assert!(next.check().await.unwrap(), "after {bytes} bytes");
+            next.release().await.unwrap();
+        }
+        if !was_cut {
+            break;
+        }
+    }
+    assert!(was_handed_over);
+}
+
+#[tokio::test]
+async fn a_guard_whose_node_is_anothers_by_now_is_lost() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let lock = SingleNodeLock::new(&client, "/locks/single");
+    let stale = lock.lock().await.unwrap();
+    client.delete(stale.path(), Version::Any).await.unwrap();
+    // By the very same session: its owner tells nothing.
+    let next = lock.lock().await.unwrap();
+    assert_eq!(stale.lost().await, Lost::NodeDeleted);
+    assert!(!stale.is_valid() && next.is_valid());
+    let (stale, held) = (next, client.clone());
+    held.delete(stale.path(), Version::Any).await.unwrap();
+    let next = lock.lock().await.unwrap();
+    assert!(!stale.check().await.unwrap() && !stale.is_valid());
+    assert!(next.check().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_dropped_wait_looks_for_its_node_on_a_server_that_has_caught_up() {
+    let world = World::start().await;
+    let (client, requests) = followed(&world).await;
+    let watching = world.client().await;
+    let lock = SingleNodeLock::new(&client, "/locks/single");
+    lock.lock().await.unwrap().release().await.unwrap();
+    requests.take();
+    // The create is on its way.
+    assert!(drop_after_polls(lock.lock(), 1).await.is_none());
+    let mut seen = Vec::new();
+    while !seen.contains(&requests::DELETE) {
+        seen.extend(requests.take());
+        client.exists("/").await.unwrap();
+    }
+    let at = |op| seen.iter().position(|seen| *seen == op);
+    assert!(at(requests::SYNC).is_some() && at(requests::SYNC) < at(requests::GET), "{seen:?}");
+    until_children(&watching, "/locks", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_that_is_dropped_on_a_thread_of_no_runtime_leaves_nothing() {
+    let world = World::start().await;
+    let (client, watching) = (world.client().await, world.client().await);
+    for parent in ["/locks", "/fair"] {
+        client.create(parent, "", CreateMode::Persistent).await.unwrap();
+    }
+    for polls in 1..6 {
+        let asking = client.clone();
+        let single = async move { SingleNodeLock::new(&asking, "/locks/single").lock().await };
+        drop_elsewhere(single, polls).await;
+        // Whatever it had on its way has been carried out.
+        client.exists("/").await.unwrap();
+        until_children(&watching, "/locks", 0).await;
+        let asking = client.clone();
+        let fair = async move { Mutex::new(&asking, "/fair").lock().await };
+        drop_elsewhere(fair, polls).await;
+        // Whatever it had on its way has been carried out.
+        client.exists("/").await.unwrap();
+        until_children(&watching, "/fair", 0).await;
+    }
+}
+
+#[tokio::test]
 async fn no_optimistic_update_is_lost() {
     let world = World::start().await;
     let client = world.client().await;
@@ -196,4 +298,44 @@ async fn several_slots_have_several_holders() {
     assert!(lease.obtain("two").await.unwrap().is_some());
     assert!(lease.obtain("three").await.unwrap().is_none());
     assert!(lease.with_slots(0).is_err());
+}
+
+#[tokio::test]
+async fn a_lease_that_is_ended_with_a_lost_reply_leaves_the_next_one_alone() {
+    let world = World::start().await;
+    let two = world.client().await;
+    let day = Duration::from_secs(24 * 60 * 60);
+    let mut was_handed_over = false;
+    for bytes in (0..).step_by(7) {
+        let (proxy, one) = world.proxied().await;
+        let lease = NonBlockingLease::new(&one, "/leases/l", day);
+        let held = lease.obtain("one").await.unwrap().unwrap();
+        let others = NonBlockingLease::new(&two, "/leases/l", day);
+        let mut next = None;
+        let meanwhile = async { next = others.obtain("two").await.unwrap() };
+        let (ended, was_cut) = while_away(&proxy, bytes, held.end(), meanwhile).await;
+        assert!(ended.unwrap());
+        if let Some(next) = next {
+            was_handed_over = true;
+            assert!(lease.obtain("three").await.unwrap().is_none(), "after {bytes} bytes");
+            assert!(next.end().await.unwrap());
+        }
+        if !was_cut {
+            break;
+        }
+    }
+    assert!(was_handed_over);
+}
+
+#[tokio::test]
+async fn a_lease_may_be_for_ever_and_anothers_beyond_all_counting() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let lease = NonBlockingLease::new(&client, "/leases/l", Duration::MAX);
+    let held = lease.obtain("one").await.unwrap().unwrap();
+    assert!(held.is_valid());
+    assert!(lease.obtain("two").await.unwrap().is_none());
+    let foreign = format!("{} three", i64::MAX);
+    client.set("/leases/l/lease_holder", foreign, Version::Any).await.unwrap();
+    assert!(lease.obtain("two").await.unwrap().is_none());
 }

@@ -217,3 +217,34 @@ async fn curator_376_a_semaphore_mutex_hands_over() {
     assert!(SemaphoreMutex::new(&two, PATH).try_lock().await.unwrap().is_none());
     second.release().await.unwrap();
 }
+
+#[tokio::test]
+async fn the_time_of_a_lease_begins_with_its_grant() {
+    let world = World::start().await;
+    let (one, two) = (world.client().await, world.client().await);
+    let first = Semaphore::new(&one, "/s", 1).unwrap().acquire().await.unwrap();
+    let time = Duration::from_secs(5);
+    let waiting = tokio::spawn(async move {
+        Semaphore::new(&two, "/s", 1).unwrap().with_lease_time(time).acquire().await
+    });
+    until_children(&one, "/s/leases", 2).await;
+    // It waits for longer than its lease will last.
+    tokio::time::pause();
+    tokio::time::advance(time + Duration::from_secs(1)).await;
+    tokio::time::resume();
+    first.release().await.unwrap();
+    let second = waiting.await.unwrap().unwrap();
+    assert!(second.is_valid());
+    assert!(second.check().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_lease_may_be_for_ever() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let ever = semaphore(&client, 1).with_lease_time(Duration::MAX);
+    let held = ever.acquire().await.unwrap();
+    assert!(held.is_valid());
+    let refused = ever.acquire_within(Duration::from_millis(50)).await.unwrap();
+    assert!(refused.is_none() && held.check().await.unwrap());
+}

@@ -7,7 +7,7 @@ use ironkeeper_recipes::master_worker::{Master, Outcome, Status, Worker};
 use ironkeeper_recipes::{Lost, RecipeError};
 
 use crate::world::watch_events::counted;
-use crate::world::{World, children};
+use crate::world::{World, children, until_children};
 use crate::{PATH, master, next, outcome, tasks, text, until_status, worker};
 
 #[tokio::test]
@@ -279,4 +279,49 @@ async fn what_makes_no_sense_is_refused() {
     next(&worker).await.2.done("done").await.unwrap();
     let told = tokio::time::timeout(Duration::from_secs(60), outcome(&other)).await.unwrap();
     assert_eq!(told, "done after 1");
+}
+
+#[tokio::test]
+async fn what_is_known_about_a_task_whose_submission_is_taken_back_goes_with_it() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let _master = master(&client, "m").await;
+    let (worker, tasks) = (worker(&client, 1).await, tasks(&client).await);
+    let task = tasks.submit("work").await.unwrap();
+    let (_, _, assignment) = next(&worker).await;
+    // As the client does when the future of the submission is dropped.
+    client.delete(&format!("{PATH}/tasks/{}", task.name()), Version::Any).await.unwrap();
+    until_children(&client, &format!("{PATH}/status"), 0).await;
+    assert_eq!(assignment.lost().await, Lost::NodeDeleted);
+    assert!(matches!(assignment.done("late").await.unwrap_err(), RecipeError::Lost { .. }));
+    // The worker is free for the next one.
+    let task = tasks.submit("more").await.unwrap();
+    let (work, _, assignment) = next(&worker).await;
+    assert_eq!(work, "more");
+    assignment.done("done").await.unwrap();
+    assert_eq!(outcome(&task).await, "done after 1");
+}
+
+#[tokio::test]
+async fn an_assignment_that_somebody_deleted_by_hand_stops_nobody() {
+    let world = World::start().await;
+    let (client, mortal) = (world.client().await, world.client().await);
+    let _master = master(&client, "m").await;
+    let tasks = tasks(&client).await;
+    let first = worker(&mortal, 2).await;
+    let (handed_on, cancelled) =
+        (tasks.submit("work").await.unwrap(), tasks.submit("vain").await.unwrap());
+    for _ in 0..2 {
+        let (_, _, assignment) = next(&first).await;
+        let path = format!("{PATH}/assign/{}/{}", first.name(), assignment.task());
+        client.delete(&path, Version::Any).await.unwrap();
+        assert_eq!(assignment.lost().await, Lost::NodeDeleted);
+    }
+    assert_eq!(cancelled.cancel().await.unwrap(), Outcome::Cancelled);
+    first.leave().await.unwrap();
+    let second = worker(&client, 1).await;
+    let (_, attempt, assignment) = next(&second).await;
+    assert_eq!(attempt, 2);
+    assignment.done("done").await.unwrap();
+    assert_eq!(outcome(&handed_on).await, "done after 2");
 }

@@ -1,10 +1,12 @@
 //! Connections that break before and after every request, and futures that are dropped.
 
-use ironkeeper_recipes::master_worker::{Tasks, Worker};
+use std::time::Duration;
+
+use ironkeeper_recipes::master_worker::{Status, Tasks, Worker};
 use ironkeeper_testing::Direction;
 
-use crate::world::{World, children, drop_after_polls, until_children, with_every_cut};
-use crate::{PATH, master, next, outcome, tasks, worker};
+use crate::world::{World, children, drop_after_polls, until_children, while_away, with_every_cut};
+use crate::{PATH, master, next, outcome, tasks, until_status, worker};
 
 #[tokio::test]
 async fn a_worker_finishes_each_task_once_whatever_is_lost() {
@@ -100,4 +102,70 @@ async fn joining_and_submitting_dropped_at_any_await_leave_nothing() {
         until_children(&watching, "/jobs/tasks", 0).await;
     }
     until_children(&watching, "/jobs/tasks", 1).await;
+}
+
+#[tokio::test]
+async fn a_wait_for_tasks_dropped_at_any_await_loses_none() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let _master = master(&client, "m").await;
+    let (worker, tasks) = (worker(&client, 1).await, tasks(&client).await);
+    for polls in 0.. {
+        let task = tasks.submit("work").await.unwrap();
+        until_status(&task, |status| matches!(status, Status::Assigned { .. })).await;
+        let got = drop_after_polls(worker.next(), polls).await;
+        let is_done = got.is_some();
+        let assignment = match got {
+            Some(got) => got.unwrap(),
+            None => {
+                let again = tokio::time::timeout(Duration::from_secs(60), worker.next()).await;
+                again.expect("the task is there for the next call").unwrap()
+            }
+        };
+        assert_eq!((assignment.task(), assignment.attempt()), (task.name(), 1));
+        assignment.done("done").await.unwrap();
+        assert_eq!(outcome(&task).await, "done after 1");
+        if is_done {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_task_given_back_with_a_lost_reply_is_not_taken_from_whoever_has_it_then() {
+    let world = World::start().await;
+    let steady = world.client().await;
+    let _master = master(&steady, "m").await;
+    let tasks = tasks(&steady).await;
+    let mut was_handed_out = false;
+    for bytes in (0..).step_by(7) {
+        let (proxy, client) = world.proxied().await;
+        let worker = worker(&client, 1).await;
+        let task = tasks.submit("work").await.unwrap();
+        let (_, _, assignment) = next(&worker).await;
+        // The same worker has it once more, at the same path.
+        let is_second = |status: &Status| matches!(status, Status::Assigned { attempt: 2, .. });
+        let meanwhile = async {
+            let status = task.status().await.unwrap().unwrap();
+            if !matches!(status, Status::Assigned { attempt: 1, .. }) {
+                was_handed_out = true;
+                until_status(&task, is_second).await;
+            }
+        };
+        let giving_back = assignment.give_back("tired");
+        let (given_back, was_cut) = while_away(&proxy, bytes, giving_back, meanwhile).await;
+        given_back.unwrap();
+        // Assigned, returned, and assigned again.
+        let status = steady.exists(&format!("{PATH}/status/{}", task.name())).await.unwrap();
+        assert!(status.unwrap().version <= 2, "after {bytes} bytes");
+        let (_, attempt, assignment) = next(&worker).await;
+        assert_eq!(attempt, 2);
+        assignment.done("done").await.unwrap();
+        assert_eq!(outcome(&task).await, "done after 2");
+        worker.leave().await.unwrap();
+        if !was_cut {
+            break;
+        }
+    }
+    assert!(was_handed_out);
 }

@@ -5,7 +5,7 @@ use ironkeeper_recipes::RecipeError;
 use ironkeeper_recipes::node::PersistentNode;
 use ironkeeper_testing::{Direction, FaultyProxy};
 
-use crate::world::{World, children, until_children, with_every_cut};
+use crate::world::{World, children, until_children, while_away, with_every_cut};
 
 const PATH: &str = "/nodes/n";
 const MODES: [CreateMode; 4] = [
@@ -187,4 +187,31 @@ async fn it_leaves_no_watch_behind() {
     node.created().await.unwrap();
     node.close().await.unwrap();
     assert_eq!(client.watch_count(), 0);
+}
+
+#[tokio::test]
+async fn a_node_that_is_ended_with_a_lost_reply_leaves_the_one_of_another_alone() {
+    let world = World::start().await;
+    let other = world.client().await;
+    let mut was_between = false;
+    for bytes in (0..).step_by(7) {
+        let (proxy, client) = world.proxied().await;
+        let node = PersistentNode::builder(&client, PATH).mode(CreateMode::Ephemeral).start();
+        node.created().await.unwrap();
+        let mut is_anothers = false;
+        let meanwhile = async {
+            is_anothers = other.create(PATH, "", CreateMode::Ephemeral).await.is_ok();
+        };
+        let (closed, was_cut) = while_away(&proxy, bytes, node.close(), meanwhile).await;
+        closed.unwrap();
+        assert_eq!(other.exists(PATH).await.unwrap().is_some(), is_anothers, "after {bytes} bytes");
+        if is_anothers {
+            was_between = true;
+            other.delete(PATH, Version::Any).await.unwrap();
+        }
+        if !was_cut {
+            break;
+        }
+    }
+    assert!(was_between);
 }

@@ -11,7 +11,7 @@ use ironkeeper_testing::Direction;
 
 use crate::world::watch_events::{WatchEvents, counted};
 use crate::world::{
-    World, children, drop_after_polls, until_children, until_watches, with_every_cut,
+    World, children, drop_after_polls, until_children, until_watches, while_away, with_every_cut,
 };
 
 const PATH: &str = "/queues/q";
@@ -321,4 +321,69 @@ async fn misuse_is_told() {
     assert!(matches!(SimpleQueue::new(&client, "/"), Err(RecipeError::Misuse(_))));
     assert!(SimpleQueue::new(&client, "no/path").unwrap().offer("x").await.is_err());
     assert!(SimpleQueue::new(&client, "no/path").unwrap().poll().await.is_err());
+}
+
+#[tokio::test]
+async fn a_queue_whose_removal_was_dropped_goes_on_with_the_first_item() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let queue = queue(&client);
+    for polls in 0.. {
+        queue.offer_all(["a", "b", "c", "d"]).await.unwrap();
+        // So that the list is known.
+        assert_eq!(queue.poll().await.unwrap().unwrap(), "a");
+        let dropped = drop_after_polls(queue.poll(), polls).await;
+        let is_done = dropped.is_some();
+        let rest = drain(&queue).await;
+        assert_eq!(rest, if is_done { &["c", "d"][..] } else { &["b", "c", "d"] }, "{polls}");
+        if is_done {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_item_that_is_put_back_into_a_queue_that_has_begun_anew_is_not_lost() {
+    let world = World::start().await;
+    let other = world.client().await;
+    let mut was_removed = false;
+    for bytes in (0..).step_by(7) {
+        let (proxy, client) = world.proxied().await;
+        let (ours, theirs) = (queue(&client), queue(&other));
+        theirs.offer("old").await.unwrap();
+        let (polled, was_cut) = {
+            let (dropped, taking) = tokio::sync::oneshot::channel();
+            let polling = async {
+                tokio::select! {
+                    biased;
+                    _ = taking => None,
+                    polled = ours.poll() => Some(polled),
+                }
+            };
+            let meanwhile = async {
+                if children(&other, PATH).await.is_empty() {
+                    was_removed = true;
+                    other.delete(PATH, Version::Any).await.unwrap();
+                    theirs.offer("new").await.unwrap();
+                }
+                dropped.send(()).unwrap();
+            };
+            while_away(&proxy, bytes, polling, meanwhile).await
+        };
+        if polled.is_none() {
+            // The put-back is under way as long as there is a receipt.
+            drop(ours);
+            until_children(&client, "/queues/q.receipts", 1).await;
+            let mut items = drain(&theirs).await;
+            items.sort();
+            assert!(items == ["old"] || items == ["new", "old"], "{items:?}");
+            // Numbers that are given out later are free.
+            theirs.offer_all(["1", "2", "3"]).await.unwrap();
+            assert_eq!(drain(&theirs).await, ["1", "2", "3"]);
+        }
+        if !was_cut {
+            break;
+        }
+    }
+    assert!(was_removed);
 }

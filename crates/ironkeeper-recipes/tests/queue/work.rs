@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
-use ironkeeper_recipes::queue::{ErrorMode, WorkQueue};
+use ironkeeper_recipes::queue::{BlockingQueue, ErrorMode, WorkQueue};
 use ironkeeper_recipes::{Lost, RecipeError};
 use ironkeeper_testing::Direction;
 
 use crate::simple::{until_events, until_watched};
 use crate::world::watch_events::counted;
 use crate::world::{
-    World, children, drop_after_polls, until_children, until_watches, with_every_cut,
+    World, children, drop_after_polls, until_children, until_watches, while_away, with_every_cut,
 };
 
 const PATH: &str = "/queues/w";
@@ -421,4 +421,43 @@ async fn a_full_queue_is_waited_for_or_not() {
     assert!(matches!(queue(&client).with_limit(0), Err(RecipeError::Misuse(_))));
     assert!(matches!(full.put_all([""; 0]).await, Err(RecipeError::Misuse(_))));
     assert!(matches!(WorkQueue::new(&client, "/"), Err(RecipeError::Misuse(_))));
+}
+
+#[tokio::test]
+async fn work_that_is_done_with_a_lost_reply_is_done_whoever_locks_the_item_then() {
+    let world = World::start().await;
+    let other = world.client().await;
+    let mut was_done = false;
+    for bytes in (0..).step_by(7) {
+        let (proxy, client) = world.proxied().await;
+        queue(&other).put("work").await.unwrap();
+        let delivery = queue(&client).next().await.unwrap();
+        let lock = delivery.guard().unwrap().path().to_owned();
+        let mut is_locked = false;
+        // As one does who has an old list.
+        let meanwhile = async {
+            is_locked = other.create(&lock, "other", CreateMode::Ephemeral).await.is_ok();
+        };
+        let (done, was_cut) = while_away(&proxy, bytes, delivery.done(), meanwhile).await;
+        done.unwrap();
+        assert_eq!(queue(&other).len().await.unwrap(), 0);
+        if is_locked {
+            was_done = true;
+            other.delete(&lock, Version::Any).await.unwrap();
+        }
+        if !was_cut {
+            break;
+        }
+    }
+    assert!(was_done);
+}
+
+#[tokio::test]
+async fn a_wait_for_room_may_be_for_ever() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let queue = queue(&client);
+    assert!(queue.put_within("a", Duration::MAX).await.unwrap());
+    let limited = BlockingQueue::new(&client, "/queues/b", 1).unwrap();
+    assert!(limited.offer_within("a", Duration::MAX).await.unwrap());
 }

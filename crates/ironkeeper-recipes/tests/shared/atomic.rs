@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ironkeeper_client::{CreateMode, Version};
+use ironkeeper_client::{CreateMode, Happened, Version};
 use ironkeeper_recipes::RecipeError;
 use ironkeeper_recipes::shared::{AtomicInteger, AtomicLong, AtomicValue, CachedCounter};
 use ironkeeper_testing::Direction;
 
-use crate::world::{World, children, drop_after_polls, with_every_cut};
+use crate::world::{World, children, drop_after_polls, while_away, with_every_cut};
 
 const PATH: &str = "/atomic/n";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -263,5 +263,40 @@ async fn a_counter_goes_on_where_a_number_stands() {
     for block in [0, -1] {
         let refused = CachedCounter::new(AtomicInteger::new(&client, PATH), block).unwrap_err();
         assert!(matches!(refused, RecipeError::Misuse(_)), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn what_others_have_made_of_a_value_is_not_overwritten_for_the_sake_of_a_lost_reply() {
+    let world = World::start().await;
+    let other = AtomicValue::new(&world.client().await, PATH);
+    for has_receipts in [false, true] {
+        let mut was_between = false;
+        for bytes in (0..).step_by(7) {
+            let (proxy, client) = world.proxied().await;
+            let mut value = AtomicValue::new(&client, PATH);
+            if has_receipts {
+                value = value.with_receipts();
+            }
+            other.set("before").await.unwrap();
+            let mut is_changed = false;
+            let meanwhile = async {
+                is_changed = other.compare_and_set("new", "newer").await.unwrap().applied;
+            };
+            let (set, was_cut) = while_away(&proxy, bytes, value.set("new"), meanwhile).await;
+            if has_receipts || !is_changed {
+                set.unwrap();
+            } else {
+                let error = set.unwrap_err();
+                assert_eq!(error.client_error().unwrap().happened(), Happened::Maybe, "{error}");
+            }
+            let now = if is_changed { "newer" } else { "new" };
+            assert_eq!(other.get().await.unwrap().unwrap(), now, "after {bytes} bytes");
+            was_between |= is_changed;
+            if !was_cut {
+                break;
+            }
+        }
+        assert!(was_between);
     }
 }

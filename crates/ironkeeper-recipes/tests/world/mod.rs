@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "not every family of recipes needs all of it")]
 
 mod held_back;
+pub mod requests;
 pub mod watch_events;
 
 use std::cell::Cell;
@@ -284,4 +285,46 @@ where
         }
         round += 1;
     }
+}
+
+/// Does a piece of work whose connection is cut after so many bytes of replies, and stays away until somebody
+/// else has acted: between a reply that is lost and the next try. Says whether the cut came before the
+/// work was done.
+pub async fn while_away<T>(
+    proxy: &FaultyProxy,
+    reply_bytes: u64,
+    work: impl Future<Output = T>,
+    meanwhile: impl Future<Output = ()>,
+) -> (T, bool) {
+    proxy.cut_after(Direction::ToClient, reply_bytes);
+    proxy.refuse();
+    let mut work = pin!(work);
+    let cut = async {
+        while proxy.is_armed() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let done = tokio::select! {
+        biased;
+        done = &mut work => Some(done),
+        () = cut => None,
+    };
+    if done.is_none() {
+        meanwhile.await;
+    }
+    proxy.heal().expect("the port is ours");
+    match done {
+        Some(done) => (done, false),
+        None => (work.await, true),
+    }
+}
+
+/// Polls a future a few times, as [`drop_after_polls`] does, and drops it on a thread that no runtime knows.
+pub async fn drop_elsewhere<F: Future + Send + 'static>(future: F, polls: usize)
+where
+    F::Output: Send,
+{
+    let mut future = Box::pin(future);
+    let done = drop_after_polls(future.as_mut(), polls).await;
+    std::thread::spawn(move || drop((future, done))).join().expect("dropping does not panic");
 }

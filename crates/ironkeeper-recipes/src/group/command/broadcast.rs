@@ -139,7 +139,12 @@ impl Drop for Broadcast {
         let (client, paths) = (self.client.clone(), self.paths.clone());
         let mark = std::mem::take(&mut self.mark);
         self.runtime.spawn(async move {
-            match withdraw(&client, &paths, &mark).await {
+            let withdrawn = async {
+                // It may be on its way still: after a reconnect the next server need not know of it yet.
+                client.retry(&patient(), || client.sync(&paths.commands)).await?;
+                withdraw(&client, &paths, &mark).await
+            };
+            match withdrawn.await {
                 Err(error) if !error.is_session_over() => {
                     tracing::warn!(mark, %error, "a command that was withdrawn may stay");
                 }
