@@ -165,7 +165,8 @@ async fn a_lease_costs_one_event_at_the_head_of_the_line_and_one_at_the_next() {
         for at in 0..2 {
             lease.release().await.unwrap();
             lease = (&mut line[at].1).await.unwrap().unwrap();
-            // The next one has the head of the line now, and watches the leases.
+            // The next one has the head of the line now, has asked for a lease, and watches them.
+            until_children(&first.client, &format!("{path}/leases"), 2).await;
             until_watches(&line[at + 1].0.client, 1).await;
             for (number, (waiter, _)) in line.iter().enumerate() {
                 // First came the head of the line, then the lease.
@@ -173,7 +174,6 @@ async fn a_lease_costs_one_event_at_the_head_of_the_line_and_one_at_the_next() {
                 waiter.until(mutexes + usize::from(number <= at)).await;
             }
         }
-        first.until(0).await;
         line.pop().expect("there are three").1.abort();
     }
 }
@@ -237,7 +237,8 @@ async fn a_change_of_selectors_costs_one_event_at_the_next_and_one_at_the_old_le
     let waiting = async {
         leads.recv().await.expect("the first one leads");
         let selector = LeaderSelector::new(&next.client, "/leader", "next");
-        selector.lead(async |_| {}).await.unwrap();
+        // Before it goes itself, and is told of its own node.
+        selector.lead(async |_| next.until(1).await).await.unwrap();
     };
     let leading = selector.lead(async |_| {
         lead.send(()).await.expect("somebody waits for it");
@@ -247,7 +248,6 @@ async fn a_change_of_selectors_costs_one_event_at_the_next_and_one_at_the_old_le
     let (led, ()) = tokio::join!(leading, waiting);
     led.unwrap();
     first.until(1).await;
-    next.until(1).await;
 }
 
 #[tokio::test]
