@@ -60,6 +60,18 @@ pub struct ForwardedRequest {
     pub auth: Option<AuthIds>,
 }
 
+impl ForwardedRequest {
+    /// Session, number and op code, before the body.
+    const HEAD_LEN: usize = 16;
+
+    /// Whether a leader that believes in no field longer than `field_max` reads this.
+    pub fn is_readable(&self, field_max: usize) -> bool {
+        let auth = self.auth.as_ref();
+        ForwardedRequest::HEAD_LEN + self.body.len() <= field_max
+            && auth.is_none_or(|ids| ids.count <= AUTH_IDS_MAX && ids.raw.len() < AUTH_BYTES_MAX)
+    }
+}
+
 /// A list of identities, already checked, decoded when walked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthIds {
@@ -338,7 +350,7 @@ fn put_info(kind: i32, accepted: Epoch, info: &LearnerInfo, out: &mut impl Put) 
 }
 
 fn put_request(request: &ForwardedRequest, out: &mut impl Put) {
-    put_head(REQUEST, Zxid(-1), 16 + request.body.len(), out);
+    put_head(REQUEST, Zxid(-1), ForwardedRequest::HEAD_LEN + request.body.len(), out);
     out.put_i64(request.session.0);
     out.put_i32(request.cxid);
     out.put_i32(request.op);

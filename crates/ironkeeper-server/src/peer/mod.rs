@@ -59,6 +59,9 @@ pub use tree_in::ReceivedTree;
 use tree_out::OutgoingTree;
 pub use tree_out::{OwnTree, TreeSource};
 
+/// The longest buffer in a packet of a leader. Ours send none that is longer than what clients may cause.
+const LEADER_FIELD_BYTES_MAX: usize = 64 << 20;
+
 /// Why the peer links could not be set up.
 #[derive(Debug, Error)]
 #[error("cannot listen for other servers on {address}: {error}")]
@@ -250,7 +253,10 @@ async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Op
                 let (reader, writer) = stream.into_split();
                 let link = Arc::new(Link::new(board.next_id(), port, address, writer));
                 link.set_peer_id(peer);
-                let intake = Intake::new(expect, board.settings.field_bytes_max);
+                // From a leader we would take a whole tree, so a transaction that another server, with
+                // other limits, has once logged must not keep us away from it.
+                let field_max = board.settings.field_bytes_max.max(LEADER_FIELD_BYTES_MAX);
+                let intake = Intake::new(expect, field_max);
                 let dialed = Input::Dialed { peer, port, link: Some(link.id()) };
                 link_task::run(board, link, reader, intake, Some(dialed)).await;
             }
