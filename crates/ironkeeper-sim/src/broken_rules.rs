@@ -34,6 +34,7 @@ pub const IN_SERVERS: &[(BrokenRule, u64, &[&str])] = &[
     (BrokenRule::Client(Misconduct::HideZxid), 1000, &["order"]),
     (BrokenRule::Client(Misconduct::ForgetWatches), 0, &["watches"]),
     (BrokenRule::Client(Misconduct::SkipSync), 0, &["synced reads"]),
+    (BrokenRule::Client(Misconduct::IgnoreTimeout), 0, &["sessions"]),
 ];
 
 /// How a lost or another history shows.
@@ -68,7 +69,7 @@ impl BrokenRule {
                 match self {
                     BrokenRule::Zab(bug) => plan.settings.bug = Some(bug),
                     BrokenRule::UnsyncedLog => plan.store.force_sync = false,
-                    BrokenRule::Client(misconduct) => plan.misconduct = Some(misconduct),
+                    BrokenRule::Client(misconduct) => plan = plan.with_misconduct(misconduct),
                 }
                 server::World::new(seed, plan, false).run()
             }

@@ -22,6 +22,11 @@ impl Leadership {
         }
     }
 
+    /// The last epoch in which there was a leader.
+    pub fn newest(&self) -> Option<Epoch> {
+        self.leaders.keys().next_back().copied().map(Epoch)
+    }
+
     /// How often a leader was established.
     pub fn count(&self) -> usize {
         self.leaders.len()

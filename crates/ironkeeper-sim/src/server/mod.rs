@@ -15,12 +15,13 @@
 //! | `node`, `perform`, `files` | a server, what its engine wants, what it does to its disk |
 //! | `links`, `front` | connections of servers and of clients |
 //! | `client`, `requests`, `load`, `answers` | clients: what they ask, and what they are told |
-//! | `history`, `agreement`, `judgement` | the rules |
+//! | `history`, `agreement`, `judgement`, `early_ends` | the rules |
 //! | `trouble` | what happens to servers |
 
 mod agreement;
 mod answers;
 mod client;
+mod early_ends;
 mod files;
 mod front;
 mod history;

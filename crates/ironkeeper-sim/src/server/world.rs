@@ -150,6 +150,7 @@ impl World {
             boot: 0,
             process: None,
             paused_until_us: 0,
+            pauses_us: Vec::new(),
             disk_us: plan.disk_us,
             is_disk_full: false,
             is_call_broken: false,
@@ -389,6 +390,7 @@ impl World {
         // Planned faults are forgotten with that.
         self.nodes[node].is_call_broken = false;
         self.nodes[node].paused_until_us = 0;
+        self.nodes[node].pauses_us.clear();
         if was_up {
             let (now_us, boot) = (self.now_us(), self.nodes[node].boot);
             let says_good_bye = how == Stop::Kill;
