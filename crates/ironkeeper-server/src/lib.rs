@@ -30,6 +30,7 @@ mod open_files;
 pub mod peer;
 mod recovery;
 mod rehearsal;
+mod repeats;
 mod role;
 mod server;
 mod settings;

@@ -94,7 +94,12 @@ impl Member {
                 self.links.send_snapshot(link, Box::new(tree));
             }
             Output::ReadLog { link, after } => self.log_reads.push(Wish { link, after }),
-            Output::Role { status, reason } => self.role.change(status, reason, core.clock.now()),
+            Output::Role { status, reason } => {
+                if status == Status::Looking {
+                    self.links.forget_snapshot();
+                }
+                self.role.change(status, reason, core.clock.now());
+            }
             Output::Durable(step) => return Some(LogItem::Step(Box::new(self.prepare(step)))),
             other => unreachable!("{other:?} is for every server"),
         }

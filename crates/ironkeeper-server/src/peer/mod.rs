@@ -223,6 +223,11 @@ impl PeerLinks {
         }
     }
 
+    /// Whatever tree has arrived whole belongs to a leader that was given up.
+    pub fn forget_snapshot(&self) {
+        self.board.drop_tree();
+    }
+
     /// The tree that was received on this link. To be called when the machine's `InstallSnapshot` is
     /// performed: a hang-up behind it throws away what was not taken.
     pub fn take_snapshot(&self, link: LinkId) -> Option<ReceivedTree> {

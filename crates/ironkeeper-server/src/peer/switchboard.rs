@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use super::link::{End, Link};
 use super::settings::{Endpoint, OwnAddresses, PeerSettings};
 use super::tree_in::ReceivedTree;
+use crate::repeats::Repeats;
 
 /// Where inputs go.
 pub(super) type Sink = Arc<dyn Fn(Vec<Input>) + Send + Sync>;
@@ -29,6 +30,7 @@ pub(super) struct Switchboard {
     /// Members that must not be reached, by a test's wish.
     cut_off: Mutex<BTreeSet<ServerId>>,
     next_id: AtomicU64,
+    pub(super) repeats: Repeats,
     members: Mutex<BTreeMap<ServerId, Vec<PeerAddress>>>,
     /// Links with something in their outbox that was not handed to the kernel yet.
     to_flush: Mutex<Vec<Arc<Link>>>,
@@ -46,6 +48,7 @@ impl Switchboard {
             links: Mutex::default(),
             cut_off: Mutex::default(),
             next_id: AtomicU64::new(1),
+            repeats: Repeats::default(),
             members: Mutex::default(),
             to_flush: Mutex::default(),
             received: Mutex::default(),
@@ -168,6 +171,13 @@ impl Switchboard {
     pub(super) fn keep_tree(&self, link: LinkId, tree: ReceivedTree) {
         let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         *received = Some((link, tree));
+    }
+
+    /// Nobody will ask for it any more.
+    pub(super) fn drop_tree(&self) {
+        let left = self.received.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Its file goes with it, outside of the lock.
+        drop(left);
     }
 
     pub(super) fn take_tree(&self, link: LinkId) -> Option<ReceivedTree> {
