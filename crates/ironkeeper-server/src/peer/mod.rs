@@ -256,7 +256,8 @@ async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Op
         Ok((stream, expect)) => match stream.peer_addr() {
             Ok(address) => {
                 let (reader, writer) = stream.into_split();
-                let link = Arc::new(Link::new(board.next_id(), port, address, writer));
+                let total = Arc::clone(&board.unsent_total);
+                let link = Arc::new(Link::new(board.next_id(), port, address, writer, total));
                 link.set_peer_id(peer);
                 // From a leader we would take a whole tree, so a transaction that another server, with
                 // other limits, has once logged must not keep us away from it.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ironkeeper_proto::membership::PeerAddress;
@@ -31,6 +31,8 @@ pub(super) struct Switchboard {
     cut_off: Mutex<BTreeSet<ServerId>>,
     next_id: AtomicU64,
     pub(super) repeats: Repeats,
+    /// Bytes that wait on all links.
+    pub(super) unsent_total: Arc<AtomicUsize>,
     members: Mutex<BTreeMap<ServerId, Vec<PeerAddress>>>,
     /// Links with something in their outbox that was not handed to the kernel yet.
     to_flush: Mutex<Vec<Arc<Link>>>,
@@ -49,6 +51,7 @@ impl Switchboard {
             cut_off: Mutex::default(),
             next_id: AtomicU64::new(1),
             repeats: Repeats::default(),
+            unsent_total: Arc::default(),
             members: Mutex::default(),
             to_flush: Mutex::default(),
             received: Mutex::default(),
