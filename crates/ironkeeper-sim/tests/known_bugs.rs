@@ -215,7 +215,7 @@ fn leaders_are_cut_off(seed: u64, bug: Option<Bug>) -> Result<(), Failure> {
 /// 1675, 2136: a `sync` that is answered by a leader which is one no more.
 #[test]
 fn a_leader_that_was_replaced_answers_no_sync() -> Result<(), Failure> {
-    let noticed = (0..10).find_map(|seed| leaders_are_cut_off(seed, Some(Bug::SyncUnasked)).err());
+    let noticed = (0..60).find_map(|seed| leaders_are_cut_off(seed, Some(Bug::SyncUnasked)).err());
     let noticed = noticed.expect("without the question, somebody is told what is old");
     assert!(noticed.what.starts_with("synced reads"), "{noticed}");
     leaders_are_cut_off(noticed.seed, None)

@@ -119,6 +119,8 @@ pub struct Node {
     pub paused_until_us: u64,
     /// When it stood still, from and until, since its last start.
     pub pauses_us: Vec<(u64, u64)>,
+    /// How much later it hears others than it looks at its clock when it goes on after a pause.
+    pub hears_late_us: u64,
     /// How long the disk takes, in microseconds.
     pub disk_us: (u64, u64),
     pub is_disk_full: bool,

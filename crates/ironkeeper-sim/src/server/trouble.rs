@@ -6,7 +6,7 @@ use std::path::Path;
 use ironkeeper_store::disk::Disk;
 use ironkeeper_store::disk::sim::Fault as CallFault;
 
-use super::world::{Event, Phase, Stop, World};
+use super::world::{Event, Phase, Stop, WAKING_US_MAX, World};
 use crate::faults::Fault;
 
 impl World {
@@ -126,7 +126,11 @@ impl World {
     /// A process stands still.
     pub fn freeze_for(&mut self, node: usize, us: u64) {
         let now_us = self.now_us();
+        let hears_late = self.random.chance(500);
         let node = &mut self.nodes[node];
+        if node.paused_until_us + node.hears_late_us < now_us {
+            node.hears_late_us = if hears_late { WAKING_US_MAX } else { 0 };
+        }
         // Never shorter than before: what was put off would be overtaken.
         node.paused_until_us = node.paused_until_us.max(now_us + us);
         match node.pauses_us.last_mut() {
