@@ -143,7 +143,13 @@ impl Member {
     pub fn run_links(&self, core: &Core) {
         // The links must not keep the server alive.
         let engine = core.this();
+        let metrics = Arc::clone(&self.metrics);
         let ran = self.links.run(move |inputs| {
+            for input in &inputs {
+                if let ironkeeper_zab::Input::Packet { packet, .. } = input {
+                    metrics.note_packet(packet);
+                }
+            }
             if let Some(core) = engine.upgrade() {
                 core.submit(inputs.into_iter().map(Input::Peer));
             }
