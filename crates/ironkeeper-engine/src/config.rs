@@ -17,7 +17,8 @@ pub struct EngineConfig {
     pub session_timeout_max_ms: i32,
     /// The longest request frame (`jute.maxbuffer`).
     pub frame_bytes_max: usize,
-    /// The longest string or buffer inside a record.
+    /// The longest string or buffer inside a record, and the longest transaction: it is one such buffer
+    /// on its way to learners and in the log.
     pub field_bytes_max: usize,
     /// Requests inside the server above which busy connections are not read (`globalOutstandingLimit`).
     pub outstanding_max: usize,

@@ -123,6 +123,14 @@ impl Expiry {
         }
     }
 
+    /// Nobody could be heard for so long: all get that time back. What is due is looked at again anyway.
+    pub fn give_back(&mut self, lost_ms: u64, now_ms: u64) {
+        for entry in self.entries.values() {
+            let heard_ms = entry.clock.heard_ms();
+            entry.clock.hear(heard_ms.saturating_add(lost_ms).min(now_ms));
+        }
+    }
+
     /// The next moment at which [`Expiry::expire`] has something to look at.
     pub fn deadline_ms(&self) -> Option<u64> {
         self.due.keys().next().copied()

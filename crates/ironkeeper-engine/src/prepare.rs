@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ironkeeper_proto::request::Create;
 use ironkeeper_proto::stat::{CONTAINER_OWNER, OwnerKind, StatPersisted, TTL_MS_MAX, ttl_owner};
-use ironkeeper_proto::txn::{CreateKind, encode};
+use ironkeeper_proto::txn::{CreateKind, TxnDigest, encode};
 use ironkeeper_proto::{
     AclVec, CreateMode, ErrorCode, OpCode, Perms, Put, Reader, Request, SessionId, Zxid, acl, path,
 };
@@ -22,6 +22,9 @@ use crate::stats::ServerStats;
 
 /// Paths that are never deleted.
 const FIXED_PATHS: [&str; 4] = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
+
+/// Type, length and code of a part of a multi that was refused.
+const FAILED_PART_LEN: usize = 12;
 
 /// One request being judged.
 pub(crate) struct Prepare<'a> {
@@ -37,6 +40,9 @@ pub(crate) struct Prepare<'a> {
     pub identity: &'a Identity,
     pub zxid: Zxid,
     pub time: i64,
+    /// How long the transaction may become, with the head before its record. Whoever leads must not
+    /// log what its learners would not read.
+    pub bytes_max: usize,
 }
 
 impl Prepare<'_> {
@@ -54,7 +60,7 @@ impl Prepare<'_> {
             Request::SetData { path, data, version } => self.set_data(path, *data, *version, out),
             Request::SetAcl { path, acl, version } => self.set_acl(path, *acl, *version, out),
             Request::Check { path, version } => self.check(path, *version, out),
-            Request::Multi(requests) => Ok(self.multi(requests, out)),
+            Request::Multi(requests) => self.multi(requests, out),
             _ => Err(ErrorCode::Unimplemented),
         }
     }
@@ -99,6 +105,7 @@ impl Prepare<'_> {
         // The counter sticks at its largest value: the wrapped one is not larger.
         let parent_cversion = parent.stat.cversion.wrapping_add(1);
         encode::create(op, path, create.data, acl.as_vec(), kind, parent_cversion, out);
+        self.require_room(out)?;
         let mut parent_after = parent.clone();
         parent_after.children += 1;
         if parent_cversion > parent.stat.cversion {
@@ -181,6 +188,7 @@ impl Prepare<'_> {
             return Err(ErrorCode::NotEmpty);
         }
         encode::delete(path, out);
+        self.require_room(out)?;
         self.remove(path, &node, parent_path, &parent);
         Ok(OpCode::Delete)
     }
@@ -197,6 +205,7 @@ impl Prepare<'_> {
             return Err(ErrorCode::BadVersion);
         }
         encode::delete(path, out);
+        self.require_room(out)?;
         self.remove(path, &node, parent_path, &parent);
         Ok(OpCode::DeleteContainer)
     }
@@ -224,6 +233,7 @@ impl Prepare<'_> {
         check_version(version, node.stat.version)?;
         let new_version = node.stat.version.wrapping_add(1);
         encode::set_data(path, data, new_version, out);
+        self.require_room(out)?;
         let mut after = node.clone();
         after.stat.version = new_version;
         after.stat.mzxid = self.zxid;
@@ -248,6 +258,7 @@ impl Prepare<'_> {
         check_version(version, node.stat.aversion)?;
         let new_version = node.stat.aversion.wrapping_add(1);
         encode::set_acl(path, acl.as_vec(), new_version, out);
+        self.require_room(out)?;
         let mut after = node.clone();
         after.stat.aversion = new_version;
         after.acl = acl;
@@ -261,15 +272,19 @@ impl Prepare<'_> {
         self.require(&node, Perms::READ)?;
         check_version(version, node.stat.version)?;
         encode::check(path, node.stat.version.wrapping_add(1), out);
+        self.require_room(out)?;
         Ok(OpCode::Check)
     }
 
     /// All or nothing. A failed multi is a multi whose parts are errors from the failing one on.
-    fn multi(&mut self, requests: &[Request<'_>], out: &mut Vec<u8>) -> OpCode {
+    fn multi(&mut self, requests: &[Request<'_>], out: &mut Vec<u8>) -> Result<OpCode, ErrorCode> {
         self.overlay.begin();
         out.put_len(requests.len());
         let mut failed = None;
-        for request in requests {
+        let bytes_max = self.bytes_max;
+        for (at, request) in requests.iter().enumerate() {
+            // Whatever becomes of this part, those behind it may still have to be told that it failed.
+            self.bytes_max = bytes_max.saturating_sub((requests.len() - at) * FAILED_PART_LEN);
             let kind_at = out.len();
             out.put_i32(0);
             out.put_i32(0);
@@ -291,14 +306,28 @@ impl Prepare<'_> {
             out[kind_at..kind_at + 4].copy_from_slice(&op.code().to_be_bytes());
             out[kind_at + 4..body_at].copy_from_slice(&body_len.to_be_bytes());
         }
+        self.bytes_max = bytes_max;
         match failed {
-            Some(()) => self.overlay.take_back(),
+            Some(()) => {
+                self.overlay.take_back();
+                self.require_room(out)?;
+            }
             None => self.overlay.keep(),
         }
-        OpCode::Multi
+        Ok(OpCode::Multi)
     }
 
-    /// The end of a session: all its ephemerals go in one transaction.
+    /// Refuses what has become too long, before the overlay knows of it.
+    fn require_room(&self, out: &[u8]) -> Result<(), ErrorCode> {
+        match out.len() + TxnDigest::ENCODED_LEN <= self.bytes_max {
+            true => Ok(()),
+            false => Err(ErrorCode::MarshallingError),
+        }
+    }
+
+    /// The end of a session: all its ephemerals go in one transaction. If they are so many that their
+    /// paths would make it too long, it names none of them, as those of old releases: it still means all
+    /// that the session has.
     pub fn close_session(&mut self, out: &mut Vec<u8>) -> OpCode {
         let paths = self.overlay.ephemerals(self.tree, self.session);
         for path in &paths {
@@ -310,7 +339,11 @@ impl Prepare<'_> {
             }
         }
         if self.config.close_session_lists_paths {
+            let bare = out.len();
             encode::close_session(paths.len(), paths.iter().map(String::as_str), out);
+            if self.require_room(out).is_err() {
+                out.truncate(bare);
+            }
         }
         OpCode::CloseSession
     }

@@ -144,3 +144,23 @@ fn containers_and_ttl_nodes_go_when_their_time_has_come() {
     }
     assert_eq!(client.children(&mut world, "/").unwrap(), ["unused", "zookeeper"]);
 }
+
+#[test]
+fn after_a_pause_of_the_process_nobody_is_ended_before_it_could_be_heard() {
+    let mut world = World::new();
+    let (mut lively, silent) = (world.connect(), world.connect());
+    world.advance(3000);
+    lively.call(&mut world, OpCode::Ping, &[]);
+    // Longer than both time-outs. The pings of the one wait in its socket meanwhile.
+    world.stand_still(60_000);
+    world.sync();
+    for client in [&lively, &silent] {
+        assert!(client.conn.close_reason().is_none(), "nobody had a chance to be heard");
+    }
+    lively.call(&mut world, OpCode::Ping, &[]);
+    // What was left to the one that is dead is over, and not more.
+    world.advance(9000);
+    world.sync();
+    assert!(lively.conn.close_reason().is_none());
+    assert!(silent.conn.close_reason().is_some());
+}

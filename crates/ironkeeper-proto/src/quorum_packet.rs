@@ -60,6 +60,18 @@ pub struct ForwardedRequest {
     pub auth: Option<AuthIds>,
 }
 
+impl ForwardedRequest {
+    /// Session, number and op code, before the body.
+    const HEAD_LEN: usize = 16;
+
+    /// Whether a leader that believes in no field longer than `field_max` reads this.
+    pub fn is_readable(&self, field_max: usize) -> bool {
+        let auth = self.auth.as_ref();
+        ForwardedRequest::HEAD_LEN + self.body.len() <= field_max
+            && auth.is_none_or(|ids| ids.count <= AUTH_IDS_MAX && ids.raw.len() < AUTH_BYTES_MAX)
+    }
+}
+
 /// A list of identities, already checked, decoded when walked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthIds {
@@ -338,7 +350,7 @@ fn put_info(kind: i32, accepted: Epoch, info: &LearnerInfo, out: &mut impl Put) 
 }
 
 fn put_request(request: &ForwardedRequest, out: &mut impl Put) {
-    put_head(REQUEST, Zxid(-1), 16 + request.body.len(), out);
+    put_head(REQUEST, Zxid(-1), ForwardedRequest::HEAD_LEN + request.body.len(), out);
     out.put_i64(request.session.0);
     out.put_i32(request.cxid);
     out.put_i32(request.op);
@@ -405,16 +417,18 @@ fn decode_from_leader(kind: i32, zxid: Zxid, data: Option<Bytes>) -> Result<Pack
         LEADER_INFO => Packet::LeaderInfo { epoch: zxid.epoch(), protocol: reader.i32()? },
         DIFF => Packet::Diff { zxid },
         TRUNC => Packet::Trunc { zxid },
+        // The tree is kept under this id.
+        SNAP if zxid < Zxid::ZERO => return Err(DecodeError::BadValue(kind, "the id of a tree")),
         SNAP => Packet::Snap { zxid },
         NEW_LEADER => Packet::NewLeader { epoch: zxid.epoch(), config: data },
         UP_TO_DATE => Packet::UpToDate,
-        PROPOSAL => Packet::Proposal { zxid, txn: data.unwrap_or_default() },
+        PROPOSAL => Packet::Proposal { zxid, txn: txn(data)? },
         COMMIT => Packet::Commit { zxid },
-        INFORM => Packet::Inform { zxid, txn: data.unwrap_or_default() },
+        INFORM => Packet::Inform { zxid, txn: txn(data)? },
         COMMIT_AND_ACTIVATE => Packet::CommitAndActivate { zxid, leader: ServerId(reader.i64()?) },
         INFORM_AND_ACTIVATE => {
             let leader = ServerId(reader.i64()?);
-            let txn = data.map(|data| data.slice(8..)).unwrap_or_default();
+            let txn = txn(data.map(|data| data.slice(8..)))?;
             Packet::InformAndActivate { zxid, leader, txn }
         }
         PING => Packet::Ping { zxid },
@@ -424,6 +438,18 @@ fn decode_from_leader(kind: i32, zxid: Zxid, data: Option<Bytes>) -> Result<Pack
         SYNC => Packet::Sync,
         _ => return Err(DecodeError::BadValue(kind, "a packet of a leader")),
     })
+}
+
+/// A transaction of no length would be the end of a log.
+fn txn(data: Option<Bytes>) -> Result<Bytes, DecodeError> {
+    data.filter(|txn| !txn.is_empty()).ok_or(DecodeError::Truncated)
+}
+
+/// Whether a leader's packet is of a type that this version does not know. Those who read it go on with the
+/// next one, as Apache's learners do.
+pub fn is_unknown_to_learners(packet: &[u8]) -> bool {
+    let kind = packet.first_chunk().map(|kind| i32::from_be_bytes(*kind));
+    !kind.is_some_and(|kind| (REQUEST..=INFORM_AND_ACTIVATE).contains(&kind))
 }
 
 /// Read by length, as Apache does: each release has put something behind what there was.
@@ -644,6 +670,17 @@ pub(crate) mod tests {
         bytes.clear();
         Packet::Ack { zxid: Zxid(1) }.encode(&mut bytes);
         assert!(Packet::decode(&bytes.into(), Sender::Leader).is_err());
+        for bad in [
+            "00000002 0000000100000006 ffffffff ffffffff",
+            "00000002 0000000100000006 00000000 ffffffff",
+            "00000008 0000000100000006 ffffffff ffffffff",
+            "00000013 0000000100000006 00000008 0000000000000001 ffffffff",
+            "0000000f ffffffffffffffff ffffffff ffffffff",
+        ] {
+            let bytes = from_hex(bad);
+            assert!(!is_unknown_to_learners(&bytes));
+            assert!(Packet::decode(&bytes.into(), Sender::Leader).is_err(), "{bad}");
+        }
         let odd = from_hex("00000005 0000000100000006 0000000b 0000000000000001000000 ffffffff");
         assert!(Packet::decode(&odd.into(), Sender::Learner).is_err());
     }

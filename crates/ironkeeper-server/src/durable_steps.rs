@@ -122,9 +122,50 @@ impl<D: Disk> DurableSteps<D> {
     ) -> Result<(), String> {
         match &self.files {
             None => Ok(()),
-            Some(files) => write(&**files)
-                .map_err(|error| format!("the members cannot be written down: {error}")),
+            Some(files) => match write(&**files) {
+                // Administrators who keep the configuration where the server cannot write keep it up to
+                // date themselves, as with Apache's servers.
+                Err(error) if is_for_others_to_write(error.kind()) => {
+                    tracing::warn!(
+                        "the members cannot be written down beside the configuration file ({error}): a \
+                         restart begins with those that it names now"
+                    );
+                    Ok(())
+                }
+                written => {
+                    written.map_err(|error| format!("the members cannot be written down: {error}"))
+                }
+            },
         }
+    }
+}
+
+/// Whether a file, or its directory, is not ours to change. A mounted one cannot be replaced.
+fn is_for_others_to_write(error: io::ErrorKind) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, ResourceBusy};
+    matches!(error, PermissionDenied | ReadOnlyFilesystem | ResourceBusy)
+}
+
+/// Members are written down before the transaction that proposes them. If that never came to be, then nobody has
+/// promised anything about it, and they must not count: neither now nor when the log has got further. What is
+/// left of the proposal comes back.
+pub fn withdraw_unlogged(
+    files: Option<&dyn MemberFiles>,
+    proposed: Option<Membership>,
+    last_logged: Zxid,
+) -> io::Result<Option<Membership>> {
+    let is_logged = |next: &Membership| {
+        let zxid = Zxid(next.version);
+        // The first leader gives the members a version by itself.
+        zxid.counter() == 0 || zxid <= last_logged
+    };
+    match proposed {
+        Some(next) if !is_logged(&next) => {
+            tracing::info!("the members proposed by {} were never logged", Zxid(next.version));
+            files.map_or(Ok(()), |files| files.withdraw_proposed())?;
+            Ok(None)
+        }
+        kept => Ok(kept),
     }
 }
 
@@ -135,4 +176,83 @@ fn hold_snapshots<'q>(snapshots: &'q SnapshotQueue, report: &mut impl FnMut(Inpu
         report(Input::SnapshotDone(job.into_walk()));
     }
     pause
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ironkeeper_store::disk::sim::SimDisk;
+    use ironkeeper_store::{Dirs, StoreOptions};
+    use std::sync::Mutex;
+
+    /// A place for members that takes none.
+    #[derive(Debug)]
+    struct Refusing(io::ErrorKind);
+
+    impl MemberFiles for Refusing {
+        fn write_proposed(&self, _: &Membership) -> io::Result<()> {
+            Err(self.0.into())
+        }
+
+        fn write_committed(&self, _: &Membership) -> io::Result<()> {
+            Err(self.0.into())
+        }
+
+        fn withdraw_proposed(&self) -> io::Result<()> {
+            Err(self.0.into())
+        }
+    }
+
+    /// Notes that something was withdrawn.
+    #[derive(Debug, Default)]
+    struct Noting(Mutex<bool>);
+
+    impl MemberFiles for Noting {
+        fn write_proposed(&self, _: &Membership) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_committed(&self, _: &Membership) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn withdraw_proposed(&self) -> io::Result<()> {
+            *self.0.lock().expect("nobody panics") = true;
+            Ok(())
+        }
+    }
+
+    fn committed(files: Refusing) -> Result<(), String> {
+        let dirs = Dirs::single("/data");
+        let store = Store::open(SimDisk::new(7), dirs, StoreOptions::default()).expect("it is new");
+        let mut writer = store.log_writer();
+        let (tree, whom) = (TreeConfig::default(), For::Standalone);
+        let steps = DurableSteps { store, tree, whom, files: Some(Box::new(files)) };
+        let step = Step::Plain(DurableStep::ConfigCommitted(Box::default()));
+        steps.perform(step, &mut writer, &SnapshotQueue::default(), &mut |_| {})
+    }
+
+    #[test]
+    fn a_configuration_that_only_others_may_write_does_not_stop_the_server() {
+        assert_eq!(committed(Refusing(io::ErrorKind::ReadOnlyFilesystem)), Ok(()));
+        assert_eq!(committed(Refusing(io::ErrorKind::PermissionDenied)), Ok(()));
+        assert!(committed(Refusing(io::ErrorKind::StorageFull)).is_err());
+    }
+
+    #[test]
+    fn members_whose_proposal_was_never_logged_are_withdrawn_at_the_start() {
+        for (version, last, is_kept) in [
+            (0x2_0000_0005, 0x2_0000_0004, false),
+            (0x2_0000_0005, 0x2_0000_0005, true),
+            (0x2_0000_0005, 0x2_0000_0009, true),
+            // Of the first leader.
+            (0x2_0000_0000, 0x1_0000_0009, true),
+        ] {
+            let files = Noting::default();
+            let next = Membership { version, ..Membership::default() };
+            let left = withdraw_unlogged(Some(&files), Some(next.clone()), Zxid(last));
+            assert_eq!(left.expect("it was withdrawn"), is_kept.then_some(next));
+            assert_eq!(*files.0.lock().expect("nobody panics"), !is_kept);
+        }
+    }
 }

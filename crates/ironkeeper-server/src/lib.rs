@@ -30,6 +30,7 @@ mod open_files;
 pub mod peer;
 mod recovery;
 mod rehearsal;
+mod repeats;
 mod role;
 mod server;
 mod settings;
@@ -40,7 +41,7 @@ mod snapshot_thread;
 /// What needs neither threads nor sockets nor a clock, for whoever drives it in a time of its own, as the
 /// simulator does: the files of a server, and the bytes between servers.
 pub mod parts {
-    pub use crate::durable_steps::{DurableSteps, MemberFiles, Step};
+    pub use crate::durable_steps::{DurableSteps, MemberFiles, Step, withdraw_unlogged};
     pub use crate::log_reader::read as read_log;
     pub use crate::log_work::{LogItem, LogWork, Progress};
     pub use crate::peer::{Broken, Expect, Intake, ReceivedTree, encode_vote};

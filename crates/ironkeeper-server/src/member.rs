@@ -94,7 +94,12 @@ impl Member {
                 self.links.send_snapshot(link, Box::new(tree));
             }
             Output::ReadLog { link, after } => self.log_reads.push(Wish { link, after }),
-            Output::Role { status, reason } => self.role.change(status, reason, core.clock.now()),
+            Output::Role { status, reason } => {
+                if status == Status::Looking {
+                    self.links.forget_snapshot();
+                }
+                self.role.change(status, reason, core.clock.now());
+            }
             Output::Durable(step) => return Some(LogItem::Step(Box::new(self.prepare(step)))),
             other => unreachable!("{other:?} is for every server"),
         }
@@ -115,6 +120,9 @@ impl Member {
                 self.tell_links(|(_, proposed)| *proposed = Some((**next).clone()));
             }
             DurableStep::ConfigCommitted(next) => {
+                if let Some(warning) = moved_clients(self.me, &self.membership(), next) {
+                    tracing::warn!("{warning}");
+                }
                 self.tell_links(|(committed, proposed)| {
                     *committed = (**next).clone();
                     proposed.take_if(|proposed| proposed.version <= committed.version);
@@ -135,7 +143,13 @@ impl Member {
     pub fn run_links(&self, core: &Core) {
         // The links must not keep the server alive.
         let engine = core.this();
+        let metrics = Arc::clone(&self.metrics);
         let ran = self.links.run(move |inputs| {
+            for input in &inputs {
+                if let ironkeeper_zab::Input::Packet { packet, .. } = input {
+                    metrics.note_packet(packet);
+                }
+            }
             if let Some(core) = engine.upgrade() {
                 core.submit(inputs.into_iter().map(Input::Peer));
             }
@@ -155,6 +169,20 @@ impl Member {
     pub fn status(&self) -> Status {
         self.role.status()
     }
+}
+
+/// Clients are served where the server has begun to; a change of that place waits for its next start.
+fn moved_clients(me: ServerId, before: &Membership, after: &Membership) -> Option<String> {
+    let place = |members: &Membership| members.members.get(&me)?.client.clone();
+    let (before, after) = (place(before)?, place(after)?);
+    (before != after).then(|| {
+        let (host, port) = (&after.host, after.port);
+        format!(
+            "the members say from now on that this server serves clients at {host}:{port}; it does so after \
+             a restart, and until then where it did before (port {})",
+            before.port
+        )
+    })
 }
 
 /// How much of the past is kept in memory.
@@ -274,5 +302,18 @@ mod tests {
         }
         assert_eq!(dial_tries(100), 11);
         assert!(dial_tries(0) > 1);
+    }
+
+    #[test]
+    fn a_changed_place_for_clients_is_told_of() {
+        let members = |port: u16| {
+            let lines = format!("server.1=a:2888:3888;{port}\nserver.2=b:2888:3888;{port}");
+            Membership::parse(&lines).expect("members of our own making")
+        };
+        let me = ServerId(1);
+        assert_eq!(moved_clients(me, &members(2181), &members(2181)), None);
+        let told = moved_clients(me, &members(2181), &members(2182)).expect("it has moved");
+        assert!(told.contains(":2182;") && told.contains("(port 2181)"), "{told}");
+        assert_eq!(moved_clients(ServerId(9), &members(2181), &members(2182)), None);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use ironkeeper_engine::stats::{Distribution, Summary};
+use ironkeeper_proto::Packet;
 
 /// Durations are in milliseconds, rounded down as Apache does.
 #[derive(Debug, Default)]
@@ -30,6 +31,10 @@ pub struct Metrics {
     /// Learners that were brought up to date with a part of the log, or with the whole tree.
     pub diffs_sent: AtomicU64,
     pub trees_sent: AtomicU64,
+    /// What a learner has heard from its leader.
+    pub proposals_received: AtomicU64,
+    pub commits_received: AtomicU64,
+    pub revalidations_received: AtomicU64,
 }
 
 impl Metrics {
@@ -53,6 +58,17 @@ impl Metrics {
         self.db_init.add(millis(snapshot_took + txns_took));
     }
 
+    /// A packet of another server has arrived.
+    pub fn note_packet(&self, packet: &Packet) {
+        let counter = match packet {
+            Packet::Proposal { .. } => &self.proposals_received,
+            Packet::Commit { .. } | Packet::CommitAndActivate { .. } => &self.commits_received,
+            Packet::Revalidated { .. } => &self.revalidations_received,
+            _ => return,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+
     /// What `srst` resets: everything, as Apache does.
     pub fn reset(&self) {
         let Metrics {
@@ -69,9 +85,20 @@ impl Metrics {
             leader_unavailable,
             diffs_sent,
             trees_sent,
+            proposals_received,
+            commits_received,
+            revalidations_received,
         } = self;
         fsync.reset();
-        for counter in [snapshot_errors, lookings, diffs_sent, trees_sent] {
+        for counter in [
+            snapshot_errors,
+            lookings,
+            diffs_sent,
+            trees_sent,
+            proposals_received,
+            commits_received,
+            revalidations_received,
+        ] {
             counter.store(0, Relaxed);
         }
         for summary in [

@@ -8,6 +8,7 @@ use ironkeeper_proto::ServerId;
 use ironkeeper_zab::{Reason, Status};
 
 use crate::metrics::Metrics;
+use crate::repeats::Repeats;
 
 /// What a member is doing, and since when.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub struct Role {
     me: ServerId,
     metrics: Arc<Metrics>,
     now: Mutex<Current>,
+    repeats: Repeats,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +30,7 @@ struct Current {
 impl Role {
     pub fn new(me: ServerId, metrics: Arc<Metrics>) -> Role {
         let now = Current { status: Status::Looking, since_ms: 0, leader: None };
-        Role { me, metrics, now: Mutex::new(now) }
+        Role { me, metrics, now: Mutex::new(now), repeats: Repeats::default() }
     }
 
     fn current(&self) -> Current {
@@ -44,8 +46,16 @@ impl Role {
         now.mono_ms.saturating_sub(self.current().since_ms)
     }
 
-    /// Notes a change and tells the operator.
+    /// Notes a change and tells the operator. These few lines are shown by default, and in trouble that
+    /// lasts no more often than once a minute.
     pub fn change(&self, status: Status, reason: Option<Reason>, now: Now) {
+        if let (Status::Looking, Status::Looking, Some(reason)) =
+            (self.status(), status, reason.filter(|reason| *reason != Reason::Started))
+        {
+            // A leader was chosen, but it, or we as such, came to nothing.
+            let line = format!("server {} looks for a leader again: {reason}", self.me);
+            return self.repeats.warn(line);
+        }
         let leader = match status {
             Status::Looking => None,
             Status::Leading { .. } => Some(self.me),
@@ -66,10 +76,12 @@ impl Role {
         }
         let me = self.me;
         match (status, reason) {
-            (Status::Looking, Some(reason)) => {
-                tracing::info!("server {me} is looking for a leader: {reason}");
+            (Status::Looking, Some(Reason::Started) | None) => {
+                tracing::info!("server {me} is looking for a leader");
             }
-            (Status::Looking, None) => tracing::info!("server {me} is looking for a leader"),
+            (Status::Looking, Some(reason)) => {
+                self.repeats.warn(format!("server {me} is looking for a leader: {reason}"));
+            }
             (Status::Leading { epoch }, _) => {
                 tracing::info!("server {me} leads in epoch {epoch}, after {took_ms} ms of looking");
             }

@@ -19,6 +19,7 @@ use thiserror::Error;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::Core;
+use crate::durable_steps::withdraw_unlogged;
 use crate::io::{Accepted, IoHandle};
 use crate::limits::Limits;
 use crate::log_reader::{self, LogReads, Wish};
@@ -88,7 +89,7 @@ pub struct Server {
 
 impl Server {
     /// Recovers the data and starts serving. Returns when clients can connect.
-    pub fn start(config: Config) -> Result<Server, StartError> {
+    pub fn start(mut config: Config) -> Result<Server, StartError> {
         let clock = Clock::start();
         let (listener, address) = listen(&config)?;
         let store = Store::open(RealDisk, settings::dirs(&config), settings::store(&config))?;
@@ -105,6 +106,14 @@ impl Server {
             recovery::write_first_snapshot(&store, config, recovered, clock.now())?;
             metrics.note_snapshot(began.elapsed());
             (recovered, end, _) = recover()?;
+        }
+        let files = settings::member_files(&config);
+        if let Some(ensemble) = &mut config.ensemble {
+            let proposed = ensemble.proposed.take();
+            ensemble.proposed =
+                withdraw_unlogged(files.as_deref(), proposed, end.last).map_err(|error| {
+                    StartError::Recovery(format!("proposed members stay where they are: {error}"))
+                })?;
         }
         let (log_reads, wishes) = LogReads::new();
         let (engine, member) = match &config.ensemble {

@@ -150,13 +150,15 @@ pub(crate) fn durable_steps(
     db: &Database,
     store: &Store<RealDisk>,
 ) -> DurableSteps {
-    let ensemble = config.ensemble.as_ref();
-    let files = ensemble.and_then(|ensemble| {
-        let file = ensemble.config_file.clone()?;
-        Some(Box::new(DynamicFiles::new(file, ensemble.my_id)) as Box<dyn MemberFiles>)
-    });
-    let whom = member::recover_for(ensemble);
-    DurableSteps { store: store.clone(), tree: db.config.tree, whom, files }
+    let whom = member::recover_for(config.ensemble.as_ref());
+    DurableSteps { store: store.clone(), tree: db.config.tree, whom, files: member_files(config) }
+}
+
+/// Where changed members are written down, if there is a place for them.
+pub(crate) fn member_files(config: &Config) -> Option<Box<dyn MemberFiles>> {
+    let ensemble = config.ensemble.as_ref()?;
+    let file = ensemble.config_file.clone()?;
+    Some(Box::new(DynamicFiles::new(file, ensemble.my_id)))
 }
 
 pub(crate) fn purge(config: &Config) -> PurgeSettings {

@@ -36,6 +36,7 @@ pub const IN_SERVERS: &[(BrokenRule, u64, &[&str])] = &[
     (BrokenRule::Client(Misconduct::HideZxid), 1000, &["order"]),
     (BrokenRule::Client(Misconduct::ForgetWatches), 0, &["watches"]),
     (BrokenRule::Client(Misconduct::SkipSync), 0, &["synced reads"]),
+    (BrokenRule::Client(Misconduct::IgnoreTimeout), 0, &["sessions"]),
 ];
 
 /// What has to be noticed where programs use recipes.
@@ -80,7 +81,7 @@ impl BrokenRule {
                 match self {
                     BrokenRule::Zab(bug) => plan.settings.bug = Some(bug),
                     BrokenRule::UnsyncedLog => plan.store.force_sync = false,
-                    BrokenRule::Client(misconduct) => plan.misconduct = Some(misconduct),
+                    BrokenRule::Client(misconduct) => plan = plan.with_misconduct(misconduct),
                     BrokenRule::Program(_) => {}
                 }
                 server::World::new(seed, plan, false).run()

@@ -215,8 +215,28 @@ fn leaders_are_cut_off(seed: u64, bug: Option<Bug>) -> Result<(), Failure> {
 /// 1675, 2136: a `sync` that is answered by a leader which is one no more.
 #[test]
 fn a_leader_that_was_replaced_answers_no_sync() -> Result<(), Failure> {
-    let noticed = (0..10).find_map(|seed| leaders_are_cut_off(seed, Some(Bug::SyncUnasked)).err());
+    let noticed = (0..60).find_map(|seed| leaders_are_cut_off(seed, Some(Bug::SyncUnasked)).err());
     let noticed = noticed.expect("without the question, somebody is told what is old");
     assert!(noticed.what.starts_with("synced reads"), "{noticed}");
     leaders_are_cut_off(noticed.seed, None)
+}
+
+/// A leader that stood still ends sessions whose signs of life wait in its sockets.
+#[test]
+fn nobody_is_ended_for_the_time_in_which_the_leader_stood_still() -> Result<(), Failure> {
+    for (seed, voters) in [(1, 1), (2, 1), (3, 3)] {
+        let mut plan = busy(voters, 1);
+        plan.session_timeout_ms = (1_000, 1_500);
+        // The others of three have more patience with their leader than it has with sessions.
+        plan.settings.sync_limit = 30;
+        let mut world = whole(seed, plan);
+        for _ in 0..5 {
+            world.run_for(3 * SECOND)?;
+            let leader = wait_for_leader(&mut world, None)?;
+            world.freeze_for(leader, 4 * SECOND);
+            world.run_for(5 * SECOND)?;
+        }
+        in_peace(&mut world)?;
+    }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 
 use ironkeeper_sim::Layer;
 use ironkeeper_sim::broken_rules::BrokenRule;
+use ironkeeper_sim::server::Misconduct;
 use ironkeeper_zab::Bug;
 
 /// Runs seeds until one of them fails, and sees how.
@@ -55,4 +56,11 @@ fn a_history_taken_over_too_early_is_noticed() {
 #[test]
 fn a_tree_that_is_not_where_its_log_is_is_noticed() {
     check(Bug::SkipFastForward, 0..2000, &["agreement", "durability", "order", "progress"]);
+}
+
+#[test]
+fn a_session_that_ends_before_its_time_is_noticed() {
+    let rule = BrokenRule::Client(Misconduct::IgnoreTimeout);
+    let noticed = rule.find(Layer::Server, 0..50, &["sessions"]);
+    println!("{}", noticed.unwrap_or_else(|what| panic!("{what}")));
 }

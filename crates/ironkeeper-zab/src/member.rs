@@ -388,7 +388,6 @@ impl Member {
     // Changes of role.
 
     fn become_settling(&mut self, ledger: &mut Ledger, reason: Reason, out: &mut Vec<Output>) {
-        let served = self.status() != Status::Looking;
         let role = std::mem::replace(&mut self.role, Role::Settling);
         let is_new = matches!(role, Role::New);
         let mut cx = Context { shared: &mut self.shared, ledger, out };
@@ -398,9 +397,8 @@ impl Member {
             Role::New | Role::Settling | Role::Looking(_) => {}
         }
         self.shared.timers.clear_all();
-        if served || is_new {
-            out.push(Output::Became { status: Status::Looking, reason: Some(reason) });
-        }
+        // Also of a role that never served: whoever waits for a leader wants to know why there is none.
+        out.push(Output::Became { status: Status::Looking, reason: Some(reason) });
         let delay_max = self.shared.settings.observer_delay_ms_max;
         if !is_new && delay_max > 0 && self.shared.ensemble.is_observer(self.shared.me) {
             let delay = self.random() % (delay_max + 1);

@@ -89,9 +89,12 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is logged if nobody says otherwise: trouble, and which part a member has in its ensemble.
+const LOG_FILTER: &str = "warn,ironkeeper_server::role=info";
+
 /// Logs go to standard error: quiet by default, with colour on a terminal only.
 fn start_logging(filter: Option<&str>) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter.unwrap_or("warn"))?;
+    let filter = EnvFilter::try_new(filter.unwrap_or(LOG_FILTER))?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -9,11 +9,19 @@ use std::sync::{Arc, OnceLock};
 
 use ironkeeper_proto::acl::AclRef;
 use ironkeeper_proto::jute;
-use ironkeeper_proto::quorum_packet::AuthIds;
+use ironkeeper_proto::quorum_packet::{AUTH_BYTES_MAX, AUTH_IDS_MAX, AuthIds};
 use ironkeeper_proto::{Acl, AclVec, ErrorCode, Perms};
 use ironkeeper_tree::AclList;
 
 pub use digest::{DigestAlgorithm, digest_id};
+
+/// The most identities a connection may have ...
+pub const IDENTITIES_MAX: usize = 1024;
+/// ... and how many bytes they may take together. A learner tells them to its leader with every write,
+/// and an ACL of the scheme `auth` repeats them in its node.
+pub const IDENTITY_BYTES_MAX: usize = 256 << 10;
+
+const _: () = assert!(IDENTITIES_MAX <= AUTH_IDS_MAX && IDENTITY_BYTES_MAX < AUTH_BYTES_MAX);
 
 /// Settings of authentication and of ACL checks.
 #[derive(Clone, Debug)]
@@ -103,6 +111,12 @@ impl Identity {
         }
     }
 
+    /// Whether these are more than a connection may have.
+    fn is_too_much(&self) -> bool {
+        let bytes: usize = self.ids.iter().map(|auth| 8 + auth.scheme.len() + auth.id.len()).sum();
+        self.ids.len() > IDENTITIES_MAX || bytes > IDENTITY_BYTES_MAX
+    }
+
     /// What `whoAmI` shows of each id: the scheme and the user part.
     pub fn users(&self) -> impl Iterator<Item = (&str, &str)> {
         self.ids.iter().map(|auth| {
@@ -164,7 +178,10 @@ pub fn authenticate(
         }
         _ => return Err(ErrorCode::AuthFailed),
     }
-    Ok(Arc::new(grown))
+    match grown.is_too_much() {
+        true => Err(ErrorCode::AuthFailed),
+        false => Ok(Arc::new(grown)),
+    }
 }
 
 /// Whether enforcement lets this identity ask for anything.

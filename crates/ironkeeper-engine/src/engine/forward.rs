@@ -29,31 +29,37 @@ impl Engine {
         body: &Bytes,
         identity: &Arc<Identity>,
     ) {
-        match request {
-            Err(_) => {
-                let error = ErrorCode::MarshallingError;
-                waiting.answer = Answer::Error { after: Zxid::ZERO, error };
-                return self.local_writes.push(waiting);
-            }
-            Ok(Request::Sync { path }) => {
-                let path = path.as_deref().map(str::to_owned);
-                waiting.answer = Answer::Sync { after: None, path };
-            }
-            Ok(_) => {}
-        }
-        let request = ForwardedRequest {
+        let forwarded = ForwardedRequest {
             session: waiting.session,
             cxid: waiting.xid.0,
             op: waiting.op.code(),
             body: body.clone(),
             auth: Some(identity.for_leader()),
         };
-        if self.zab.forward(request, &mut self.zab_out) {
+        // A packet that the leader would not read would cost all our clients the leader.
+        let is_readable = forwarded.is_readable(self.db.config.field_bytes_max);
+        match request {
+            Ok(_) if !is_readable => return self.refuse_malformed(waiting),
+            Err(_) => return self.refuse_malformed(waiting),
+            Ok(Request::Sync { path }) => {
+                let path = path.as_deref().map(str::to_owned);
+                waiting.answer = Answer::Sync { after: None, path };
+            }
+            Ok(_) => {}
+        }
+        if self.zab.forward(forwarded, &mut self.zab_out) {
             self.local_writes.push(waiting);
         } else {
             waiting.conn.cut(CloseReason::NotServing, &mut self.wakes);
             self.request_done();
         }
+    }
+
+    /// Answers in its turn, without the leader.
+    fn refuse_malformed(&mut self, mut waiting: Waiting) {
+        let error = ErrorCode::MarshallingError;
+        waiting.answer = Answer::Error { after: Zxid::ZERO, error };
+        self.local_writes.push(waiting);
     }
 
     pub(super) fn forward_open(&mut self, session: SessionId, timeout_ms: i32) {

@@ -115,6 +115,7 @@ impl Engine {
                 identity,
                 zxid,
                 time: now.wall_ms,
+                bytes_max: db.config.field_bytes_max,
             };
             verdict(&mut prepare, scratch)
         });
@@ -141,7 +142,11 @@ impl Engine {
         scratch.resize(TxnHeader::ENCODED_LEN, 0);
         let op = match verdict(&mut self.overlay, &mut scratch) {
             Ok(op) => {
-                if self.db.config.digest_enabled {
+                // Behind a closeSession that lists nothing Apache would take a digest for the list.
+                let is_bare = op == OpCode::CloseSession
+                    && self.db.config.close_session_lists_paths
+                    && scratch.len() == TxnHeader::ENCODED_LEN;
+                if self.db.config.digest_enabled && !is_bare {
                     let tree_digest = self.overlay.digest();
                     TxnDigest { version: TxnDigest::VERSION, tree_digest }.encode(&mut scratch);
                 }

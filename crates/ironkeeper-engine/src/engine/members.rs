@@ -15,6 +15,9 @@ use crate::watch::Firing;
 /// Where the members can be read.
 const CONFIG_PATH: &str = "/zookeeper/config";
 
+/// Half of the longest vote that any release reads.
+const MEMBERS_BYTES_MAX: usize = 256 << 10;
+
 impl Engine {
     /// Every server writes into the node what it knows to be in force. What comes by a transaction is
     /// left to that transaction.
@@ -86,6 +89,10 @@ impl Engine {
             Some(members) => all_new(members)?,
             None => changed(current, change)?,
         };
+        // Members travel with every vote, and nobody reads longer ones.
+        if next.to_string().len() > MEMBERS_BYTES_MAX {
+            return Err(ErrorCode::BadArguments);
+        }
         let voters_min = if config.standalone_enabled { 2 } else { 1 };
         if next.voters().count() < voters_min {
             return Err(ErrorCode::BadArguments);

@@ -90,6 +90,8 @@ pub struct Engine {
     ready: VecDeque<Ready>,
     /// The last transaction that is ready.
     delivered: Zxid,
+    /// When [`Engine::on_timer`] was called last.
+    awake_ms: u64,
     /// When the leader was last told which sessions live.
     told_leader_ms: u64,
     /// When clients that only want to read are let in, if no leader is found until then.
@@ -181,6 +183,7 @@ impl Engine {
             next_session,
             ready: VecDeque::new(),
             delivered,
+            awake_ms: now.mono_ms,
             told_leader_ms: now.mono_ms,
             read_only_at_ms: None,
             awaits_digest,
@@ -235,6 +238,7 @@ impl Engine {
             self.perform(now, out);
         }
         self.on_read_only_timer(now, out);
+        self.mind_pause(now);
         for session in self.local_expiry.expire(now.mono_ms) {
             self.local_session_expired(session);
         }
@@ -254,17 +258,32 @@ impl Engine {
         self.look_at_line(now);
     }
 
+    /// If this comes much later than it was asked for, then the process stood still, or the machine, and
+    /// with it those who read what clients send. Signs of life wait in sockets, here or at learners, and
+    /// nobody may be ended before they had a chance to be heard.
+    fn mind_pause(&mut self, now: Now) {
+        let away_ms =
+            now.mono_ms.saturating_sub(std::mem::replace(&mut self.awake_ms, now.mono_ms));
+        if away_ms > 2 * self.db.config.tick_ms {
+            self.expiry.give_back(away_ms, now.mono_ms);
+            self.local_expiry.give_back(away_ms, now.mono_ms);
+        }
+    }
+
     /// When [`Engine::on_timer`] has something to do next.
     pub fn deadline_ms(&self) -> u64 {
         let throttle = self.db.request_throttle.as_ref();
         let look = throttle.filter(|throttle| throttle.waiting() > 0).map(|_| self.next_look_ms);
         let leads = self.role == Role::Leading;
+        // Once a tick, or a pause could not be told from a time in which nothing was due.
+        let minds_sessions = !self.expiry.is_empty() || !self.local_expiry.is_empty();
         let deadlines = [
             Some(self.zab.deadline_ms()),
             leads.then(|| self.reaper.deadline_ms()),
             self.expiry.deadline_ms(),
             self.local_expiry.deadline_ms(),
             self.read_only_at_ms,
+            minds_sessions.then_some(self.awake_ms + self.db.config.tick_ms),
             look,
         ];
         deadlines.into_iter().flatten().min().unwrap_or(u64::MAX)

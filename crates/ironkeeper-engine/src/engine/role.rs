@@ -49,6 +49,8 @@ impl Engine {
         // What is committed may still be answered.
         self.apply_ready(now, out);
         match status {
+            // It was chosen to lead, or to follow, and nothing came of it. Readers may stay.
+            Status::Looking if matches!(self.role, Role::Looking | Role::ReadOnly) => {}
             Status::Looking => self.become_looking(now),
             Status::Leading { epoch } => {
                 self.let_go();

@@ -10,6 +10,7 @@ use ironkeeper_engine::database::Serving;
 use ironkeeper_engine::snapshot::{Slice, SnapshotJob};
 use ironkeeper_engine::{Database, Engine, EngineConfig, Input, MemberStart, Now, Output};
 use ironkeeper_proto::election::Opening;
+use ironkeeper_proto::quorum_packet::packet_len;
 use ironkeeper_proto::{Membership, OpCode, Packet, ServerId, SessionId, Zxid};
 use ironkeeper_zab::{Ensemble, Input as ZabInput, LinkId, Output as ZabOutput, Port, Settings};
 
@@ -350,6 +351,10 @@ impl Cluster {
                 self.network.send(at, link, Message::Notification(*notification));
             }
             ZabOutput::Send { link, packet } => {
+                let mut bytes = Vec::new();
+                packet.encode(&mut bytes);
+                let read = packet_len(&bytes, self.nodes[at].config.field_bytes_max);
+                assert_eq!(read, Ok(Some(bytes.len())), "nobody reads a packet so long");
                 let held = self.nodes[at].unsent.iter().any(|(on, _)| *on == link);
                 match held {
                     true => self.nodes[at].behind.push((link, packet)),

@@ -9,6 +9,7 @@ mod network;
 mod read_only;
 mod roles;
 mod sessions;
+mod sizes;
 mod trouble;
 #[path = "../world/mod.rs"]
 mod world;

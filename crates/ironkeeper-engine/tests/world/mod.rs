@@ -130,7 +130,21 @@ impl World {
         }
     }
 
+    /// Lets time pass, from one deadline to the next.
     pub fn advance(&mut self, ms: u64) {
+        let until_ms = self.now.mono_ms + ms;
+        loop {
+            let next_ms = self.engine.deadline_ms().max(self.now.mono_ms + 1);
+            let at_ms = next_ms.min(until_ms);
+            self.stand_still(at_ms - self.now.mono_ms);
+            if at_ms >= until_ms {
+                return;
+            }
+        }
+    }
+
+    /// Lets time pass in which the process does nothing.
+    pub fn stand_still(&mut self, ms: u64) {
         self.now.mono_ms += ms;
         self.now.wall_ms += ms as i64;
         self.engine.on_timer(self.now, &mut self.outputs);

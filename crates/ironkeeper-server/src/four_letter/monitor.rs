@@ -132,13 +132,7 @@ const CONSTANT: &[(&str, Shape, &[&str])] = {
             "Messages between servers do not pass through queues either, and steps on the way to a \
              leader are not timed one by one.",
             Number,
-            &[
-                "revalidate_count",
-                "learner_commit_received_count",
-                "learner_proposal_received_count",
-                "quit_leading_due_to_disloyal_voter",
-                "skip_learner_request_to_next_processor_count",
-            ],
+            &["quit_leading_due_to_disloyal_voter", "skip_learner_request_to_next_processor_count"],
         ),
         (
             "The same.",
@@ -337,6 +331,9 @@ impl Lines {
         self.counter("looking_count", &metrics.lookings);
         self.counter("diff_count", &metrics.diffs_sent);
         self.counter("snap_count", &metrics.trees_sent);
+        self.counter("learner_proposal_received_count", &metrics.proposals_received);
+        self.counter("learner_commit_received_count", &metrics.commits_received);
+        self.counter("revalidate_count", &metrics.revalidations_received);
         self.summary("unavailable_time", metrics.unavailable.totals());
         self.summary("leader_unavailable_time", metrics.leader_unavailable.totals());
     }

@@ -155,7 +155,12 @@ impl<D: Disk> Intake<D> {
     ) -> Result<bool, Broken> {
         let len = quorum_packet::packet_len(&self.unread, self.field_max)?;
         let Some(len) = len else { return Ok(false) };
-        let packet = Packet::decode(&self.unread.split_to(len).freeze(), sender)?;
+        let bytes = self.unread.split_to(len).freeze();
+        if sender == Sender::Leader && quorum_packet::is_unknown_to_learners(&bytes) {
+            tracing::debug!("a packet of an unknown type was left aside: {:?}", bytes.get(..4));
+            return Ok(true);
+        }
+        let packet = Packet::decode(&bytes, sender)?;
         if let Packet::Snap { zxid } = packet {
             self.expect = Expect::TreeAhead(zxid);
         }

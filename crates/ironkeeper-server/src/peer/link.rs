@@ -6,8 +6,8 @@
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ironkeeper_proto::jute::Put;
 use ironkeeper_proto::{Notification, Packet, ServerId};
@@ -17,6 +17,11 @@ use tokio::sync::Notify;
 
 use super::outbox::{Outbox, Sent};
 use super::tree_out::OutgoingTree;
+
+/// What may wait on all links together: six members that catch up at once, and then some.
+const UNSENT_TOTAL_MAX: usize = 1 << 30;
+/// A link on which no more waits is not to blame.
+const UNSENT_FAIR_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]
 pub(super) struct Link {
@@ -58,9 +63,18 @@ pub(super) enum End {
 }
 
 impl Link {
-    pub(super) fn new(id: LinkId, port: Port, peer: SocketAddr, writer: OwnedWriteHalf) -> Link {
+    /// `unsent_total` counts the bytes that wait on all links.
+    pub(super) fn new(
+        id: LinkId,
+        port: Port,
+        peer: SocketAddr,
+        writer: OwnedWriteHalf,
+        unsent_total: Arc<AtomicUsize>,
+    ) -> Link {
         let id = AtomicU64::new(id.0);
-        let (peer_id, signal, side) = (OnceLock::new(), Notify::new(), Mutex::default());
+        let outbox = Outbox::counted_in(unsent_total);
+        let side = Mutex::new(Side { outbox, ..Side::default() });
+        let (peer_id, signal) = (OnceLock::new(), Notify::new());
         Link { id, port, peer, peer_id, writer, signal, side }
     }
 
@@ -93,7 +107,10 @@ impl Link {
             return false;
         }
         side.outbox.put(encode);
-        if side.outbox.unsent_bytes() > unsent_bytes_max {
+        // With too much on all links together those go that have a part in it.
+        let is_crowded = side.outbox.total_bytes() > UNSENT_TOTAL_MAX
+            && side.outbox.unsent_bytes() > UNSENT_FAIR_BYTES;
+        if side.outbox.unsent_bytes() > unsent_bytes_max || is_crowded {
             side.end = Some(End::TooSlow);
             self.signal.notify_one();
             return false;

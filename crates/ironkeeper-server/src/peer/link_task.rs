@@ -232,6 +232,10 @@ impl LinkTask {
             }
             self.board.report(inputs);
         }
+        if let Err(broken) = &outcome {
+            let ip = self.link.peer.ip();
+            self.board.repeats.warn(format!("a server at {ip} was not understood: {broken}"));
+        }
         outcome.map_err(|broken| Ended::Failed(broken.to_string()))
     }
 
@@ -288,7 +292,13 @@ impl LinkTask {
         let tree_cut = self.tree.take().is_some();
         match ended {
             Ended::HungUp(reason) => {
-                tracing::debug!("hung up on {peer} ({port:?} port): {reason:?}");
+                match refusal(reason) {
+                    Some(why) => {
+                        let ip = peer.ip();
+                        self.board.repeats.warn(format!("refused a server at {ip}: {why}"));
+                    }
+                    None => tracing::debug!("hung up on {peer} ({port:?} port): {reason:?}"),
+                }
                 // Without a listener what was said last would be lost.
                 if !tree_cut {
                     let _ = timeout(LAST_WORDS, self.say_last_words()).await;
@@ -319,6 +329,20 @@ impl LinkTask {
             }
         }
     }
+}
+
+/// What an operator should hear of when we hang up: servers that are not what they should be.
+fn refusal(reason: Hangup) -> Option<String> {
+    Some(match reason {
+        Hangup::OwnId => "it has the number of this one (myid), which must be another".to_owned(),
+        Hangup::NewerConfig => {
+            "it has seen a newer configuration of the members than the one in force here".to_owned()
+        }
+        Hangup::LearnerAhead => "it has transactions that this server does not have".to_owned(),
+        Hangup::Protocol(what) => format!("it broke the protocol: {what}"),
+        Hangup::Silent => "it was silent, or acknowledged nothing, for too long".to_owned(),
+        _ => return None,
+    })
 }
 
 impl TreeBeingSent {

@@ -148,7 +148,8 @@ fn admit(
     stream.set_nodelay(true)?;
     board.keep_alive(&stream);
     let (reader, writer) = stream.into_split();
-    let link = Arc::new(Link::new(board.next_id(), port, peer, writer));
+    let link =
+        Arc::new(Link::new(board.next_id(), port, peer, writer, Arc::clone(&board.unsent_total)));
     let (expect, announce) = match port {
         Port::Election => (Expect::Opening, None),
         Port::Quorum => {

@@ -59,6 +59,9 @@ pub use tree_in::ReceivedTree;
 use tree_out::OutgoingTree;
 pub use tree_out::{OwnTree, TreeSource};
 
+/// The longest buffer in a packet of a leader. Ours send none that is longer than what clients may cause.
+const LEADER_FIELD_BYTES_MAX: usize = 64 << 20;
+
 /// Why the peer links could not be set up.
 #[derive(Debug, Error)]
 #[error("cannot listen for other servers on {address}: {error}")]
@@ -220,6 +223,11 @@ impl PeerLinks {
         }
     }
 
+    /// Whatever tree has arrived whole belongs to a leader that was given up.
+    pub fn forget_snapshot(&self) {
+        self.board.drop_tree();
+    }
+
     /// The tree that was received on this link. To be called when the machine's `InstallSnapshot` is
     /// performed: a hang-up behind it throws away what was not taken.
     pub fn take_snapshot(&self, link: LinkId) -> Option<ReceivedTree> {
@@ -248,9 +256,13 @@ async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Op
         Ok((stream, expect)) => match stream.peer_addr() {
             Ok(address) => {
                 let (reader, writer) = stream.into_split();
-                let link = Arc::new(Link::new(board.next_id(), port, address, writer));
+                let total = Arc::clone(&board.unsent_total);
+                let link = Arc::new(Link::new(board.next_id(), port, address, writer, total));
                 link.set_peer_id(peer);
-                let intake = Intake::new(expect, board.settings.field_bytes_max);
+                // From a leader we would take a whole tree, so a transaction that another server, with
+                // other limits, has once logged must not keep us away from it.
+                let field_max = board.settings.field_bytes_max.max(LEADER_FIELD_BYTES_MAX);
+                let intake = Intake::new(expect, field_max);
                 let dialed = Input::Dialed { peer, port, link: Some(link.id()) };
                 link_task::run(board, link, reader, intake, Some(dialed)).await;
             }

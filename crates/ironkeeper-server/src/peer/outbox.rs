@@ -6,6 +6,8 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::tree_out::OutgoingTree;
 
@@ -20,6 +22,8 @@ pub(super) struct Outbox {
     /// How much of the first piece has left.
     first_sent: usize,
     unsent_bytes: usize,
+    /// What waits on all links together.
+    total: Arc<AtomicUsize>,
     /// An empty buffer to be used again.
     spare: Vec<u8>,
 }
@@ -42,7 +46,24 @@ pub(super) enum Sent {
     Tree,
 }
 
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.unsent_bytes, Relaxed);
+    }
+}
+
 impl Outbox {
+    /// An outbox whose bytes count among those of others.
+    pub(super) fn counted_in(total: Arc<AtomicUsize>) -> Outbox {
+        let (pieces, spare) = (VecDeque::new(), Vec::new());
+        Outbox { pieces, first_sent: 0, unsent_bytes: 0, total, spare }
+    }
+
+    /// The bytes that wait on all links together.
+    pub(super) fn total_bytes(&self) -> usize {
+        self.total.load(Relaxed)
+    }
+
     /// Lets `encode` append something.
     pub(super) fn put(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         let room =
@@ -54,6 +75,7 @@ impl Outbox {
             let before = last.len();
             encode(last);
             self.unsent_bytes += last.len() - before;
+            self.total.fetch_add(last.len() - before, Relaxed);
         }
     }
 
@@ -99,6 +121,7 @@ impl Outbox {
 
     fn remove(&mut self, mut sent: usize) {
         self.unsent_bytes -= sent;
+        self.total.fetch_sub(sent, Relaxed);
         while let Some(Piece::Bytes(first)) = self.pieces.front_mut() {
             let left = first.len() - self.first_sent;
             if sent < left {
@@ -135,8 +158,6 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::peer::tree_out::tests::tree_of;
 
@@ -179,6 +200,22 @@ mod tests {
             assert_eq!(left, expected);
             assert_eq!(outbox.unsent_bytes(), 0);
         }
+    }
+
+    #[test]
+    fn what_waits_on_all_links_is_counted_until_it_leaves_or_its_link_ends() {
+        let total = Arc::new(AtomicUsize::new(0));
+        let mut one = Outbox::counted_in(Arc::clone(&total));
+        let mut other = Outbox::counted_in(Arc::clone(&total));
+        put(&mut one, &[1; 1000]);
+        put(&mut other, &[2; 500]);
+        assert_eq!(other.total_bytes(), 1500);
+        send(&mut one, 700, &mut Vec::new());
+        assert_eq!(total.load(Relaxed), 800);
+        drop(one);
+        assert_eq!(total.load(Relaxed), 500);
+        drop(other);
+        assert_eq!(total.load(Relaxed), 0);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ironkeeper_proto::membership::PeerAddress;
@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use super::link::{End, Link};
 use super::settings::{Endpoint, OwnAddresses, PeerSettings};
 use super::tree_in::ReceivedTree;
+use crate::repeats::Repeats;
 
 /// Where inputs go.
 pub(super) type Sink = Arc<dyn Fn(Vec<Input>) + Send + Sync>;
@@ -29,6 +30,9 @@ pub(super) struct Switchboard {
     /// Members that must not be reached, by a test's wish.
     cut_off: Mutex<BTreeSet<ServerId>>,
     next_id: AtomicU64,
+    pub(super) repeats: Repeats,
+    /// Bytes that wait on all links.
+    pub(super) unsent_total: Arc<AtomicUsize>,
     members: Mutex<BTreeMap<ServerId, Vec<PeerAddress>>>,
     /// Links with something in their outbox that was not handed to the kernel yet.
     to_flush: Mutex<Vec<Arc<Link>>>,
@@ -46,6 +50,8 @@ impl Switchboard {
             links: Mutex::default(),
             cut_off: Mutex::default(),
             next_id: AtomicU64::new(1),
+            repeats: Repeats::default(),
+            unsent_total: Arc::default(),
             members: Mutex::default(),
             to_flush: Mutex::default(),
             received: Mutex::default(),
@@ -168,6 +174,13 @@ impl Switchboard {
     pub(super) fn keep_tree(&self, link: LinkId, tree: ReceivedTree) {
         let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         *received = Some((link, tree));
+    }
+
+    /// Nobody will ask for it any more.
+    pub(super) fn drop_tree(&self) {
+        let left = self.received.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Its file goes with it, outside of the lock.
+        drop(left);
     }
 
     pub(super) fn take_tree(&self, link: LinkId) -> Option<ReceivedTree> {

@@ -60,6 +60,21 @@ fn a_leader_counts_its_learners() {
 }
 
 #[test]
+fn a_follower_counts_what_its_leader_says() {
+    let cluster = cluster();
+    let (follower, _) = follower_and_leader(&cluster);
+    let count = |key: &str| -> u64 {
+        monitor(cluster.server(follower).address(), key).parse().expect("a number")
+    };
+    let keys = ["zk_learner_proposal_received_count", "zk_learner_commit_received_count"];
+    let before = keys.map(count);
+    create_at(&cluster, follower, (0..5).map(|number| format!("/node-{number}")));
+    for (key, before) in keys.into_iter().zip(before) {
+        assert!(count(key) >= before + 5, "{key}");
+    }
+}
+
+#[test]
 fn without_a_quorum_there_is_nothing_to_say() {
     let cluster = cluster();
     cluster.stop(2).expect("it stops");

@@ -8,6 +8,7 @@ use ironkeeper_proto::{ErrorCode, OpCode, SessionId, Stat, Xid, Zxid};
 use ironkeeper_zab::LinkId;
 
 use super::client::{Asked, LastWords, Stage};
+use super::early_ends::SignOfLife;
 use super::history::{Seen, Standing};
 use super::requests::{Request, register_of};
 use super::world::World;
@@ -47,16 +48,22 @@ impl World {
         let this = &mut self.clients[client];
         let asked = this.session;
         if response.timeout_ms == 0 {
-            this.forget_session();
+            let judged = self.judge_end(client);
+            self.clients[client].forget_session();
             self.report.expired += 1;
             self.say(|| format!("client {client} is told that session {:x} is gone", asked.0));
             self.leave_server(client);
-            return Ok(Ok(()));
+            return Ok(judged);
         }
         this.stage = Stage::Open(link);
         (this.session, this.password) = (response.session, response.password);
         self.say(|| format!("client {client} has session {:x}", response.session.0));
         let is_new = asked == SessionId::NONE;
+        // A transaction has made it known to whoever leads.
+        if is_new && response.read_only != Some(true) && self.are_sessions_global() {
+            let this = &mut self.clients[client];
+            this.alive = Some(SignOfLife { at_us: this.sent_us, reign: None });
+        }
         self.settle_in(client, is_new);
         Ok(match is_new || response.session == asked {
             true => Ok(()),
@@ -90,6 +97,11 @@ impl World {
         self.say(|| format!("client {client} hears {header:?} to {asked:?}"));
         if asked.xid != header.xid {
             return Ok(Err(format!("order: client {client} got {header:?} to {asked:?}")));
+        }
+        if header.err == 0
+            && let Some(link) = self.clients[client].link()
+        {
+            self.note_sign_of_life(client, link, asked.at_us, asked.reign);
         }
         self.judge_answer(client, &asked, header, &mut reader)
     }

@@ -8,6 +8,7 @@ use ironkeeper_proto::request::RequestHeader;
 use ironkeeper_proto::{SessionId, Xid, Zxid};
 use ironkeeper_zab::LinkId;
 
+use super::early_ends::{Reign, SignOfLife};
 use super::requests::Request;
 
 /// Where the connection stands.
@@ -35,6 +36,8 @@ pub struct Asked {
     pub xid: Xid,
     pub at_us: u64,
     pub request: Request,
+    /// If its server was leading then.
+    pub reign: Option<Reign>,
 }
 
 /// See the head of this file.
@@ -56,6 +59,10 @@ pub struct Client {
     pub unread: Vec<u8>,
     pub sent_us: u64,
     pub heard_us: u64,
+    /// When its session was alive for certain.
+    pub alive: Option<SignOfLife>,
+    /// Whether it has ever wanted to end its session.
+    pub asked_to_close: bool,
     pub paused_until_us: u64,
     /// The newest version it has seen of each register; -1 is none.
     pub seen: Vec<i32>,
@@ -82,6 +89,8 @@ impl Client {
             unread: Vec::new(),
             sent_us: 0,
             heard_us: 0,
+            alive: None,
+            asked_to_close: false,
             paused_until_us: 0,
             seen: vec![-1; registers],
             watches: BTreeMap::new(),
@@ -118,6 +127,7 @@ impl Client {
         self.last_zxid = Zxid::ZERO;
         self.seen.fill(-1);
         self.watches.clear();
+        (self.alive, self.asked_to_close) = (None, false);
     }
 
     /// The connection is gone, and with it all answers that were to come.
@@ -146,7 +156,8 @@ impl Client {
     }
 
     /// Takes a place in line for the request: the bytes to be sent.
-    pub fn ask(&mut self, request: Request, now_us: u64) -> Vec<u8> {
+    pub fn ask(&mut self, request: Request, reign: Option<Reign>, now_us: u64) -> Vec<u8> {
+        self.asked_to_close |= matches!(request, Request::Close);
         let xid = match request {
             Request::Ping => Xid::PING,
             Request::SetWatches { .. } => Xid::SET_WATCHES,
@@ -158,7 +169,7 @@ impl Client {
         let mut body = Vec::new();
         RequestHeader { xid, op: request.op().code() }.encode(&mut body);
         request.encode(&mut body);
-        self.pending.push_back(Asked { xid, at_us: now_us, request });
+        self.pending.push_back(Asked { xid, at_us: now_us, request, reign });
         self.sent_us = now_us;
         framed(&body)
     }

@@ -159,9 +159,10 @@ impl World {
 
     pub(super) fn ask(&mut self, client: usize, request: Request) {
         let now_us = self.now_us();
+        let Stage::Open(link) = self.clients[client].stage else { return };
+        let reign = self.reign_at(client, link);
         let this = &mut self.clients[client];
-        let Stage::Open(link) = this.stage else { return };
-        let bytes = this.ask(request, now_us);
+        let bytes = this.ask(request, reign, now_us);
         let (end, asked) = (this.end(), this.pending.back().cloned());
         self.say(|| format!("client {client} asks {asked:?}"));
         self.transmit(end, link, bytes);

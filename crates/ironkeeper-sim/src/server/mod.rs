@@ -16,12 +16,13 @@
 //! | `links`, `front` | connections of servers and of clients |
 //! | `client`, `requests`, `load`, `answers` | clients: what they ask, and what they are told |
 //! | `guests` | places for clients that run beside the world, as the product's own does |
-//! | `history`, `agreement`, `judgement` | the rules |
+//! | `history`, `agreement`, `judgement`, `early_ends` | the rules |
 //! | `trouble` | what happens to servers |
 
 mod agreement;
 mod answers;
 mod client;
+mod early_ends;
 mod files;
 mod front;
 mod guests;

@@ -10,7 +10,7 @@ use ironkeeper_proto::{Membership, ServerId};
 use ironkeeper_server::StartError;
 use ironkeeper_server::parts::{
     DurableSteps, For, Intake, LogItem, LogWork, MemberFiles, ReceivedTree, SnapshotQueue, recover,
-    write_first_snapshot,
+    withdraw_unlogged, write_first_snapshot,
 };
 use ironkeeper_store::disk::sim::SimDisk;
 use ironkeeper_store::{Dirs, Store};
@@ -117,6 +117,10 @@ pub struct Node {
     pub boot: u64,
     pub process: Option<Process>,
     pub paused_until_us: u64,
+    /// When it stood still, from and until, since its last start.
+    pub pauses_us: Vec<(u64, u64)>,
+    /// How much later it hears others than it looks at its clock when it goes on after a pause.
+    pub hears_late_us: u64,
     /// How long the disk takes, in microseconds.
     pub disk_us: (u64, u64),
     pub is_disk_full: bool,
@@ -163,10 +167,14 @@ impl Node {
             (recovered, end, _) = recover(&store, config.tree, whom)?;
         }
         let epochs = store.load_epochs(end.last)?;
+        let members = self.members.read();
+        let proposed = members.proposed().cloned();
+        let proposed = withdraw_unlogged(Some(&self.members), proposed, end.last)
+            .expect("this file can always be written");
         let member = MemberStart {
             me: self.id,
             settings: plan.settings.clone(),
-            ensemble: self.members.read(),
+            ensemble: Ensemble::new(members.committed().clone(), proposed),
             recovered: end.into_recovered(epochs),
         };
         let steps = DurableSteps {

@@ -58,6 +58,8 @@ pub enum Misconduct {
     ForgetWatches,
     /// To take any read for one behind a sync.
     SkipSync,
+    /// To believe in a longer time-out than a server gives.
+    IgnoreTimeout,
 }
 
 impl Plan {
@@ -147,6 +149,15 @@ impl Plan {
             move_per_mille: 0,
             misconduct: None,
         }
+    }
+
+    /// The same with clients that break a rule.
+    pub fn with_misconduct(mut self, misconduct: Misconduct) -> Plan {
+        self.misconduct = Some(misconduct);
+        if misconduct == Misconduct::IgnoreTimeout {
+            self.engine.session_timeout_max_ms = self.engine.session_timeout_min_ms;
+        }
+        self
     }
 
     /// The settings of one server.

@@ -6,7 +6,7 @@ use std::path::Path;
 use ironkeeper_store::disk::Disk;
 use ironkeeper_store::disk::sim::Fault as CallFault;
 
-use super::world::{Event, Phase, Stop, World};
+use super::world::{Event, Phase, Stop, WAKING_US_MAX, World};
 use crate::faults::Fault;
 
 impl World {
@@ -120,9 +120,23 @@ impl World {
 
     pub fn freeze(&mut self, node: usize) {
         let us = self.random.between(50_000, 4_000_000);
+        self.freeze_for(node, us);
+    }
+
+    /// A process stands still.
+    pub fn freeze_for(&mut self, node: usize, us: u64) {
+        let now_us = self.now_us();
+        let hears_late = self.random.chance(500);
+        let node = &mut self.nodes[node];
+        if node.paused_until_us + node.hears_late_us < now_us {
+            node.hears_late_us = if hears_late { WAKING_US_MAX } else { 0 };
+        }
         // Never shorter than before: what was put off would be overtaken.
-        let until_us = self.nodes[node].paused_until_us.max(self.now_us() + us);
-        self.nodes[node].paused_until_us = until_us;
+        node.paused_until_us = node.paused_until_us.max(now_us + us);
+        match node.pauses_us.last_mut() {
+            Some((_, until_us)) if *until_us >= now_us => *until_us = node.paused_until_us,
+            _ => node.pauses_us.push((now_us, node.paused_until_us)),
+        }
     }
 
     /// Everybody can reach everybody again.

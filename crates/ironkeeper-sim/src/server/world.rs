@@ -22,7 +22,7 @@ use crate::random::Random;
 use crate::schedule::Schedule;
 
 /// Within so much time all threads of a process that was frozen have come around.
-const WAKING_US_MAX: u64 = 2_000;
+pub(super) const WAKING_US_MAX: u64 = 2_000;
 
 #[derive(Debug)]
 pub(super) enum Event {
@@ -160,6 +160,8 @@ impl World {
             boot: 0,
             process: None,
             paused_until_us: 0,
+            pauses_us: Vec::new(),
+            hears_late_us: 0,
             disk_us: plan.disk_us,
             is_disk_full: false,
             is_call_broken: false,
@@ -303,6 +305,10 @@ impl World {
         }
     }
 
+    fn hears_late_us(&self, node: usize) -> u64 {
+        self.nodes.get(node).map_or(0, |node| node.hears_late_us)
+    }
+
     fn on_event(&mut self, event: Event) {
         let node = match &event {
             Event::Wake { node, boot }
@@ -327,14 +333,17 @@ impl World {
         };
         // A frozen process does everything later, each of its threads in its own order: it may hear from
         // others before it looks at its clock, or write to its disk.
-        if let Some(until_us) = node.map(|node| self.paused_until_us(node))
-            && until_us > self.now_us()
-        {
-            let late_us = match event {
-                Event::Transit(_) => 0,
-                _ => self.random.below(WAKING_US_MAX),
+        if let Some(node) = node {
+            let until_us = self.paused_until_us(node);
+            // What was sent is heard in order, all of it before or after the clock was looked at.
+            let (until_us, late_us) = match event {
+                Event::Transit(_) => (until_us + self.hears_late_us(node), 0),
+                _ => (until_us, WAKING_US_MAX),
             };
-            return self.after(until_us - self.now_us() + late_us, event);
+            if until_us > self.now_us() {
+                let late_us = self.random.below(late_us.max(1));
+                return self.after(until_us - self.now_us() + late_us, event);
+            }
         }
         match event {
             Event::Wake { node, .. } => self.on_wake(node),
@@ -412,6 +421,8 @@ impl World {
         // Planned faults are forgotten with that.
         self.nodes[node].is_call_broken = false;
         self.nodes[node].paused_until_us = 0;
+        self.nodes[node].pauses_us.clear();
+        self.nodes[node].hears_late_us = 0;
         if was_up {
             let (now_us, boot) = (self.now_us(), self.nodes[node].boot);
             let says_good_bye = how == Stop::Kill;

@@ -6,13 +6,16 @@
 use bytes::Bytes;
 use ironkeeper_proto::{Membership, Packet, Zxid};
 
-use super::{Leader, Phase, Stage};
+use super::{Leader, Peer, Phase, Stage};
 use crate::io::{Hangup, LinkId, Output, Reason, Status};
 use crate::learner::Kind;
 use crate::member::{Context, Next};
 use crate::plan::{LogRead, SyncPlan, plan_sync, plan_with_log};
 use crate::settings::Bug;
 use crate::timers::Timer;
+
+/// Servers that are no members, and are sent the history at one time.
+const STRANGERS_SYNCING_MAX: usize = 4;
 
 impl Leader {
     pub(super) fn on_epoch_current(&mut self, cx: &mut Context<'_>) -> Next {
@@ -42,7 +45,25 @@ impl Leader {
         self.try_establish(cx)
     }
 
+    /// Anybody may say that it wants to observe, and a history is much to keep ready for those who may never
+    /// read it. Members come first, and of all others a few at a time; they try again.
+    fn is_one_stranger_too_many(&self, cx: &Context<'_>, link: LinkId) -> bool {
+        let ensemble = &cx.shared.ensemble;
+        let is_member = |id| {
+            let configs = [Some(ensemble.committed()), ensemble.proposed()];
+            configs.into_iter().flatten().any(|config| config.members.contains_key(&id))
+        };
+        let is_busy = |peer: &&Peer| matches!(peer.stage, Stage::ReadingLog(_) | Stage::Synced);
+        let busy = self.peers.values().filter(is_busy).filter(|peer| !is_member(peer.id));
+        self.peers.get(&link).is_some_and(|peer| !is_member(peer.id))
+            && busy.count() >= STRANGERS_SYNCING_MAX
+    }
+
     pub(super) fn begin_sync(&mut self, cx: &mut Context<'_>, link: LinkId, last: Zxid) {
+        if self.is_one_stranger_too_many(cx, link) {
+            self.drop_peer(cx, link, Hangup::TooManyStrangers);
+            return;
+        }
         let history = cx.ledger.history();
         match plan_sync(history, cx.ledger.log_from, last) {
             SyncPlan::ReadLog { after } => {

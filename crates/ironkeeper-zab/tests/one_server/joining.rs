@@ -98,7 +98,7 @@ fn a_tree_that_moves_is_a_sign_of_life_on_both_sides() {
         assert_eq!(follower.input(Input::TreeMoved { link }), "");
     }
     follower.now_ms += 11 * TICK_MS;
-    assert_eq!(follower.input(Input::Timer), "hangup RoleEnded");
+    assert_eq!(follower.input(Input::Timer), "hangup RoleEnded, [Looking]");
 }
 
 #[test]

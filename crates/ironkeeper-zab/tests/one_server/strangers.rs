@@ -1,7 +1,7 @@
 //! What anybody can say who reaches the ports.
 
 use ironkeeper_proto::election::{Opening, PeerState};
-use ironkeeper_proto::{Epoch, Notification, ServerId};
+use ironkeeper_proto::{Epoch, Notification, Packet, ServerId};
 use ironkeeper_zab::{Durable, Input, LinkId, Output, Port, Settings};
 
 use crate::server::*;
@@ -82,4 +82,28 @@ fn two_that_look_do_not_answer_each_other_without_end() {
     assert_eq!(answers(&mut server), 0, "it was told just now");
     server.now_ms += Settings::default().notification_min_ms;
     assert_eq!(answers(&mut server), 1);
+}
+
+#[test]
+fn of_those_who_are_no_members_a_few_get_the_history_at_a_time() {
+    let (mut leader, ..) = established();
+    let join = |leader: &mut Server, id: i64| {
+        let (link, said) = leader.greet(id, 2);
+        assert!(said.ends_with("LEADERINFO 3"), "{id}: {said}");
+        let behind = Packet::AckEpoch { last: z(1, 1), current: Some(Epoch(1)) };
+        (link, leader.packet(link, behind))
+    };
+    let mut links = Vec::new();
+    for id in 70..74 {
+        let (link, said) = join(&mut leader, id);
+        assert!(said.contains("NEWLEADER 3"), "{said}");
+        links.push(link);
+    }
+    assert_eq!(join(&mut leader, 74).1, "hangup TooManyStrangers");
+    // Members need not wait for them, and whoever is through makes room.
+    let (_, said) = join(&mut leader, 2);
+    assert!(said.contains("NEWLEADER 3"), "{said}");
+    leader.packet(links[0], Packet::Ack { zxid: z(3, 0) });
+    let (_, said) = join(&mut leader, 74);
+    assert!(said.contains("NEWLEADER 3"), "{said}");
 }

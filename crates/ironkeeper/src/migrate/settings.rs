@@ -49,6 +49,9 @@ fn weight(notice: &Notice) -> Weight {
         NoticeKind::NotYet { part: Part::Tls | Part::Sasl | Part::AuthProviders } => {
             Weight::Obstacle
         }
+        // Apache's observers that are told of these ports dial no other, and find nobody once the last of
+        // Apache's followers is replaced.
+        NoticeKind::NotYet { part: Part::ObserverMasters } => Weight::Obstacle,
         NoticeKind::EnsembleOnly | NoticeKind::NotNeeded { .. } => Weight::Good,
         _ => Weight::Note,
     }

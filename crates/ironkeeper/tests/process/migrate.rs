@@ -71,6 +71,16 @@ fn settings_and_data_that_would_not_work_stand_in_the_way() {
         told.lines().any(|line| line.starts_with("  STOP") && line.contains("log.1b")),
         "{told}"
     );
+    for key in ["observerMasterPort=2191", "oraclePath=/run/oracle"] {
+        let ensemble = "initLimit=5\nsyncLimit=2\nserver.1=a:2888:3888\nserver.2=b:2888:3888\n";
+        let dir = tempfile::tempdir().unwrap();
+        let config = prepare(dir.path(), &format!("clientPort=1\n{key}\n{ensemble}"));
+        std::fs::write(dir.path().join("data/myid"), "1").unwrap();
+        let (is_free, told) = check(&[config.to_str().unwrap()]);
+        let (name, _) = key.split_once('=').unwrap();
+        let stops = |line: &str| line.starts_with("  STOP") && line.contains(name);
+        assert!(!is_free && told.lines().any(stops), "{told}");
+    }
     let (is_free, told) = check(&["/no/such/zoo.cfg"]);
     assert!(!is_free && told.contains("/no/such/zoo.cfg"), "{told}");
 }

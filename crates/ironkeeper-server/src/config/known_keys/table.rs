@@ -78,6 +78,16 @@ fn refuse_true(setting: &Setting, part: Part) -> Result<(), String> {
     Ok(())
 }
 
+fn refuse_oracle(setting: &Setting) -> Result<(), String> {
+    match setting.value.is_empty() {
+        true => Ok(()),
+        false => Err("this version of Ironkeeper does not ask oracles, and two servers of which one is away \
+                      would have no leader though the others of this ensemble expect one. Remove it to start \
+                      all the same"
+            .to_owned()),
+    }
+}
+
 const fn protection(part: Part, judge: fn(&mut Draft, &Setting) -> Result<(), String>) -> Handler {
     Handler::Judge { part, judge }
 }
@@ -516,7 +526,8 @@ pub(super) static TABLE: &[KnownKey] = &[
         not_needed_boolean("the addresses of a member are tried in turn")),
     row("multiAddress.reachabilityCheckTimeoutMs", ZooCfg, "1000", "500", "Milliseconds to find out",
         not_needed("the addresses of a member are tried in turn")),
-    row("oraclePath", ZooCfg, "(none)", "/run/oracle", "File that decides between two servers", any(Oracles)),
+    row("oraclePath", ZooCfg, "(none)", "/run/oracle", "File that decides between two servers",
+        protection(Oracles, |_, s| refuse_oracle(s))),
     row("leaderServes", Property, "yes", "no", "The leader serves clients",
         Member(|d, s| { d.members.settings.leader_serves = s.yes_or_no()?; Ok(()) })),
     row("leader.maxTimeToWaitForEpoch", Property, "-1", "5000", "Milliseconds a leader waits for a new epoch", not_needed("initLimit bounds it")),
