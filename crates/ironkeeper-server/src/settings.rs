@@ -145,16 +145,19 @@ pub(crate) fn log_file_bytes_max(config: &Config) -> Option<u64> {
     config.txn_log_size_limit_kb.map(|kb| kb.saturating_mul(1024))
 }
 
+/// Where members are written down, if they came from a file.
+pub(crate) fn dynamic_files(ensemble: &EnsembleConfig) -> Option<DynamicFiles> {
+    Some(DynamicFiles::new(ensemble.config_file.clone()?, ensemble.my_id))
+}
+
 pub(crate) fn durable_steps(
     config: &Config,
     db: &Database,
     store: &Store<RealDisk>,
 ) -> DurableSteps {
     let ensemble = config.ensemble.as_ref();
-    let files = ensemble.and_then(|ensemble| {
-        let file = ensemble.config_file.clone()?;
-        Some(Box::new(DynamicFiles::new(file, ensemble.my_id)) as Box<dyn MemberFiles>)
-    });
+    let files = ensemble.and_then(dynamic_files);
+    let files = files.map(|files| Box::new(files) as Box<dyn MemberFiles>);
     let whom = member::recover_for(ensemble);
     DurableSteps { store: store.clone(), tree: db.config.tree, whom, files }
 }

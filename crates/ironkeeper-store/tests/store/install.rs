@@ -2,8 +2,8 @@
 
 use ironkeeper_proto::snapshot_record::END_PATH;
 use ironkeeper_proto::{Put, Zxid};
-use ironkeeper_store::StoreError;
 use ironkeeper_store::disk::sim::{Fault, SimDisk};
+use ironkeeper_store::{Store, StoreError};
 
 use crate::recorder::*;
 
@@ -20,7 +20,7 @@ fn history(disk: &SimDisk) {
 fn install(disk: &SimDisk, zxid: i64) -> Result<(), StoreError> {
     let mut sent = tree(b"leader");
     sent.put_str(END_PATH);
-    let store = open(disk);
+    let store = Store::open(disk.clone(), dirs(), small())?;
     let mut writer = store.incoming_snapshot_writer(Zxid(zxid))?;
     writer.write(&sent)?;
     store.install_snapshot(Zxid(zxid), writer)
