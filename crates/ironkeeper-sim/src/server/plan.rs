@@ -50,6 +50,8 @@ pub struct Plan {
 }
 
 /// What a client must never do. The checkers have to notice what comes of it.
+    /// Disks take no notice of writes that change nothing: what recovery writes again does not reach the medium.
+    pub skips_equal_writes: bool,
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misconduct {
     /// To come back without saying what it has seen: another server may be behind that.
@@ -168,3 +170,4 @@ fn membership(voters: u64, observers: u64) -> Membership {
     });
     Membership::parse(&lines.collect::<String>()).expect("a text of our own making")
 }
+            skips_equal_writes: false,
