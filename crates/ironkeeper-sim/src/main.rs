@@ -115,6 +115,8 @@ fn tell(layer: Layer, outcome: &Outcome) {
         watch_events,
         expired,
         stale_syncs,
+        read_only_answers,
+        upgrades,
         ..
     } = total;
     println!(
@@ -129,7 +131,8 @@ fn tell(layer: Layer, outcome: &Outcome) {
     if layer == Layer::Server {
         println!(
             "  {answers} answers, {watch_events} events of watches, {expired} sessions ended by silence, \
-             {stale_syncs} answers to syncs by a leader that was one no more"
+             {stale_syncs} answers to syncs by a leader that was one no more, {read_only_answers} answers by \
+             servers without a leader, {upgrades} nodes of sessions that were local"
         );
     }
 }

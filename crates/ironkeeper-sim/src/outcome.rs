@@ -67,6 +67,10 @@ pub struct Report {
     /// Syncs, and reads behind them, that were answered by a leader which did not know yet that another
     /// one was elected.
     pub stale_syncs: u64,
+    /// Answers of servers without a leader, which only serve reads.
+    pub read_only_answers: u64,
+    /// Ephemeral nodes of sessions that began as local ones.
+    pub upgrades: u64,
     /// Everything that happened, in one number.
     pub trace: u64,
 }
@@ -85,6 +89,8 @@ impl AddAssign<&Report> for Report {
         self.watch_events += other.watch_events;
         self.expired += other.expired;
         self.stale_syncs += other.stale_syncs;
+        self.read_only_answers += other.read_only_answers;
+        self.upgrades += other.upgrades;
         self.trace ^= other.trace;
     }
 }

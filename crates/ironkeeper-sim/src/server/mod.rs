@@ -15,6 +15,7 @@
 //! | `node`, `perform`, `files` | a server, what its engine wants, what it does to its disk |
 //! | `links`, `front` | connections of servers and of clients |
 //! | `client`, `requests`, `load`, `answers` | clients: what they ask, and what they are told |
+//! | `read_only` | clients at servers that have no leader |
 //! | `history`, `agreement`, `judgement` | the rules |
 //! | `trouble` | what happens to servers |
 
@@ -30,6 +31,7 @@ mod load;
 mod node;
 mod perform;
 mod plan;
+mod read_only;
 mod requests;
 mod trouble;
 mod world;

@@ -162,7 +162,10 @@ impl World {
         let clients = (0..plan.clients)
             .map(|number| {
                 let timeout_ms = random.between(low, high);
-                Client::new(number, plan.servers + number, timeout_ms as i32, plan.registers)
+                let node = plan.servers + number;
+                let mut client = Client::new(number, node, timeout_ms as i32, plan.registers);
+                client.allows_read_only = number + plan.read_only_clients >= plan.clients;
+                client
             })
             .collect();
         World {
