@@ -117,6 +117,7 @@ fn little_is_written_again_of_a_long_log() {
     assert!(disk.calls() - calls < 45, "{} calls", disk.calls() - calls);
 }
 
+/// ZOOKEEPER-3701.
 #[test]
 fn a_cut_that_failed_is_made_again_before_it_counts() {
     for seed in 0..40 {
