@@ -55,6 +55,7 @@ fn the_operation_and_the_flags_of_a_create_must_agree() {
     assert_eq!(error(OpCode::CreateContainer, create("/c", b"", Container)), 0);
 }
 
+/// ZOOKEEPER-2623: a check outside of a multi became a transaction that nobody could read.
 #[test]
 fn internal_operations_are_not_for_clients() {
     for op in [OpCode::CreateSession, OpCode::DeleteContainer, OpCode::Check] {

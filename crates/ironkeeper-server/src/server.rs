@@ -50,6 +50,8 @@ pub enum StartError {
     Listen { address: String, error: io::Error },
     #[error(transparent)]
     ListenForPeers(#[from] PeerError),
+    #[error("the directory of the configuration file cannot be synced: {0}")]
+    Members(io::Error),
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
@@ -119,6 +121,9 @@ impl Server {
         let (engine, member) = match &config.ensemble {
             None => (Engine::new(engine_config, recovered, seed, clock.now()), None),
             Some(ensemble) => {
+                if let Some(files) = settings::dynamic_files(ensemble) {
+                    files.settle().map_err(StartError::Members)?;
+                }
                 let member = Member::bind(&config, ensemble, &store, log_reads, &metrics)?;
                 let epochs = store.load_epochs(end.last.max(Zxid::ZERO))?;
                 let start = member::start(&config, ensemble, epochs, end);

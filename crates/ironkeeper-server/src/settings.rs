@@ -145,6 +145,11 @@ pub(crate) fn log_file_bytes_max(config: &Config) -> Option<u64> {
     config.txn_log_size_limit_kb.map(|kb| kb.saturating_mul(1024))
 }
 
+/// Where members are written down, if they came from a file.
+pub(crate) fn dynamic_files(ensemble: &EnsembleConfig) -> Option<DynamicFiles> {
+    Some(DynamicFiles::new(ensemble.config_file.clone()?, ensemble.my_id))
+}
+
 pub(crate) fn durable_steps(
     config: &Config,
     db: &Database,
@@ -156,9 +161,7 @@ pub(crate) fn durable_steps(
 
 /// Where changed members are written down, if there is a place for them.
 pub(crate) fn member_files(config: &Config) -> Option<Box<dyn MemberFiles>> {
-    let ensemble = config.ensemble.as_ref()?;
-    let file = ensemble.config_file.clone()?;
-    Some(Box::new(DynamicFiles::new(file, ensemble.my_id)))
+    Some(Box::new(dynamic_files(config.ensemble.as_ref()?)?))
 }
 
 pub(crate) fn purge(config: &Config) -> PurgeSettings {

@@ -124,6 +124,8 @@ fn tell(layer: Layer, outcome: &Outcome) {
         watch_events,
         expired,
         deeds,
+        read_only_answers,
+        upgrades,
         ..
     } = total;
     println!(
@@ -140,7 +142,8 @@ fn tell(layer: Layer, outcome: &Outcome) {
     }
     if layer == Layer::Server {
         println!(
-            "  {answers} answers, {watch_events} events of watches, {expired} sessions ended by silence"
+            "  {answers} answers, {watch_events} events of watches, {expired} sessions ended by silence, \
+             {read_only_answers} answers by servers without a leader, {upgrades} nodes of sessions that were local"
         );
     }
 }

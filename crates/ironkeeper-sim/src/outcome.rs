@@ -69,6 +69,10 @@ pub struct Report {
     pub expired: u64,
     /// Things that programs have brought to an end with their recipes.
     pub deeds: u64,
+    /// Answers of servers without a leader, which only serve reads.
+    pub read_only_answers: u64,
+    /// Ephemeral nodes of sessions that began as local ones.
+    pub upgrades: u64,
     /// Everything that happened, in one number.
     pub trace: u64,
 }
@@ -87,6 +91,8 @@ impl AddAssign<&Report> for Report {
         self.watch_events += other.watch_events;
         self.expired += other.expired;
         self.deeds += other.deeds;
+        self.read_only_answers += other.read_only_answers;
+        self.upgrades += other.upgrades;
         self.trace ^= other.trace;
     }
 }

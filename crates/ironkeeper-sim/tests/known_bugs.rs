@@ -4,6 +4,7 @@
 
 use std::io::ErrorKind;
 
+use ironkeeper_engine::config::LocalSessions;
 use ironkeeper_sim::Failure;
 use ironkeeper_sim::server::{Plan, Stop, World};
 use ironkeeper_store::disk::sim::Fault;
@@ -98,7 +99,7 @@ fn what_only_a_cut_off_leader_has_goes_from_its_log_and_its_snapshots() -> Resul
     Ok(())
 }
 
-/// 2846, 2418, 3642, 2872: a server that got a whole tree has a hole in its log, and leads others later.
+/// 2846, 2418, 4352, 4925: a server that got a whole tree has a hole in its log, and leads others later.
 #[test]
 fn nobody_is_led_over_the_hole_in_a_log() -> Result<(), Failure> {
     let mut plan = busy(3, 0);
@@ -146,7 +147,51 @@ fn a_call_that_fails_ends_a_server_and_nothing_else() -> Result<(), Failure> {
     in_peace(&mut world)
 }
 
-/// 2355: sessions that end while servers fail leave no node behind.
+/// Everybody's disk fails, the processes come back on machines that run on, and some time later the power goes.
+fn believe_the_cache(seed: u64, plan: Plan) -> Result<(), Failure> {
+    let mut world = whole(seed, plan);
+    for call in 0..12 {
+        // The calls of an election are over; those of the log follow.
+        wait_for_leader(&mut world, None)?;
+        world.run_for(SECOND / 4)?;
+        for node in 0..world.nodes.len() {
+            world.break_call(node, call % 6, Fault::Error(ErrorKind::Other));
+        }
+        world.run_for(SECOND / 4)?;
+        for node in 0..world.nodes.len() {
+            world.stop(node, Stop::Kill);
+            world.start(node);
+        }
+        // What was found is voted with, and told to clients.
+        wait_for_leader(&mut world, None)?;
+        world.run_for(SECOND / 2)?;
+        for node in 0..world.nodes.len() {
+            world.stop(node, Stop::PowerLoss);
+            world.start(node);
+        }
+    }
+    in_peace(&mut world)
+}
+
+/// 4882, and what is known as fsyncgate: after a failed sync a process reads what the medium has never had.
+#[test]
+fn what_is_read_after_a_failed_sync_survives_the_next_loss_of_power() -> Result<(), Failure> {
+    believe_the_cache(100, busy(3, 0))?;
+    // Alone, without anybody who might have it, too.
+    (101..106).try_for_each(|seed| believe_the_cache(seed, busy(1, 0)))
+}
+
+/// The same, with disks that do not write again what recovery writes again: somebody has to notice.
+#[test]
+fn a_process_that_counts_on_its_cache_after_a_failed_sync_is_noticed() {
+    let plan = Plan { skips_equal_writes: true, ..busy(1, 0) };
+    let noticed = (101..131).find_map(|seed| believe_the_cache(seed, plan.clone()).err());
+    let failure = noticed.expect("nobody noticed");
+    let kinds = ["durability", "agreement", "linearizability", "recovery"];
+    assert!(kinds.iter().any(|kind| failure.what.starts_with(kind)), "{failure}");
+}
+
+/// 2355, 4837: sessions that end while servers fail leave no node behind.
 #[test]
 fn ephemeral_nodes_go_with_their_sessions_whoever_fails_meanwhile() -> Result<(), Failure> {
     let plan = Plan { silence_per_mille: 20, move_per_mille: 20, ..busy(3, 0) };
@@ -239,4 +284,61 @@ fn nobody_is_ended_for_the_time_in_which_the_leader_stood_still() -> Result<(), 
         in_peace(&mut world)?;
     }
     Ok(())
+}
+
+/// 3526: a server that has served reads without a leader tells others to cut what is history.
+#[test]
+fn servers_that_are_left_alone_serve_readers_take_no_write_and_cut_nothing_off()
+-> Result<(), Failure> {
+    let mut plan = Plan { read_only_clients: 3, ..busy(3, 1) };
+    plan.engine.read_only_enabled = true;
+    plan.settings.history_count_max = 3;
+    let mut world = whole(10, plan);
+    for round in 0..4 {
+        let left = round % 4;
+        for other in (0..4).filter(|other| *other != left) {
+            world.stop(other, Stop::Kill);
+        }
+        // Sessions are given up, and some time later there are readers.
+        world.run_for(15 * SECOND)?;
+        for other in (0..4).filter(|other| *other != left) {
+            world.start(other);
+        }
+        world.run_for(5 * SECOND)?;
+    }
+    assert!(world.report().read_only_answers > 0, "somebody was served without a leader");
+    in_peace(&mut world)
+}
+
+/// 3471: a session that was local becomes known to all while it ends, and leaves a node behind.
+#[test]
+fn the_nodes_of_sessions_that_were_local_live_exactly_as_long_as_they_do() -> Result<(), Failure> {
+    let mut plan = Plan { silence_per_mille: 20, move_per_mille: 10, ..busy(3, 1) };
+    plan.engine.local_sessions = LocalSessions::Upgrading;
+    let mut world = whole(11, plan);
+    for _ in 0..5 {
+        world.run_for(2 * SECOND)?;
+        let leader = wait_for_leader(&mut world, None)?;
+        world.stop(leader, Stop::PowerLoss);
+        wait_for_leader(&mut world, Some(leader))?;
+        world.start(leader);
+    }
+    assert!(world.report().upgrades > 0, "some sessions have made ephemeral nodes");
+    in_peace(&mut world)
+}
+
+/// Sessions that only one server knows, and that never become more: what they write is in order, too.
+#[test]
+fn local_sessions_write_in_order_and_own_nothing() -> Result<(), Failure> {
+    let mut plan = Plan { silence_per_mille: 10, move_per_mille: 20, ..busy(3, 0) };
+    plan.engine.local_sessions = LocalSessions::On;
+    let mut world = whole(12, plan);
+    for _ in 0..3 {
+        world.run_for(2 * SECOND)?;
+        let leader = wait_for_leader(&mut world, None)?;
+        world.stop(leader, Stop::Kill);
+        wait_for_leader(&mut world, Some(leader))?;
+        world.start(leader);
+    }
+    in_peace(&mut world)
 }

@@ -59,6 +59,7 @@ fn write(world: &mut World, count: u64) -> Result<(), Failure> {
     Ok(())
 }
 
+/// ZOOKEEPER-569.
 #[test]
 fn a_leader_that_dies_is_not_elected_for_ever() -> Result<(), Failure> {
     let mut world = whole(calm(3, 0));
@@ -169,6 +170,7 @@ fn used_up_ids_cost_an_election_and_nothing_else() -> Result<(), Failure> {
     Ok(())
 }
 
+/// ZOOKEEPER-764, 769, 2959.
 #[test]
 fn observers_do_not_make_a_quorum() -> Result<(), Failure> {
     let mut world = whole(calm(3, 2));

@@ -2,7 +2,10 @@
 //!
 //! What is assumed about it: a sector of 512 bytes is written as a whole or not at all; what
 //! [`DiskFile::sync_data`] and [`Disk::sync_dir`] return from stays; anything else may survive a
-//! crash in part and in any order; a rename replaces its target as a whole.
+//! crash in part and in any order; a rename replaces its target as a whole. After a sync of a file that has failed
+//! its content can be read and may be nowhere else: no later sync brings it to the medium, until it is written
+//! again. Names are not so: file systems keep a journal of them and stop when it fails, so a sync of a directory
+//! may be asked for again.
 
 mod read_only;
 mod real;

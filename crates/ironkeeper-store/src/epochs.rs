@@ -31,7 +31,11 @@ impl<D: Disk> Store<D> {
     /// The log may be of a later epoch than the current one: a crash can come between taking over a
     /// leader's history and writing that down. An observer, who promises nothing, can even be ahead
     /// of the accepted epoch; that is raised, for a promise more is never wrong.
+    ///
+    /// What is read is durable when this returns: the last process may have ended between a rename and its sync,
+    /// and nobody writes a promise again that is there already.
     pub fn load_epochs(&self, last_zxid: Zxid) -> Result<Epochs, StoreError> {
+        self.disk.sync_dir(&self.snap_dir).at(&self.snap_dir, "sync the directory")?;
         let of_log = last_zxid.epoch();
         let mut current = match self.read_epoch(CURRENT)? {
             Some(current) => current,
@@ -49,7 +53,8 @@ impl<D: Disk> Store<D> {
                 read => read?,
             };
             if let Some(unfinished) = unfinished.filter(|unfinished| *unfinished >= of_log) {
-                self.finish_epoch(CURRENT)?;
+                // Written anew: an earlier sync of this file may have failed.
+                self.write_epoch(CURRENT, unfinished)?;
                 current = unfinished;
             }
         }
@@ -99,14 +104,7 @@ impl<D: Disk> Store<D> {
         let unfinished = self.snap_dir.join(format!("{name}{UNFINISHED_SUFFIX}"));
         let mut file = self.disk.create(&unfinished).at(&unfinished, "create the epoch file")?;
         file.write_at(epoch.0.to_string().as_bytes(), 0).at(&unfinished, "write the epoch file")?;
-        self.finish_epoch(name)
-    }
-
-    /// Moves a written file to its final name.
-    fn finish_epoch(&self, name: &str) -> Result<(), StoreError> {
         let path = self.snap_dir.join(name);
-        let unfinished = self.snap_dir.join(format!("{name}{UNFINISHED_SUFFIX}"));
-        let mut file = self.disk.open(&unfinished).at(&unfinished, "open the epoch file")?;
         file.sync_data().at(&unfinished, "sync the epoch file")?;
         self.disk.rename(&unfinished, &path).at(&path, "rename the epoch file")?;
         self.disk.sync_dir(&self.snap_dir).at(&self.snap_dir, "sync the directory")

@@ -8,6 +8,7 @@
 
 pub mod catch_up;
 pub mod reader;
+mod renew;
 pub mod stream;
 mod tail;
 mod truncate;

@@ -50,6 +50,10 @@ impl<D: Disk> Store<D> {
         let needed = logs.partition_point(|log| log.zxid <= oldest_kept).saturating_sub(1);
         doomed.extend(logs.into_iter().take(needed).map(|log| log.path));
 
+        if !doomed.is_empty() {
+            // What is kept must not vanish in a crash that spares the removals.
+            self.disk.sync_dir(&self.snap_dir).at(&self.snap_dir, "sync the directory")?;
+        }
         for path in &doomed {
             self.remove_gently(path)?;
         }

@@ -152,13 +152,6 @@ impl<D: Disk> Store<D> {
     }
 
     fn replay(&self, visitor: &mut dyn Visitor, base: Zxid) -> Result<Recovered, StoreError> {
-        // What is replayed now counts as durable from now on; make it so before it is relied on.
-        if let Some(newest) = catalog::logs(&self.disk, &self.log_dir)?.last() {
-            let path = &newest.path;
-            let mut file = self.disk.open(path).at(path, "open the log file")?;
-            file.sync_data().at(path, "sync the log file")?;
-            self.disk.sync_dir(&self.log_dir).at(&self.log_dir, "sync the directory")?;
-        }
         let mut stream = LogStream::after(&self.disk, &self.log_dir, base)?;
         let mut last_zxid = base;
         let mut txns = 0;
@@ -184,6 +177,14 @@ impl<D: Disk> Store<D> {
                 dropped_bytes: torn.dropped_bytes,
                 reason: torn.what.to_owned(),
             });
+        }
+        // What was replayed counts as durable from now on; make it so before it is relied on. That goes for
+        // names, too: the last process may have ended between a change of them and its sync.
+        if let Some(end) = stream.newest_end() {
+            self.renew_log_end(&end)?;
+        }
+        for dir in [&self.log_dir, &self.snap_dir] {
+            self.disk.sync_dir(dir).at(dir, "sync the directory")?;
         }
         Ok(Recovered {
             last_zxid,

@@ -118,13 +118,14 @@ impl<D: Disk> Store<D> {
         let snap_dir = snap_dir.join(VERSION_DIR);
         let log_dir = log_dir.join(VERSION_DIR);
         for dir in [&snap_dir, &log_dir] {
-            if disk.exists(dir).at(dir, "look for the directory")? {
-                continue;
+            if !disk.exists(dir).at(dir, "look for the directory")? {
+                if !options.auto_create {
+                    return Err(StoreError::MissingDirectory { path: dir.clone() });
+                }
+                create_durably(&disk, dir)?;
             }
-            if !options.auto_create {
-                return Err(StoreError::MissingDirectory { path: dir.clone() });
-            }
-            create_durably(&disk, dir)?;
+            // Also if it is there: the last process may have ended between making it and this.
+            sync_parent(&disk, dir)?;
         }
         let mut locks = vec![lock(&disk, &snap_dir)?];
         if separate {
@@ -209,7 +210,7 @@ impl<D: Disk> Store<D> {
 }
 
 /// A directory that vanishes in a crash takes acknowledged transactions along, so every new one is
-/// made durable in its parent.
+/// made durable in its parent before the next is made in it.
 fn create_durably<D: Disk>(disk: &D, dir: &Path) -> Result<(), StoreError> {
     let mut missing = Vec::new();
     let mut ancestor = Some(dir);
@@ -220,15 +221,25 @@ fn create_durably<D: Disk>(disk: &D, dir: &Path) -> Result<(), StoreError> {
         missing.push(path);
         ancestor = path.parent();
     }
-    disk.create_dir_all(dir).at(dir, "create the directory")?;
+    if let Some(there) = missing.last().and_then(|path| path.parent())
+        && there.parent().is_some()
+    {
+        // It may be ours, from an attempt that failed. If we are not allowed to look at its parent, it is not.
+        let _ = sync_parent(disk, there);
+    }
     for path in missing.into_iter().rev() {
-        let parent = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        disk.sync_dir(parent).at(parent, "sync the directory")?;
+        disk.create_dir_all(path).at(path, "create the directory")?;
+        sync_parent(disk, path)?;
     }
     Ok(())
+}
+
+fn sync_parent<D: Disk>(disk: &D, path: &Path) -> Result<(), StoreError> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    disk.sync_dir(parent).at(parent, "sync the directory")
 }
 
 fn lock<D: Disk>(disk: &D, dir: &Path) -> Result<D::Lock, StoreError> {

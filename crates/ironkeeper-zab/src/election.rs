@@ -402,6 +402,7 @@ mod tests {
         assert_eq!(table.looking(3, vote(3, 3, 7, 1)), Reaction::default());
     }
 
+    /// ZOOKEEPER-1732, 1805, 1818.
     #[test]
     fn an_established_leader_is_joined_once_it_speaks_itself() {
         let mut table = table(THREE);
@@ -424,6 +425,7 @@ mod tests {
         }
     }
 
+    /// ZOOKEEPER-1419, 1514.
     #[test]
     fn a_restarted_leader_does_not_take_up_an_office_of_another_round() {
         let mut table = table(THREE);

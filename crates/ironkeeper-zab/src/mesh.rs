@@ -193,6 +193,7 @@ mod tests {
         out.drain(..).map(word).collect::<Vec<_>>().join(", ")
     }
 
+    /// ZOOKEEPER-880, 2164.
     #[test]
     fn the_connection_of_the_larger_id_survives() {
         let mut mesh = Mesh::new(ServerId(2));
@@ -214,6 +215,7 @@ mod tests {
         assert_eq!(said(&mut out), "vote 3 on 13");
     }
 
+    /// ZOOKEEPER-880, 2164.
     #[test]
     fn a_new_connection_replaces_the_old_one_and_hears_the_last_vote_again() {
         let mut mesh = Mesh::new(ServerId(2));

@@ -53,6 +53,7 @@ fn too_far_behind_for_memory_gets_the_difference_from_the_log() {
     assert!(cluster.nodes[away].disk.log_len() > log_len + 50, "no tree took the log's place");
 }
 
+/// ZOOKEEPER-1319, 1367.
 #[test]
 fn too_far_behind_for_the_log_gets_the_tree_with_sessions_and_all() {
     let few = |node: &mut Node| node.settings.history_count_max = 5;
@@ -79,6 +80,7 @@ fn too_far_behind_for_the_log_gets_the_tree_with_sessions_and_all() {
     cluster.assert_same();
 }
 
+/// ZOOKEEPER-3104.
 #[test]
 fn a_tree_on_its_way_is_that_of_one_moment_whatever_is_written_meanwhile() {
     let few = |node: &mut Node| node.settings.history_count_max = 5;
@@ -184,6 +186,7 @@ fn a_snapshot_under_way_is_given_up_when_the_tree_is_exchanged() {
     assert!(cluster.nodes[leader].disk.has_snapshot());
 }
 
+/// ZOOKEEPER-1551.
 #[test]
 fn observers_come_and_go_without_being_missed() {
     let mut cluster = Cluster::elected(3, 2, |_| {});

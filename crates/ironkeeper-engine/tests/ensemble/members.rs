@@ -66,6 +66,7 @@ fn with_reconfiguration_the_first_leader_gives_the_members_a_version() {
     assert_eq!((stat.version, stat.mzxid), (-1, Zxid(1 << 32)));
 }
 
+/// ZOOKEEPER-2819, 3829.
 #[test]
 fn a_change_through_any_member_is_answered_with_the_new_members() {
     let mut cluster = Cluster::elected(3, 1, reconfigurable);

@@ -89,6 +89,34 @@ fn when_a_leader_is_found_readers_have_to_come_again() {
 }
 
 #[test]
+fn a_server_that_serves_reads_may_be_elected_by_one_that_needs_its_whole_tree() {
+    let mut cluster = Cluster::elected(3, 0, |node: &mut Node| {
+        node.config.read_only_enabled = true;
+        node.settings.history_count_max = 5;
+    });
+    let (left, away) = (cluster.leader(), cluster.follower());
+    cluster.kill(away);
+    let mut client = cluster.at(left).connect();
+    for number in 0..100 {
+        client.create(&mut cluster.at(left), &format!("/a{number}"), Persistent).unwrap();
+    }
+    cluster.snapshot(left);
+    cluster.nodes[left].disk.purge();
+    for node in (0..3).filter(|node| *node != left && *node != away) {
+        cluster.kill(node);
+    }
+    cluster
+        .until("reads are served", |cluster| cluster.nodes[left].db.serving() == Serving::ReadOnly);
+    let mut client = reader(&mut cluster, left);
+    client.stat(&mut cluster.at(left), "/a99").unwrap();
+    cluster.start(away);
+    cluster.until("two serve", |cluster| cluster.serving() == 2);
+    assert_eq!(cluster.leader(), left, "it knows more");
+    assert_eq!(cluster.applied(away), cluster.applied(left));
+    assert!(client.conn.close_reason().is_some(), "readers have to come again");
+}
+
+#[test]
 fn without_the_setting_nobody_is_served_however_long_it_takes() {
     let mut cluster = Cluster::three();
     let left = cluster.follower();

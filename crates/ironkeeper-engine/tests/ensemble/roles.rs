@@ -117,6 +117,7 @@ fn a_leader_judges_by_everything_its_predecessor_has_left() {
     }
 }
 
+/// ZOOKEEPER-1277.
 #[test]
 fn when_the_ids_of_an_epoch_are_used_up_the_next_epoch_begins() {
     let mut cluster = Cluster::elected(3, 0, |node| node.settings.counter_max = 20);

@@ -7,7 +7,8 @@
 //! | `zoo.cfg` | no members any more, but the name of the first of these files |
 //! | `zoo.cfg.bak` | `zoo.cfg` as the administrator wrote it |
 //!
-//! Every file is written to the side, synced and renamed.
+//! Every file is written to the side, synced and renamed. A start syncs the names once more: the last process may have
+//! ended between a rename and its sync, and what was read then would be relied on without being durable.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -51,6 +52,15 @@ impl DynamicFiles {
     pub fn new(config_file: PathBuf, my_id: ServerId) -> DynamicFiles {
         let config_file = std::path::absolute(&config_file).unwrap_or(config_file);
         DynamicFiles { config_file, my_id }
+    }
+
+    /// Makes durable what is there. The directory may be one that we are not allowed to look at; then nothing
+    /// was ever written to it.
+    pub fn settle(&self) -> io::Result<()> {
+        match sync_dir(&self.config_file) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced,
+        }
     }
 }
 

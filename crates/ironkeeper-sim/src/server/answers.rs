@@ -1,5 +1,6 @@
 //! What clients are told, held against the rules.
 
+use ironkeeper_engine::config::LocalSessions;
 use ironkeeper_proto::connect::ConnectResponse;
 use ironkeeper_proto::jute::{DecodeError, Reader};
 use ironkeeper_proto::reply::{MultiHeader, ReplyHeader};
@@ -64,6 +65,10 @@ impl World {
             let this = &mut self.clients[client];
             this.alive = Some(SignOfLife { at_us: this.sent_us, reign: None });
         }
+        if response.read_only == Some(true) {
+            let begun = self.begin_read_only(client, is_new);
+            self.fail(begun);
+        }
         self.settle_in(client, is_new);
         Ok(match is_new || response.session == asked {
             true => Ok(()),
@@ -81,7 +86,10 @@ impl World {
                 return Ok(Err(format!("order: client {client} went back from {last} to {zxid}")));
             }
             this.last_zxid = header.zxid;
-            self.history.tell(header.zxid);
+            // What a server without a leader has may be undone.
+            if !this.is_read_only {
+                self.history.tell(header.zxid);
+            }
         }
         if header.xid == Xid::NOTIFICATION {
             let event = WatcherEvent::decode(&mut reader)?;
@@ -97,6 +105,9 @@ impl World {
         self.say(|| format!("client {client} hears {header:?} to {asked:?}"));
         if asked.xid != header.xid {
             return Ok(Err(format!("order: client {client} got {header:?} to {asked:?}")));
+        }
+        if self.clients[client].is_read_only {
+            return self.judge_cut_off_answer(client, &asked.request, header, &mut reader);
         }
         if header.err == 0
             && let Some(link) = self.clients[client].link()
@@ -168,6 +179,8 @@ impl World {
             )),
             Request::CreateEphemeral(path) => {
                 let standing = if is_done { Standing::Made } else { Standing::Gone };
+                let was_local = self.plan.engine.local_sessions == LocalSessions::Upgrading;
+                self.report.upgrades += u64::from(is_done && was_local);
                 self.note_ephemeral(path, standing);
                 Ok(())
             }

@@ -53,6 +53,10 @@ pub struct Client {
     pub session: SessionId,
     pub password: [u8; PASSWORD_LEN],
     pub last_zxid: Zxid,
+    /// Whether it accepts a server that has no leader and only serves reads ...
+    pub allows_read_only: bool,
+    /// ... and whether it is at one.
+    pub is_read_only: bool,
     xid: i32,
     /// Bounded: a client that waits for much asks for no more.
     pub pending: VecDeque<Asked>,
@@ -66,6 +70,8 @@ pub struct Client {
     pub paused_until_us: u64,
     /// The newest version it has seen of each register; -1 is none.
     pub seen: Vec<i32>,
+    /// The same at the server without a leader that it is at: this may be undone.
+    pub glimpsed: Vec<i32>,
     /// Registers with a watch, and the version that was seen when it was set.
     pub watches: BTreeMap<usize, i32>,
     /// Numbers its ephemeral nodes.
@@ -84,6 +90,8 @@ impl Client {
             session: SessionId::NONE,
             password: [0; PASSWORD_LEN],
             last_zxid: Zxid::ZERO,
+            allows_read_only: false,
+            is_read_only: false,
             xid: 0,
             pending: VecDeque::new(),
             unread: Vec::new(),
@@ -93,6 +101,7 @@ impl Client {
             asked_to_close: false,
             paused_until_us: 0,
             seen: vec![-1; registers],
+            glimpsed: vec![-1; registers],
             watches: BTreeMap::new(),
             ephemerals: 0,
             last_words: LastWords::Unsaid,
@@ -117,7 +126,7 @@ impl Client {
 
     /// Whether it waits for nothing.
     pub fn is_at_rest(&self) -> bool {
-        matches!(self.stage, Stage::Open(_)) && self.pending.is_empty()
+        matches!(self.stage, Stage::Open(_)) && self.pending.is_empty() && !self.is_read_only
     }
 
     /// The session has ended. What comes next is another client in the same place.
@@ -135,6 +144,12 @@ impl Client {
         self.stage = Stage::Away;
         self.pending.clear();
         self.unread.clear();
+        if self.is_read_only {
+            // The next server gives it a session of its own. What it has seen, and its watches, are still its.
+            self.is_read_only = false;
+            self.session = SessionId::NONE;
+            self.password = [0; PASSWORD_LEN];
+        }
         if self.last_words == LastWords::Said {
             self.last_words = LastWords::Unsaid;
         }
@@ -149,7 +164,7 @@ impl Client {
             timeout_ms: self.timeout_ms,
             session: self.session,
             password: &self.password,
-            read_only: Some(false),
+            read_only: Some(self.allows_read_only),
         }
         .encode(&mut body);
         framed(&body)

@@ -8,7 +8,7 @@ use ironkeeper_store::disk::sim::{Fault, SimDisk};
 use ironkeeper_zab::{Input as ZabInput, LinkId};
 
 use super::node::Process;
-use super::world::{Event, Stop, World};
+use super::world::{Event, World};
 
 /// How long to wait before a full disk is tried again.
 const NO_ROOM_PAUSE_US: u64 = 1_000_000;
@@ -57,8 +57,8 @@ impl World {
                 if self.random.chance(500) {
                     self.input(node, done);
                 }
-                // After a failed sync nobody knows what the cache is worth: the machine is restarted.
-                return self.stop(node, Stop::PowerLoss);
+                let how = self.end_of_failed_process();
+                return self.stop(node, how);
             }
         }
         self.input(node, done);

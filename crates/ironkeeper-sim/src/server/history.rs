@@ -4,7 +4,7 @@
 //! the versions of a node and the transactions, so each answer tells its place in the order of all writes,
 //! and every rule can be held against an answer the moment it comes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ironkeeper_proto::{Epoch, SessionId, Zxid};
 
@@ -65,6 +65,8 @@ pub struct History {
     /// The newest transaction of each epoch that anybody was told of.
     told: BTreeMap<Epoch, Zxid>,
     last_value: u64,
+    /// Sessions that began at servers without a leader.
+    pub read_only_sessions: BTreeSet<SessionId>,
     pub ephemerals: BTreeMap<String, Ephemeral>,
 }
 
@@ -77,6 +79,7 @@ impl History {
             sessions: BTreeMap::new(),
             told: BTreeMap::new(),
             last_value: FIRST_VALUE,
+            read_only_sessions: BTreeSet::new(),
             ephemerals: BTreeMap::new(),
         }
     }
@@ -149,6 +152,26 @@ impl History {
         match value == FIRST_VALUE {
             true => Ok(()),
             false => self.observe_write(register, seen),
+        }
+    }
+
+    /// Somebody was told what a register holds at a server without a leader. It need not be history: nobody else
+    /// may ever hear of it. But somebody has asked for it, and a write has one place in the order of writes at most.
+    pub fn glimpse(&mut self, register: usize, seen: Seen) -> Result<(), String> {
+        let Seen { version, zxid, value } = seen;
+        if value == FIRST_VALUE || version == 0 {
+            return match value == FIRST_VALUE && version == 0 {
+                true => Ok(()),
+                false => Err(format!("read-only: register {register} began with {seen:?}")),
+            };
+        }
+        let write = self.writes.get_mut(&value).filter(|write| !write.refused);
+        let place = write.map(|write| *write.zxid.get_or_insert(zxid));
+        match place == Some(zxid) {
+            true => Ok(()),
+            false => Err(format!(
+                "read-only: {seen:?} of register {register} was never asked for, or is {place:?}"
+            )),
         }
     }
 

@@ -104,6 +104,13 @@ impl World {
                     }
                 }
             }
+            let claimed = self.history.read_only_sessions.iter();
+            if let Some(session) = claimed.copied().find(|id| state.sessions.contains(*id)) {
+                return Err(format!(
+                    "read-only: session {:x} began without a leader, and is known to all",
+                    session.0
+                ));
+            }
             let there: BTreeSet<String> = state
                 .tree
                 .find(EPHEMERALS)

@@ -22,7 +22,10 @@ impl World {
         let this = &self.clients[client];
         let timeout_us = this.timeout_ms as u64 * 1000;
         match this.stage {
-            Stage::Away => self.dial_server(client),
+            Stage::Away => {
+                self.give_up_session(client);
+                self.dial_server(client);
+            }
             Stage::Dialing => {}
             Stage::Greeting(_) => {
                 if now_us - this.sent_us > timeout_us {
@@ -55,8 +58,12 @@ impl World {
                 self.leave_server(client);
             }
             Phase::Load => {
-                if self.clients[client].pending.len() < PENDING_MAX {
-                    self.ask_something(client);
+                if self.clients[client].pending.len() >= PENDING_MAX {
+                    return;
+                }
+                match self.clients[client].is_read_only {
+                    true => self.ask_cut_off_server(client),
+                    false => self.ask_something(client),
                 }
             }
         }
@@ -225,7 +232,7 @@ impl World {
 
     /// What a client does first with its session.
     pub(super) fn settle_in(&mut self, client: usize, is_new: bool) {
-        if is_new {
+        if is_new && !self.clients[client].is_read_only {
             self.prepare_nodes(client);
         }
         let this = &self.clients[client];

@@ -16,6 +16,7 @@
 //! | `links`, `front` | connections of servers and of clients |
 //! | `client`, `requests`, `load`, `answers` | clients: what they ask, and what they are told |
 //! | `guests` | places for clients that run beside the world, as the product's own does |
+//! | `read_only` | clients at servers that have no leader |
 //! | `history`, `agreement`, `judgement`, `early_ends` | the rules |
 //! | `trouble` | what happens to servers |
 
@@ -33,6 +34,7 @@ mod load;
 mod node;
 mod perform;
 mod plan;
+mod read_only;
 mod requests;
 mod trouble;
 mod world;

@@ -2,6 +2,7 @@
 
 use ironkeeper_engine::EngineConfig;
 use ironkeeper_engine::auth::AuthConfig;
+use ironkeeper_engine::config::LocalSessions;
 use ironkeeper_proto::{Membership, ServerId};
 use ironkeeper_store::{Compression, StoreOptions};
 use ironkeeper_tree::TreeConfig;
@@ -29,6 +30,8 @@ pub struct Plan {
     pub clients: usize,
     /// How many of them only read, and behind syncs: nothing of theirs waits for a write of their own.
     pub readers: usize,
+    /// How many clients, counted from the last, accept a server that has no leader and only serves reads.
+    pub read_only_clients: usize,
     /// How many nodes clients write to and read from.
     pub registers: usize,
     pub session_timeout_ms: (u64, u64),
@@ -47,6 +50,8 @@ pub struct Plan {
     pub move_per_mille: u64,
     /// A rule of clients that is broken on purpose.
     pub misconduct: Option<Misconduct>,
+    /// Disks take no notice of writes that change nothing: what recovery writes again does not reach the medium.
+    pub skips_equal_writes: bool,
 }
 
 /// What a client must never do. The checkers have to notice what comes of it.
@@ -113,6 +118,26 @@ impl Plan {
             readers: random.pick(&[0, 0, 1, 2]).unwrap_or(0),
             ..calm
         }
+        .with_other_sessions(random)
+    }
+
+    /// The same, now and then with sessions that only one server knows, and with servers that serve reads while
+    /// they are cut off.
+    fn with_other_sessions(mut self, random: &mut Random) -> Plan {
+        self.engine.local_sessions = random
+            .pick(&[
+                LocalSessions::Off,
+                LocalSessions::Off,
+                LocalSessions::On,
+                LocalSessions::Upgrading,
+                LocalSessions::Upgrading,
+            ])
+            .unwrap_or(LocalSessions::Off);
+        self.engine.read_only_enabled = random.chance(400);
+        if self.engine.read_only_enabled {
+            self.read_only_clients = random.between(1, 3) as usize;
+        }
+        self
     }
 
     /// A cluster to which nothing happens by itself.
@@ -137,6 +162,7 @@ impl Plan {
             servers: (voters + observers) as usize,
             clients: 2,
             readers: 0,
+            read_only_clients: 0,
             registers: 2,
             session_timeout_ms: (1_000, 6_000),
             faults: Faults::none(),
@@ -148,6 +174,7 @@ impl Plan {
             silence_per_mille: 0,
             move_per_mille: 0,
             misconduct: None,
+            skips_equal_writes: false,
         }
     }
 

@@ -109,6 +109,12 @@ impl World {
         node.is_call_broken = true;
     }
 
+    /// After a failed sync the cache is worth nothing. An operator may restart the machine or, not knowing that,
+    /// the process alone.
+    pub(super) fn end_of_failed_process(&mut self) -> Stop {
+        if self.random.chance(500) { Stop::Kill } else { Stop::PowerLoss }
+    }
+
     /// A server is cut off from the others, and now and then from its clients, too.
     pub fn isolate(&mut self, node: usize) {
         let others = match self.random.chance(500) {

@@ -166,12 +166,18 @@ impl World {
             is_disk_full: false,
             is_call_broken: false,
         };
-        let nodes = (1..=plan.servers).map(&mut node).collect();
+        let nodes: Vec<Node> = (1..=plan.servers).map(&mut node).collect();
+        if plan.skips_equal_writes {
+            nodes.iter().for_each(|node| node.disk.skip_equal_writes());
+        }
         let (low, high) = plan.session_timeout_ms;
         let clients = (0..plan.clients)
             .map(|number| {
                 let timeout_ms = random.between(low, high);
-                Client::new(number, plan.servers + number, timeout_ms as i32, plan.registers)
+                let node = plan.servers + number;
+                let mut client = Client::new(number, node, timeout_ms as i32, plan.registers);
+                client.allows_read_only = number + plan.read_only_clients >= plan.clients;
+                client
             })
             .collect();
         World {
@@ -395,10 +401,11 @@ impl World {
                 self.note_epochs(node);
                 self.on_wake(node);
             }
-            // Somebody has to make room, or to look at the disk and to restart the machine.
+            // Somebody has to make room, or to look at the disk.
             Err(error) if self.nodes[node].disk_may_fail() => {
                 self.say(|| format!("{} cannot start: {error}", node + 1));
-                self.stop(node, Stop::PowerLoss);
+                let how = self.end_of_failed_process();
+                self.stop(node, how);
             }
             Err(error) => {
                 let what = format!("recovery: server {} cannot start: {error}", node + 1);

@@ -5,7 +5,8 @@
 //! write survives as a whole, not at all, or in some of its sectors, in any order, and the same goes
 //! for names of files that were made, renamed or removed without a sync of their directory. After a
 //! failed sync what it should have written is lost or kept by the same draw, and no later sync brings
-//! it back, which is how kernels behave.
+//! it back, which is how kernels behave: it can still be read, until the machine stops, or until the cache drops it
+//! as if it were clean, which it may do when the process is gone.
 //!
 //! Changing calls are numbered, so a test can let each of them in turn fail or be the last one.
 
@@ -55,6 +56,7 @@ struct State {
     faults: BTreeMap<u64, Fault>,
     stopped: bool,
     boot: u64,
+    skips_equal_writes: bool,
     random: Random,
 }
 
@@ -72,6 +74,8 @@ struct Inode {
     durable: Image,
     /// What a sync has to do, in order.
     unsynced: Vec<DataChange>,
+    /// A sync has failed: what can be read may be nowhere else.
+    doubtful: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -97,15 +101,16 @@ impl SimDisk {
         let state = State {
             inodes: Vec::new(),
             names: BTreeMap::new(),
-            dirs: BTreeSet::new(),
+            dirs: BTreeSet::from([PathBuf::from("/")]),
             durable_names: BTreeMap::new(),
-            durable_dirs: BTreeSet::new(),
+            durable_dirs: BTreeSet::from([PathBuf::from("/")]),
             unsynced_names: Vec::new(),
             capacity: u64::MAX,
             calls: 0,
             faults: BTreeMap::new(),
             stopped: false,
             boot: 0,
+            skips_equal_writes: false,
             random: Random(seed),
         };
         SimDisk { state: Arc::new(Mutex::new(state)) }
@@ -136,6 +141,7 @@ impl SimDisk {
     /// kernel's hands, synced or not. Planned faults that did not come to pass are forgotten.
     pub fn restart(&self) {
         let mut state = self.state();
+        state.drop_doubtful_pages();
         state.faults.clear();
         state.stopped = false;
         state.boot += 1;
@@ -149,6 +155,12 @@ impl SimDisk {
     /// Planned faults will not come to pass.
     pub fn forget_faults(&self) {
         self.state().faults.clear();
+    }
+
+    /// Writing what is there already writes nothing from now on: whoever counts on it to reach the medium is
+    /// deceived.
+    pub fn skip_equal_writes(&self) {
+        self.state().skips_equal_writes = true;
     }
 
     /// Turns one bit of a file over, on the medium.
@@ -179,7 +191,7 @@ impl SimDisk {
         image.write(bytes, 0);
         let inode = state.inodes.len();
         let (seen, durable) = (image.clone(), image);
-        state.inodes.push(Inode { seen, durable, unsynced: Vec::new() });
+        state.inodes.push(Inode { seen, durable, ..Inode::default() });
         state.names.insert(path.to_owned(), inode);
         state.durable_names.insert(path.to_owned(), inode);
     }
@@ -346,7 +358,9 @@ impl DiskFile for SimFile {
             Err(_) => state.random.below(fitting as u64) as usize,
         };
         let change = DataChange::Write { offset, bytes: bytes[..count].to_vec() };
-        state.inodes[self.inode].change(change);
+        if !state.skips_equal_writes || !state.inodes[self.inode].seen.holds(bytes, offset) {
+            state.inodes[self.inode].change(change);
+        }
         let stop = begun?;
         state.end_call(stop)?;
         if count < bytes.len() {
@@ -376,6 +390,7 @@ impl DiskFile for SimFile {
             Err(error) => {
                 if !state.stopped {
                     state.survive(self.inode);
+                    state.inodes[self.inode].doubtful = true;
                 }
                 Err(error)
             }
@@ -450,6 +465,7 @@ impl State {
             self.survive(inode);
             let inode = &mut self.inodes[inode];
             inode.seen = inode.durable.clone();
+            inode.doubtful = false;
         }
         // A journal keeps the order of changes; other media may not.
         let changes = std::mem::take(&mut self.unsynced_names);
@@ -460,6 +476,9 @@ impl State {
                 self.make_name_durable(&change);
             }
         }
+        // What is in a directory goes with it.
+        let made = self.durable_dirs.clone();
+        self.durable_dirs.retain(|dir| dir.ancestors().all(|dir| made.contains(dir)));
         let dirs = &self.durable_dirs;
         self.durable_names.retain(|path, _| path.parent().is_some_and(|dir| dirs.contains(dir)));
         self.names = self.durable_names.clone();
@@ -468,6 +487,16 @@ impl State {
         self.faults.clear();
         self.stopped = false;
         self.boot += 1;
+    }
+
+    /// The cache may drop what it takes for clean; then what is on the medium is read.
+    fn drop_doubtful_pages(&mut self) {
+        for inode in &mut self.inodes {
+            if inode.doubtful && inode.unsynced.is_empty() && self.random.chance(4) {
+                inode.seen = inode.durable.clone();
+                inode.doubtful = false;
+            }
+        }
     }
 
     /// Frees the content of files that have no name and are not open any more.
@@ -562,6 +591,12 @@ impl Image {
             done += part;
         }
         count
+    }
+
+    /// Whether these bytes are there already.
+    fn holds(&self, bytes: &[u8], offset: u64) -> bool {
+        let mut there = vec![0; bytes.len()];
+        self.read(&mut there, offset) == bytes.len() && there == bytes
     }
 
     fn write(&mut self, bytes: &[u8], offset: u64) {

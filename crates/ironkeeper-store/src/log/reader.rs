@@ -13,6 +13,7 @@ use ironkeeper_proto::log_record::{
 use ironkeeper_proto::txn::TxnHeader;
 
 use super::tail;
+use super::writer::UNSYNCED_BYTES_MAX;
 use crate::disk::{Disk, DiskFile, read_full};
 use crate::error::{At, StoreError};
 
@@ -69,6 +70,19 @@ pub struct LogReader<F> {
     last: (usize, usize, Zxid),
     /// Whether somebody may be writing to the file, so that its end cannot be judged.
     live: bool,
+    /// Two beginnings of records, each at least as far behind the one before as an unsynced write is long. The
+    /// first one is where what was written last can have begun.
+    marks: [u64; 2],
+}
+
+/// Where the last records of a file are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileEnd {
+    pub path: PathBuf,
+    /// Everything that was written without a sync is behind this, and before `to`.
+    pub from: u64,
+    pub to: u64,
+    pub last_zxid: Zxid,
 }
 
 impl<F: DiskFile> LogReader<F> {
@@ -86,7 +100,20 @@ impl<F: DiskFile> LogReader<F> {
             header_seen: false,
             last: (0, 0, Zxid::ZERO),
             live: false,
+            marks: [FILE_HEADER_LEN as u64; 2],
         })
+    }
+
+    /// A reader that begins in the middle, at the beginning of a record.
+    pub(crate) fn open_at<D: Disk<File = F>>(
+        disk: &D,
+        path: &Path,
+        offset: u64,
+    ) -> Result<LogReader<F>, StoreError> {
+        let mut reader = LogReader::open(disk, path)?;
+        reader.buffer_offset = offset;
+        reader.header_seen = offset > 0;
+        Ok(reader)
     }
 
     /// A reader of a file that may be written to meanwhile. What cannot be read is taken for what is
@@ -133,7 +160,21 @@ impl<F: DiskFile> LogReader<F> {
         };
         self.consumed += frame_len;
         self.last = (start, frame_len, zxid);
+        if offset - self.marks[1] >= UNSYNCED_BYTES_MAX as u64 {
+            self.marks = [self.marks[1], offset];
+        }
         Ok(Next::Record(self.last_record()))
+    }
+
+    /// The end of what has been read; none before the first record.
+    pub(crate) fn end(&self) -> Option<FileEnd> {
+        let (_, frame_len, last_zxid) = self.last;
+        if frame_len == 0 {
+            return None;
+        }
+        // The header is written together with the first records.
+        let from = if self.marks[0] == FILE_HEADER_LEN as u64 { 0 } else { self.marks[0] };
+        Some(FileEnd { path: self.path.clone(), from, to: self.position(), last_zxid })
     }
 
     /// The record that the last call of [`LogReader::next`] found. Meaningless before the first.

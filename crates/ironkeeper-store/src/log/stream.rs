@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use ironkeeper_proto::Zxid;
 
-use super::reader::{LogEnd, LogReader, LogRecord, Next};
+use super::reader::{FileEnd, LogEnd, LogReader, LogRecord, Next};
 use crate::catalog::{self, LogFile};
 use crate::disk::Disk;
 use crate::error::StoreError;
@@ -164,6 +164,11 @@ impl<D: Disk> LogStream<D> {
             }
             self.reader = None;
         }
+    }
+
+    /// Where the last records of the newest file are, when there are no more.
+    pub(crate) fn newest_end(&self) -> Option<FileEnd> {
+        self.reader.as_ref()?.end()
     }
 
     /// The last unfinished record that was met, in whatever file.

@@ -34,6 +34,9 @@ const ZERO_AHEAD_BATCH_MAX: usize = 128 << 10;
 const BLOCK: u64 = 4096;
 /// Capacity kept for the next batch. A rare giant is given back to the allocator.
 const BATCH_CAPACITY_KEPT: usize = 4 << 20;
+/// No more than this, or one record that is larger, is written without a sync. A commit of more takes several.
+/// Recovery relies on it when it writes again what the last sync may have failed on.
+pub(crate) const UNSYNCED_BYTES_MAX: usize = 4 << 20;
 
 static ZEROES: [u8; ZERO_AHEAD + BLOCK as usize] = [0; ZERO_AHEAD + BLOCK as usize];
 
@@ -44,7 +47,8 @@ static ZEROES: [u8; ZERO_AHEAD + BLOCK as usize] = [0; ZERO_AHEAD + BLOCK as usi
 /// batch is kept, the position has not moved, and the next commit writes the same bytes to the same
 /// place, over whatever part had been written. If the process stops instead, recovery finds a prefix
 /// of the batch, which was never promised to anybody. Any failed fsync is final: the writer refuses
-/// all further work, because a later fsync can succeed without the lost pages.
+/// all further work, because a later fsync can succeed without the lost pages. What the next process does
+/// about them is told in `renew.rs`.
 #[derive(Debug)]
 pub struct LogWriter<D: Disk> {
     disk: D,
@@ -57,6 +61,10 @@ pub struct LogWriter<D: Disk> {
     written: usize,
     /// Where in the batch a new file begins, and the zxid that names it.
     new_files: VecDeque<(usize, Zxid)>,
+    /// Where in the batch what was written before has to be synced first.
+    syncs: VecDeque<usize>,
+    /// What follows this in the batch becomes durable by one sync.
+    unsynced_from: usize,
     /// Whether the next append begins a new file.
     roll: bool,
     current: Option<Current<D::File>>,
@@ -88,6 +96,8 @@ impl<D: Disk> LogWriter<D> {
             batch: Vec::new(),
             written: 0,
             new_files: VecDeque::new(),
+            syncs: VecDeque::new(),
+            unsynced_from: 0,
             roll: true,
             current: None,
             dir_changed: false,
@@ -104,13 +114,20 @@ impl<D: Disk> LogWriter<D> {
         let Ok(len) = i32::try_from(body.len()) else {
             return Err(StoreError::RecordTooLarge { len: body.len() });
         };
+        let frame_len = RECORD_HEADER_LEN + body.len() + 1;
+        let unsynced = self.batch.len() - self.unsynced_from;
         if self.roll {
             self.roll = false;
+            // The old file is synced before the new one is made.
+            self.unsynced_from = self.batch.len();
             self.new_files.push_back((self.batch.len(), zxid));
             log_record::encode_file_header(&mut self.batch);
+        } else if unsynced > 0 && unsynced + frame_len > UNSYNCED_BYTES_MAX {
+            self.unsynced_from = self.batch.len();
+            self.syncs.push_back(self.batch.len());
         }
         let checksum = i64::from(simd_adler32::adler32(&body));
-        self.batch.reserve(RECORD_HEADER_LEN + body.len() + 1);
+        self.batch.reserve(frame_len);
         log_record::RecordHeader { checksum, len }.encode(&mut self.batch);
         self.batch.put_raw(body);
         self.batch.put_u8(END_MARK);
@@ -134,6 +151,7 @@ impl<D: Disk> LogWriter<D> {
         self.batch.clear();
         self.batch.shrink_to(BATCH_CAPACITY_KEPT);
         self.written = 0;
+        self.unsynced_from = 0;
         Ok(())
     }
 
@@ -163,23 +181,26 @@ impl<D: Disk> LogWriter<D> {
 
     fn write_batch(&mut self) -> Result<(), StoreError> {
         loop {
-            let end = self.new_files.front().map_or(self.batch.len(), |(start, _)| *start);
+            let next_file = self.new_files.front().map(|(start, _)| *start);
+            let next_sync = self.syncs.front().copied();
+            let end = next_file.into_iter().chain(next_sync).min().unwrap_or(self.batch.len());
             if self.written < end {
                 let current = self.current.as_mut().expect("a batch begins with a new file");
                 current.write(&self.batch[self.written..end], self.prealloc_bytes)?;
                 self.written = end;
             }
-            let Some((_, zxid)) = self.new_files.front() else { return Ok(()) };
+            if next_sync == Some(end) {
+                self.sync_current()?;
+                self.syncs.pop_front();
+                continue;
+            }
+            if next_file.is_none() {
+                return Ok(());
+            }
             // The old file is complete. Its sync may not be forgotten, and a new one may not become
             // visible before it: recovery takes a torn tail only at the end of the newest file.
-            if let Some(current) = &mut self.current
-                && current.unsynced
-                && self.force_sync
-            {
-                let synced = current.sync();
-                self.failed = synced.is_err();
-                synced?;
-            }
+            self.sync_current()?;
+            let Some((_, zxid)) = self.new_files.front() else { return Ok(()) };
             let path = self.dir.join(catalog::log_name(*zxid));
             let file = self.disk.create(&path).at(&path, "create the log file")?;
             let unsynced = true;
@@ -188,6 +209,19 @@ impl<D: Disk> LogWriter<D> {
             self.dir_changed = true;
             self.new_files.pop_front();
         }
+    }
+
+    /// Syncs what was written in the middle of a commit.
+    fn sync_current(&mut self) -> Result<(), StoreError> {
+        if let Some(current) = &mut self.current
+            && current.unsynced
+            && self.force_sync
+        {
+            let synced = current.sync();
+            self.failed = synced.is_err();
+            synced?;
+        }
+        Ok(())
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {

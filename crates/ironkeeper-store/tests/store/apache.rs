@@ -104,6 +104,7 @@ fn compressed_snapshots_hold_the_same_tree() {
     assert_eq!(digest(&snappy), Some((0, 0)));
 }
 
+/// ZOOKEEPER-2325, 3056, 3644.
 #[test]
 fn a_log_without_its_snapshot_needs_trust() {
     let disk = disk(&[("log.1", LOG_1)]);

@@ -105,6 +105,43 @@ fn many_crashes_in_a_row_lose_nothing_either() {
 }
 
 #[test]
+fn a_process_that_comes_back_after_an_error_of_any_call_relies_on_nothing_that_power_takes() {
+    let whole = SimDisk::new(0);
+    live(&whole, &mut Ledger::default(), 8).unwrap();
+    for seed in 0..12 {
+        for call in 0..whole.calls() {
+            let disk = SimDisk::new(seed);
+            let mut ledger = Ledger::default();
+            disk.fail_call(call, Fault::Error(ErrorKind::Other));
+            let _ = live(&disk, &mut ledger, 8);
+            // The machine runs on: what is in its cache is read, and believed from then on.
+            disk.restart();
+            live(&disk, &mut ledger, 1).unwrap_or_else(|error| panic!("{seed} {call}: {error}"));
+            disk.crash();
+            live(&disk, &mut ledger, 2).unwrap_or_else(|error| panic!("{seed} {call}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn a_process_that_comes_back_after_it_was_killed_at_any_call_relies_on_nothing_that_power_takes() {
+    let whole = SimDisk::new(0);
+    live(&whole, &mut Ledger::default(), 8).unwrap();
+    for seed in 0..6 {
+        for call in 0..whole.calls() {
+            let disk = SimDisk::new(seed);
+            let mut ledger = Ledger::default();
+            disk.fail_call(call, Fault::Stop);
+            let _ = live(&disk, &mut ledger, 8);
+            disk.restart();
+            live(&disk, &mut ledger, 0).unwrap_or_else(|error| panic!("{seed} {call}: {error}"));
+            disk.crash();
+            live(&disk, &mut ledger, 2).unwrap_or_else(|error| panic!("{seed} {call}: {error}"));
+        }
+    }
+}
+
+#[test]
 fn an_error_of_any_call_ends_the_server_and_loses_nothing() {
     let whole = SimDisk::new(0);
     live(&whole, &mut Ledger::default(), 8).unwrap();

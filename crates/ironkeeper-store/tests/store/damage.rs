@@ -75,6 +75,7 @@ fn a_log_that_is_zero_from_anywhere_on_yields_the_records_before() {
     }
 }
 
+/// ZOOKEEPER-596.
 #[test]
 fn a_flipped_bit_in_any_record_stops_the_server() {
     let (log, ends) = log();

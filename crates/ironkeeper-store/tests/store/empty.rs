@@ -16,6 +16,7 @@ fn an_empty_directory_is_the_beginning_of_a_database() {
     assert_eq!(recovered.last_zxid, Zxid(0));
 }
 
+/// ZOOKEEPER-3781.
 #[test]
 fn without_leave_to_make_one_there_is_no_database() {
     let disk = SimDisk::new(1);

@@ -2,8 +2,8 @@
 
 use ironkeeper_proto::snapshot_record::END_PATH;
 use ironkeeper_proto::{Put, Zxid};
-use ironkeeper_store::StoreError;
 use ironkeeper_store::disk::sim::{Fault, SimDisk};
+use ironkeeper_store::{Store, StoreError};
 
 use crate::recorder::*;
 
@@ -20,7 +20,7 @@ fn history(disk: &SimDisk) {
 fn install(disk: &SimDisk, zxid: i64) -> Result<(), StoreError> {
     let mut sent = tree(b"leader");
     sent.put_str(END_PATH);
-    let store = open(disk);
+    let store = Store::open(disk.clone(), dirs(), small())?;
     let mut writer = store.incoming_snapshot_writer(Zxid(zxid))?;
     writer.write(&sent)?;
     store.install_snapshot(Zxid(zxid), writer)
@@ -34,6 +34,7 @@ fn is_the_leaders(disk: &SimDisk, zxid: i64) {
     assert_eq!(recorder.zxids(), [0; 0]);
 }
 
+/// ZOOKEEPER-582.
 #[test]
 fn nothing_of_the_old_history_is_left() {
     // Below what we have, at it, above it, and where a snapshot of ours is.
@@ -70,6 +71,7 @@ fn a_tree_that_is_given_up_late_does_not_take_the_next_one_of_its_transaction_al
     is_the_leaders(&disk, 7);
 }
 
+/// ZOOKEEPER-2872.
 #[test]
 fn a_crash_at_any_moment_leaves_the_leaders_tree_or_ours_as_far_as_it_agrees() {
     for (seed, zxid) in (0..3).flat_map(|seed| [3, 5, 7, 9, 2 << 32 | 4].map(|zxid| (seed, zxid))) {

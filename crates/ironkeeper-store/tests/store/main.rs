@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod empty;
 mod epochs;
+mod failed_sync;
 mod files;
 mod format;
 mod install;

@@ -101,6 +101,7 @@ impl Walk {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
+    /// ZOOKEEPER-3127, 3144, 3145, 3249.
     #[test]
     fn replay_over_a_mixture_of_moments_gives_the_true_tree(
         before in prop::collection::vec(command(), 0..60),

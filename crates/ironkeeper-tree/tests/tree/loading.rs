@@ -60,6 +60,7 @@ fn records_that_form_no_tree_are_refused_by_name() {
     assert_eq!(load(&[node("/a")]).unwrap_err(), LoadError::RootNotFirst("/a".to_owned()));
 }
 
+/// ZOOKEEPER-3306, 4846.
 #[test]
 fn lists_missing_from_the_table_are_supplied_by_replay() {
     let mut loader = Loader::new(TreeConfig::default());

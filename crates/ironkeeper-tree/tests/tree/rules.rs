@@ -297,6 +297,7 @@ mod replayed {
         assert_eq!(world.tree.last_zxid(), Zxid(6), "never goes back");
     }
 
+    /// ZOOKEEPER-3125.
     #[test]
     fn a_delete_of_a_missing_node_still_moves_the_parents_pzxid() {
         let mut world = World::new();

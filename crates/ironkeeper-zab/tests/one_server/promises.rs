@@ -7,6 +7,7 @@ use ironkeeper_zab::{Durable, Input, LinkId, Port, Settings};
 
 use crate::server::*;
 
+/// ZOOKEEPER-335, 1343.
 #[test]
 fn an_epoch_is_larger_than_every_promise_and_is_told_only_when_it_is_written_down() {
     let mut leader = Server::new(3, 2, 1, 1).elected(2, 1);
@@ -30,6 +31,7 @@ fn an_epoch_is_larger_than_every_promise_and_is_told_only_when_it_is_written_dow
     assert_eq!(leader.greet(1, 7).1, "accepted=10");
 }
 
+/// ZOOKEEPER-790, 1192, 1270.
 #[test]
 fn a_leader_synchronizes_only_after_a_quorum_has_promised_and_its_epoch_is_written_down() {
     let mut leader = Server::new(3, 2, 1, 1).elected(2, 1);
@@ -61,6 +63,7 @@ fn a_promise_repeated_is_not_counted_again() {
     assert_eq!(said, "");
 }
 
+/// ZOOKEEPER-764, 769, 2959.
 #[test]
 fn observers_are_served_but_never_counted() {
     let mut leader = Server::new(3, 2, 1, 1).elected(2, 1);
@@ -103,6 +106,7 @@ fn two_followers_commit_even_before_the_leaders_own_disk() {
     assert_eq!(leader.packet(two, Packet::Ack { zxid: z(3, 9) }), "");
 }
 
+/// ZOOKEEPER-4394, 962.
 #[test]
 fn a_late_learner_gets_each_proposal_once_and_every_commit() {
     let (mut leader, one, _) = established();
@@ -131,6 +135,7 @@ fn a_late_learner_gets_each_proposal_once_and_every_commit() {
     assert_eq!(said, "DIFF 3:1, PROPOSAL 3:1, COMMIT 3:1, PROPOSAL 3:2, NEWLEADER 3");
 }
 
+/// ZOOKEEPER-4685.
 #[test]
 fn a_proposal_acknowledged_before_newleader_does_not_cost_the_learner() {
     let mut leader = Server::new(3, 2, 1, 1).elected(2, 1);
@@ -179,6 +184,7 @@ fn the_last_id_of_an_epoch_ends_it() {
     assert_eq!(said, "commit 2:1, COMMIT 2:1, hangup RoleEnded, [Looking]");
 }
 
+/// ZOOKEEPER-3109.
 #[test]
 fn a_leader_without_followers_steps_down() {
     let (mut leader, one, two) = established();
@@ -190,6 +196,7 @@ fn a_leader_without_followers_steps_down() {
     assert_eq!(leader.input(Input::Timer), "[Looking]");
 }
 
+/// ZOOKEEPER-3911, 3023, 4646, 4643, 4785.
 #[test]
 fn a_learner_promises_and_takes_over_only_what_is_durable() {
     let mut follower = Server::new(1, 2, 1, 1);
@@ -225,6 +232,7 @@ fn a_learner_promises_and_takes_over_only_what_is_durable() {
     assert_eq!(follower.done(Durable::Flushed(z(2, 2))), "ACK 2:2");
 }
 
+/// ZOOKEEPER-3642, 5094.
 #[test]
 fn an_aborted_synchronization_leaves_nothing_behind() {
     let mut follower = Server::new(1, 2, 2, 1);
@@ -239,6 +247,7 @@ fn an_aborted_synchronization_leaves_nothing_behind() {
     assert_eq!(follower.zab.last_proposed(), z(1, 2));
 }
 
+/// ZOOKEEPER-4712.
 #[test]
 fn nobody_votes_before_its_writes_have_ended() {
     let mut follower = Server::new(1, 2, 2, 1);
@@ -276,6 +285,7 @@ fn a_truncation_that_cannot_be_done_ends_in_a_snapshot() {
     assert_eq!(follower.done(Durable::Installed(z(1, 3))), "current=2");
 }
 
+/// ZOOKEEPER-2418, 2846.
 #[test]
 fn a_hole_in_a_leaders_history_is_not_taken_over() {
     let mut follower = Server::new(1, 2, 1, 1);

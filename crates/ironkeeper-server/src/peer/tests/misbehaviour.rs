@@ -86,6 +86,7 @@ fn what_came_before_the_garbage_is_still_reported() {
     assert_eq!(host.next(), Input::Closed { link });
 }
 
+/// ZOOKEEPER-3769.
 #[test]
 fn a_notification_that_is_not_understood_is_skipped() {
     let mut host = Host::start(1);

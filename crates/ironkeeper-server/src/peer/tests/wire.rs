@@ -104,6 +104,7 @@ fn a_vote_is_apaches_bytes_behind_an_opening_in_apaches_bytes() {
     assert_eq!(frame[..], expected.concat());
 }
 
+/// ZOOKEEPER-3720.
 #[test]
 fn openings_of_all_versions_are_taken_in_one_byte_at_a_time() {
     let one = Opening { from: ServerId(9), addresses: vec!["a:1".to_owned()] };

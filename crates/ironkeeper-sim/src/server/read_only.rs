@@ -1,0 +1,122 @@
+//! Clients at servers that have no leader and only serve reads.
+//!
+//! What such a server has it may lose again: its log may end in what nobody else has. So what it says is held against
+//! less: it never takes a write, not even in the name of a session that began with it; it is not behind what a client
+//! has been told by others; it does not go back; and whatever it shows somebody has asked for.
+
+use ironkeeper_proto::jute::{DecodeError, Reader};
+use ironkeeper_proto::reply::ReplyHeader;
+use ironkeeper_proto::{ErrorCode, Stat, Zxid};
+
+use super::history::{Ephemeral, Seen, Standing};
+use super::requests::{EPHEMERALS, Request};
+use super::world::World;
+
+const NO_NODE: i32 = ErrorCode::NoNode as i32;
+const NOT_READ_ONLY: i32 = ErrorCode::NotReadOnly as i32;
+
+impl World {
+    /// A client that would rather read than wait gives up a session that nobody may speak for any more: a server
+    /// without a leader does not know whether it lives.
+    pub(super) fn give_up_session(&mut self, client: usize) {
+        let now_us = self.now_us();
+        let this = &mut self.clients[client];
+        let patience_us = this.timeout_ms as u64 * 1000 * 4 / 3;
+        if this.allows_read_only && now_us - this.heard_us > patience_us {
+            this.forget_session();
+        }
+    }
+
+    /// A server without a leader has welcomed a client.
+    pub(super) fn begin_read_only(&mut self, client: usize, is_new: bool) -> Result<(), String> {
+        let this = &mut self.clients[client];
+        this.is_read_only = true;
+        this.glimpsed.fill(-1);
+        self.history.read_only_sessions.insert(this.session);
+        match this.allows_read_only && is_new {
+            true => Ok(()),
+            false => Err(format!("read-only: client {client} did not ask for such a server")),
+        }
+    }
+
+    /// Mostly reads. Nothing else may ever come to be, whether there is an answer or not.
+    pub(super) fn ask_cut_off_server(&mut self, client: usize) {
+        let register = self.random.below(self.plan.registers as u64) as usize;
+        let session = self.clients[client].session;
+        match self.random.below(100) {
+            0..70 => {
+                let watch = self.random.chance(500);
+                self.ask(client, Request::Get { register, watch, floor: None });
+            }
+            70..80 => {
+                let value = self.history.begin_write(session, &[register]);
+                let refused = self.history.refuse(value);
+                self.fail(refused);
+                self.ask(client, Request::Set { register, value, version: -1 });
+            }
+            80..85 => {
+                let this = &mut self.clients[client];
+                this.ephemerals += 1;
+                let path = format!("{EPHEMERALS}/c{}-{}", this.number, this.ephemerals);
+                let ephemeral = Ephemeral { session, standing: Standing::Gone };
+                self.history.ephemerals.insert(path.clone(), ephemeral);
+                self.ask(client, Request::CreateEphemeral(path));
+            }
+            85..90 => self.ask(client, Request::Sync { floor: Zxid::ZERO }),
+            // There may be a better server.
+            _ => self.leave_server(client),
+        }
+    }
+
+    /// Holds an answer of a server without a leader against the rules.
+    pub(super) fn judge_cut_off_answer(
+        &mut self,
+        client: usize,
+        request: &Request,
+        header: ReplyHeader,
+        reader: &mut Reader<'_>,
+    ) -> Result<Result<(), String>, DecodeError> {
+        self.report.read_only_answers += 1;
+        Ok(match request {
+            Request::Get { register, .. } if header.err == NO_NODE => {
+                match self.clients[client].seen[*register] < 0 {
+                    true => Ok(()),
+                    false => Err(format!("order: register {register} is not there yet")),
+                }
+            }
+            Request::Get { register, watch, .. } if header.err == 0 => {
+                let data = reader.buf()?.unwrap_or_default();
+                let value = data.try_into().map_or(u64::MAX, u64::from_be_bytes);
+                let stat = Stat::decode(reader)?;
+                let seen = Seen { version: stat.version, zxid: stat.mzxid, value };
+                let judged = self.judge_glimpse(client, *register, seen);
+                if *watch {
+                    self.clients[client].watches.entry(*register).or_insert(seen.version);
+                }
+                judged
+            }
+            Request::Get { .. } | Request::SetWatches { .. } | Request::Ping | Request::Close => {
+                Ok(())
+            }
+            _ if header.err == NOT_READ_ONLY => Ok(()),
+            request => Err(format!("read-only: a server without a leader took {request:?}")),
+        })
+    }
+
+    fn judge_glimpse(&mut self, client: usize, register: usize, seen: Seen) -> Result<(), String> {
+        let this = &mut self.clients[client];
+        let known = this.seen[register].max(this.glimpsed[register]);
+        if seen.version < known {
+            return Err(format!(
+                "order: client {client} saw version {known} of register {register}, then {seen:?}"
+            ));
+        }
+        this.glimpsed[register] = seen.version;
+        if this.watches.get(&register).is_some_and(|watched| *watched < seen.version) {
+            return Err(format!(
+                "watches: client {client} saw {seen:?} of register {register} before the event"
+            ));
+        }
+        self.history.glimpse(register, seen)
+    }
+}
