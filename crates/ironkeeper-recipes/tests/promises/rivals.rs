@@ -6,8 +6,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ironkeeper_client::Client;
+use ironkeeper_recipes::election::{Offer, StaticElection};
 use ironkeeper_recipes::lock::{
-    MultiLock, Mutex, NonBlockingLease, ReadWriteLock, Semaphore, SemaphoreMutex,
+    MultiLock, Mutex, NonBlockingLease, ReadWriteLock, Semaphore, SemaphoreMutex, SingleNodeLock,
 };
 use ironkeeper_recipes::naming::{NameService, SegmentIds, SequentialIds};
 use ironkeeper_recipes::queue::{IdQueue, Order, PriorityQueue, Queue, SimpleQueue, WorkQueue};
@@ -341,4 +342,31 @@ async fn nobody_gets_an_id_of_another() {
     };
     check(block, block, distinct).await;
     check(number, number, distinct).await;
+}
+
+#[tokio::test]
+async fn a_released_single_node_is_the_next_ones() {
+    let lock = |actor: &Actor| SingleNodeLock::new(&actor.client, &actor.path);
+    check_guard(async |actor| lock(actor).lock().await, async |actor| lock(actor).try_lock().await)
+        .await;
+    let election = |actor: &Actor| StaticElection::new(&actor.client, &actor.path, "x");
+    let offer = async |actor: &Actor| match election(actor).offer().await? {
+        Offer::Elected(guard) => Ok(Some(guard)),
+        Offer::Leader(_) => Ok(None),
+    };
+    check_guard(async |actor| election(actor).elected().await, offer).await;
+}
+
+#[tokio::test]
+async fn a_lease_that_was_ended_is_the_next_ones() {
+    let lease = |actor: &Actor| {
+        NonBlockingLease::new(&actor.client, &actor.path, Duration::from_secs(3600))
+    };
+    check_lock(
+        async |actor| Ok(lease(actor).obtain("one").await?.expect("it is free")),
+        async |actor| lease(actor).obtain("two").await,
+        async |held| held.end().await.map(drop),
+        async |held| held.clone().end().await.unwrap(),
+    )
+    .await;
 }
