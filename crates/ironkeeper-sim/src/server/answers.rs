@@ -55,6 +55,7 @@ impl World {
             return Ok(Ok(()));
         }
         this.stage = Stage::Open(link);
+        this.floor_zxid = this.told_zxid;
         (this.session, this.password) = (response.session, response.password);
         self.say(|| format!("client {client} has session {:x}", response.session.0));
         let is_new = asked == SessionId::NONE;
@@ -74,13 +75,14 @@ impl World {
         let header = ReplyHeader::decode(&mut reader)?;
         let this = &mut self.clients[client];
         if header.zxid > Zxid::ZERO {
-            if header.zxid < this.last_zxid {
-                let (last, zxid) = (this.last_zxid, header.zxid);
-                return Ok(Err(format!("order: client {client} went back from {last} to {zxid}")));
+            if header.zxid < this.floor_zxid {
+                let (floor, zxid) = (this.floor_zxid, header.zxid);
+                return Ok(Err(format!("order: client {client} went back from {floor} to {zxid}")));
             }
-            this.last_zxid = header.zxid;
+            (this.last_zxid, this.floor_zxid) = (header.zxid, header.zxid);
             // What a server without a leader has may be undone.
             if !this.is_read_only {
+                this.told_zxid = header.zxid;
                 self.history.tell(header.zxid);
             }
         }
