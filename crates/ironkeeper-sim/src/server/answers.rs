@@ -79,10 +79,15 @@ impl World {
                 let (floor, zxid) = (this.floor_zxid, header.zxid);
                 return Ok(Err(format!("order: client {client} went back from {floor} to {zxid}")));
             }
-            (this.last_zxid, this.floor_zxid) = (header.zxid, header.zxid);
+            this.floor_zxid = header.zxid;
+            // An event does not count as seen: another one of the same transaction may be on its way.
+            let is_event = header.xid == Xid::NOTIFICATION;
+            if !is_event {
+                this.last_zxid = header.zxid;
+            }
             // What a server without a leader has may be undone.
             if !this.is_read_only {
-                this.told_zxid = header.zxid;
+                this.told_zxid = if is_event { this.told_zxid } else { header.zxid };
                 self.history.tell(header.zxid);
             }
         }
