@@ -57,6 +57,7 @@ impl World {
             return Ok(judged);
         }
         this.stage = Stage::Open(link);
+        this.floor_zxid = this.told_zxid;
         (this.session, this.password) = (response.session, response.password);
         self.say(|| format!("client {client} has session {:x}", response.session.0));
         let is_new = asked == SessionId::NONE;
@@ -81,13 +82,19 @@ impl World {
         let header = ReplyHeader::decode(&mut reader)?;
         let this = &mut self.clients[client];
         if header.zxid > Zxid::ZERO {
-            if header.zxid < this.last_zxid {
-                let (last, zxid) = (this.last_zxid, header.zxid);
-                return Ok(Err(format!("order: client {client} went back from {last} to {zxid}")));
+            if header.zxid < this.floor_zxid {
+                let (floor, zxid) = (this.floor_zxid, header.zxid);
+                return Ok(Err(format!("order: client {client} went back from {floor} to {zxid}")));
             }
-            this.last_zxid = header.zxid;
+            this.floor_zxid = header.zxid;
+            // An event does not count as seen: another one of the same transaction may be on its way.
+            let is_event = header.xid == Xid::NOTIFICATION;
+            if !is_event {
+                this.last_zxid = header.zxid;
+            }
             // What a server without a leader has may be undone.
             if !this.is_read_only {
+                this.told_zxid = if is_event { this.told_zxid } else { header.zxid };
                 self.history.tell(header.zxid);
             }
         }

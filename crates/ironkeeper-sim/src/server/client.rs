@@ -53,6 +53,10 @@ pub struct Client {
     pub session: SessionId,
     pub password: [u8; PASSWORD_LEN],
     pub last_zxid: Zxid,
+    /// It never goes back behind this: what it was told on this connection, or by a server with a leader before.
+    pub floor_zxid: Zxid,
+    /// What it was told by servers with a leader.
+    pub told_zxid: Zxid,
     /// Whether it accepts a server that has no leader and only serves reads ...
     pub allows_read_only: bool,
     /// ... and whether it is at one.
@@ -90,6 +94,8 @@ impl Client {
             session: SessionId::NONE,
             password: [0; PASSWORD_LEN],
             last_zxid: Zxid::ZERO,
+            floor_zxid: Zxid::ZERO,
+            told_zxid: Zxid::ZERO,
             allows_read_only: false,
             is_read_only: false,
             xid: 0,
@@ -134,6 +140,7 @@ impl Client {
         self.session = SessionId::NONE;
         self.password = [0; PASSWORD_LEN];
         self.last_zxid = Zxid::ZERO;
+        self.told_zxid = Zxid::ZERO;
         self.seen.fill(-1);
         self.watches.clear();
         (self.alive, self.asked_to_close) = (None, false);

@@ -232,14 +232,15 @@ impl World {
 
     /// What a client does first with its session.
     pub(super) fn settle_in(&mut self, client: usize, is_new: bool) {
-        if is_new && !self.clients[client].is_read_only {
-            self.prepare_nodes(client);
-        }
+        // Watches come first: the answer to anything else would tell of more than they were set with.
         let this = &self.clients[client];
         let forgets_watches = self.plan.misconduct == Some(Misconduct::ForgetWatches);
         if !this.watches.is_empty() && !forgets_watches {
             let registers = this.watches.keys().copied().collect();
             self.ask(client, Request::SetWatches { seen: this.last_zxid, registers });
+        }
+        if is_new && !self.clients[client].is_read_only {
+            self.prepare_nodes(client);
         }
     }
 }
