@@ -1,5 +1,7 @@
 //! What a world of programs is made of.
 
+use ironkeeper_engine::config::LocalSessions;
+
 use super::plays::Play;
 use crate::faults::Faults;
 use crate::random::{Random, mix};
@@ -59,7 +61,11 @@ impl Misconduct {
 impl Plan {
     pub fn from_seed(seed: u64) -> Plan {
         let random = &mut Random::new(mix(seed ^ 0x04ec_19e5));
-        let drawn = server::Plan::from_seed(seed);
+        let mut drawn = server::Plan::from_seed(seed);
+        if drawn.engine.local_sessions == LocalSessions::On {
+            // Recipes need nodes that go with their sessions.
+            drawn.engine.local_sessions = LocalSessions::Upgrading;
+        }
         let mut faults = drawn.faults.clone();
         // Programs need a cluster that serves now and then.
         faults.pause_us = random

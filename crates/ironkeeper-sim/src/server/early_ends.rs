@@ -7,7 +7,7 @@
 //! does not count.
 
 use ironkeeper_engine::config::LocalSessions;
-use ironkeeper_proto::Epoch;
+use ironkeeper_proto::{Epoch, SessionId};
 use ironkeeper_zab::{LinkId, Status};
 
 use super::world::World;
@@ -68,9 +68,18 @@ impl World {
         // A leader that others have replaced may not know it yet, and what it hears is of no use.
         if self.leadership.newest().is_some_and(|(epoch, ..)| epoch == reign.epoch)
             && self.are_sessions_global()
+            && self.nothing_ends(reign.node, self.clients[client].session)
         {
             self.clients[client].alive = Some(SignOfLife { at_us, reign: Some(reign) });
         }
+    }
+
+    /// Whether a session lives and no end of it can be on its way to the disks: until it is there, what the session
+    /// asks for is answered.
+    fn nothing_ends(&self, leader: usize, session: SessionId) -> bool {
+        self.nodes[leader].process.as_ref().is_some_and(|process| {
+            process.engine.zab().outstanding() == 0 && process.db.read().sessions.contains(session)
+        })
     }
 
     /// A client is told that its session is gone.
