@@ -36,6 +36,18 @@ fn wait_for_leader(world: &mut World, not: Option<usize>) -> Result<usize, Failu
     Ok(leader.expect("it was found"))
 }
 
+/// So many leaders in a row fail under load, and come back when they have been replaced.
+fn leaders_fail(world: &mut World, times: usize, how: Stop) -> Result<(), Failure> {
+    for _ in 0..times {
+        world.run_for(2 * SECOND)?;
+        let leader = wait_for_leader(world, None)?;
+        world.stop(leader, how);
+        wait_for_leader(world, Some(leader))?;
+        world.start(leader);
+    }
+    Ok(())
+}
+
 fn in_peace(world: &mut World) -> Result<(), Failure> {
     world.heal();
     world.converge()?;
@@ -196,13 +208,7 @@ fn a_process_that_counts_on_its_cache_after_a_failed_sync_is_noticed() {
 fn ephemeral_nodes_go_with_their_sessions_whoever_fails_meanwhile() -> Result<(), Failure> {
     let plan = Plan { silence_per_mille: 20, move_per_mille: 20, ..busy(3, 0) };
     let mut world = whole(7, plan);
-    for _ in 0..5 {
-        world.run_for(2 * SECOND)?;
-        let leader = wait_for_leader(&mut world, None)?;
-        world.stop(leader, Stop::PowerLoss);
-        wait_for_leader(&mut world, Some(leader))?;
-        world.start(leader);
-    }
+    leaders_fail(&mut world, 5, Stop::PowerLoss)?;
     in_peace(&mut world)?;
     assert!(world.report().expired > 0, "some clients were silent for too long");
     Ok(())
@@ -316,13 +322,7 @@ fn the_nodes_of_sessions_that_were_local_live_exactly_as_long_as_they_do() -> Re
     let mut plan = Plan { silence_per_mille: 20, move_per_mille: 10, ..busy(3, 1) };
     plan.engine.local_sessions = LocalSessions::Upgrading;
     let mut world = whole(11, plan);
-    for _ in 0..5 {
-        world.run_for(2 * SECOND)?;
-        let leader = wait_for_leader(&mut world, None)?;
-        world.stop(leader, Stop::PowerLoss);
-        wait_for_leader(&mut world, Some(leader))?;
-        world.start(leader);
-    }
+    leaders_fail(&mut world, 5, Stop::PowerLoss)?;
     assert!(world.report().upgrades > 0, "some sessions have made ephemeral nodes");
     in_peace(&mut world)
 }
@@ -333,12 +333,6 @@ fn local_sessions_write_in_order_and_own_nothing() -> Result<(), Failure> {
     let mut plan = Plan { silence_per_mille: 10, move_per_mille: 20, ..busy(3, 0) };
     plan.engine.local_sessions = LocalSessions::On;
     let mut world = whole(12, plan);
-    for _ in 0..3 {
-        world.run_for(2 * SECOND)?;
-        let leader = wait_for_leader(&mut world, None)?;
-        world.stop(leader, Stop::Kill);
-        wait_for_leader(&mut world, Some(leader))?;
-        world.start(leader);
-    }
+    leaders_fail(&mut world, 3, Stop::Kill)?;
     in_peace(&mut world)
 }
