@@ -106,15 +106,20 @@ impl NonBlockingLease {
             Ok(node) => node,
             Err(error) if error.kind() == ErrorKind::NoNode && own_only => return Ok(None),
             Err(error) if error.kind() == ErrorKind::NoNode => {
-                create_containers(client, &path).await?;
-                let created = client
-                    .create_idempotent(&path, &data, CreateMode::Persistent, &patient())
-                    .await;
-                return match created {
-                    Ok(created) => held(created.stat.mzxid),
-                    Err(error) if error.kind() == ErrorKind::NodeExists => Ok(None),
-                    Err(error) => Err(error.into()),
-                };
+                let mode = CreateMode::Persistent;
+                loop {
+                    let created = client.create_idempotent(&path, &data, mode, &patient()).await;
+                    return match created {
+                        Ok(created) => held(created.stat.mzxid),
+                        Err(error) if error.kind() == ErrorKind::NodeExists => Ok(None),
+                        // Never made, or empty and taken away by the server.
+                        Err(error) if error.kind() == ErrorKind::NoNode => {
+                            create_containers(client, &path).await?;
+                            continue;
+                        }
+                        Err(error) => Err(error.into()),
+                    };
+                }
             }
             Err(error) => return Err(error.into()),
         };

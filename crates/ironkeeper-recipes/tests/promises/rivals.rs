@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use ironkeeper_client::Client;
+use ironkeeper_client::{Client, Version};
 use ironkeeper_recipes::election::{Offer, StaticElection};
 use ironkeeper_recipes::lock::{
     MultiLock, Mutex, NonBlockingLease, ReadWriteLock, Semaphore, SemaphoreMutex, SingleNodeLock,
@@ -367,6 +367,21 @@ async fn a_lease_that_was_ended_is_the_next_ones() {
         async |actor| lease(actor).obtain("two").await,
         async |held| held.end().await.map(drop),
         async |held| held.clone().end().await.unwrap(),
+    )
+    .await;
+}
+
+/// Servers take away containers that are empty, at any moment.
+#[tokio::test]
+async fn a_lease_is_taken_although_its_container_goes_meanwhile() {
+    check(
+        async |actor| {
+            let lease =
+                NonBlockingLease::new(&actor.client, &actor.path, Duration::from_secs(3600));
+            lease.obtain("one").await.unwrap().expect("it is free");
+        },
+        async |actor| drop(actor.client.delete(&actor.path, Version::Any).await),
+        async |(), _, _| {},
     )
     .await;
 }

@@ -14,7 +14,7 @@ use crate::ensemble::load::Load;
 use crate::ensemble::{Stage, judge};
 use crate::interop::Tally;
 use crate::ports;
-use crate::server::Server;
+use crate::server::{Program, Server};
 
 const WRITES: u64 = 100;
 /// Writes that make the newest log long enough.
@@ -54,6 +54,19 @@ impl Play<'_> {
         Ok(())
     }
 
+    /// One of our members has said in its log what was wrong.
+    fn told(&mut self, what: &str, words: &str) {
+        let mut ours = self
+            .cluster
+            .members()
+            .filter(|member| matches!(member.program(), Program::Ironkeeper(_)));
+        let is_told = ours.any(|member| member.log_tail(usize::MAX).contains(words));
+        self.tally.check(
+            &format!("{what}: a clear error"),
+            is_told.then_some(()).ok_or_else(|| format!("no log has {words:?}")),
+        );
+    }
+
     fn pids(&self) -> Vec<Option<u32>> {
         self.cluster.members().map(Server::pid).collect()
     }
@@ -67,6 +80,9 @@ impl Play<'_> {
                 let _ = (attack.run)(ports, self.stage.seed);
             }
             self.unharmed(attack.name, &pids)?;
+            if let Some(words) = attack.says {
+                self.told(attack.name, words);
+            }
             self.cluster.tell(&format!("{}: unharmed", attack.name));
         }
         Ok(())
@@ -95,6 +111,7 @@ impl Play<'_> {
         self.load.wait_for_writes(5 * WRITES).context("two servers have the id 1")?;
         double.kill()?;
         self.unharmed("two servers with one id", &pids)?;
+        self.told("two servers with one id", "it has the number of this one (myid)");
         self.cluster.tell("two servers with one id: unharmed");
         Ok(())
     }

@@ -16,15 +16,26 @@ use crate::ensemble::links::PeerPorts;
 pub struct Attack {
     pub name: &'static str,
     pub run: fn(PeerPorts, u64) -> Result<()>,
+    /// What one of our members has to say about it in its log.
+    pub says: Option<&'static str>,
 }
 
-pub const ALL: [Attack; 6] = [
-    Attack { name: "garbage", run: garbage },
-    Attack { name: "impossible lengths", run: lengths },
-    Attack { name: "connections that say nothing", run: silence },
-    Attack { name: "votes for somebody with the best history", run: votes },
-    Attack { name: "learners from the end of all epochs", run: epochs },
-    Attack { name: "acknowledgements of what was never proposed", run: acks },
+pub const ALL: [Attack; 7] = [
+    Attack { name: "garbage", run: garbage, says: Some("was not understood") },
+    Attack { name: "impossible lengths", run: lengths, says: Some("was not understood") },
+    Attack { name: "connections that say nothing", run: silence, says: None },
+    Attack { name: "votes for somebody with the best history", run: votes, says: None },
+    Attack {
+        name: "learners from the end of all epochs",
+        run: epochs,
+        says: Some("there is no epoch after its own"),
+    },
+    Attack {
+        name: "a member's double from an epoch that nobody can have come to",
+        run: epochs_of_a_member,
+        says: Some("its epoch is beyond reach"),
+    },
+    Attack { name: "acknowledgements of what was never proposed", run: acks, says: None },
 ];
 
 /// Nobody of the ensembles here has it.
@@ -154,6 +165,14 @@ fn epochs(ports: PeerPorts, _: u64) -> Result<()> {
 }
 
 /// A stranger that follows, and acknowledges everything that could ever be.
+/// What a leader believes of a member makes it begin a new epoch; this would use up all of them.
+fn epochs_of_a_member(ports: PeerPorts, _: u64) -> Result<()> {
+    for id in [1, 2, 3] {
+        let _ = say(ports.quorum, &packets(&[learner(ServerId(id), Epoch(EPOCH_MAX.0 - 1))]));
+    }
+    Ok(())
+}
+
 fn acks(ports: PeerPorts, _: u64) -> Result<()> {
     let mut conversation = vec![
         learner(STRANGER, Epoch(0)),
