@@ -219,6 +219,9 @@ impl LinkTask {
             self.opening_until = None;
             if let Some(Input::Opened { opening, .. }) = inputs.first() {
                 self.link.set_peer_id(opening.from);
+                if let Some(doubt) = self.board.doubt(opening) {
+                    self.board.repeats.warn(doubt);
+                }
                 if self.board.is_cut_off(opening.from) {
                     return Err(Ended::Gone);
                 }

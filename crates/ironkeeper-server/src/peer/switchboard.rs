@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use ironkeeper_proto::election::Opening;
 use ironkeeper_proto::membership::PeerAddress;
 use ironkeeper_proto::{Membership, ServerId};
 use ironkeeper_store::Store;
@@ -171,6 +172,12 @@ impl Switchboard {
         addresses.iter().map(endpoint).collect()
     }
 
+    /// What to say of somebody who has opened a connection as a member, if there is a doubt.
+    pub(super) fn doubt(&self, opening: &Opening) -> Option<String> {
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        doubt_about(opening, members.get(&opening.from)?)
+    }
+
     pub(super) fn keep_tree(&self, link: LinkId, tree: ReceivedTree) {
         let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         *received = Some((link, tree));
@@ -189,8 +196,42 @@ impl Switchboard {
     }
 }
 
+/// Somebody calls itself a member and says that it listens elsewhere: most likely it is a second server with that
+/// number. Only ports are compared, for names and addresses have many forms.
+fn doubt_about(opening: &Opening, known: &[PeerAddress]) -> Option<String> {
+    let port = |address: &String| address.rsplit(':').next()?.parse::<u16>().ok();
+    let said: Vec<u16> = opening.addresses.iter().filter_map(port).collect();
+    let is_known = |port: &u16| known.iter().any(|address| address.election_port == *port);
+    let other = said.first().filter(|_| !said.iter().any(is_known))?;
+    Some(format!(
+        "somebody who listens on port {other} calls itself server {}, which is a member on port {}: do two \
+         servers have the same number (myid)?",
+        opening.from,
+        known.first()?.election_port
+    ))
+}
+
 impl fmt::Debug for Switchboard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Switchboard").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_server_with_a_members_number_is_noticed_by_its_port() {
+        let known =
+            [PeerAddress { host: "db1".to_owned(), quorum_port: 2888, election_port: 3888 }];
+        let doubt = |addresses: &[&str]| {
+            let addresses = addresses.iter().map(|address| (*address).to_owned()).collect();
+            doubt_about(&Opening { from: ServerId(1), addresses }, &known)
+        };
+        assert_eq!(doubt(&["10.0.0.7:3888"]), None);
+        assert_eq!(doubt(&["[fe80::1]:4000", "db1:3888"]), None);
+        assert_eq!(doubt(&[]), None);
+        assert!(doubt(&["10.0.0.7:4888"]).is_some_and(|line| line.contains("(myid)")));
     }
 }
