@@ -233,16 +233,25 @@ impl Zab {
         self.member.as_mut().is_some_and(|member| member.revalidate(session, timeout_ms, out))
     }
 
-    /// A leader answers [`Output::Revalidate`].
-    pub fn revalidated(
+    /// A leader answers [`Output::Revalidate`]: the session lives.
+    pub fn session_lives(&mut self, link: LinkId, session: SessionId, out: &mut Vec<Output>) {
+        if let Some(member) = &mut self.member {
+            member.session_lives(&mut self.ledger, link, session, out);
+        }
+    }
+
+    /// A leader knows no such session, which a learner's client wants back if a link is given, else one of its
+    /// own. [`Output::Revalidated`] or a packet to the learner follows when it is certain that it still leads: a
+    /// later leader could know of it.
+    pub fn session_gone(
         &mut self,
-        link: LinkId,
+        link: Option<LinkId>,
         session: SessionId,
-        valid: bool,
         out: &mut Vec<Output>,
     ) {
-        if let Some(member) = &mut self.member {
-            member.revalidated(&mut self.ledger, link, session, valid, out);
+        match &mut self.member {
+            Some(member) => member.session_gone(&mut self.ledger, link, session, out),
+            None => out.push(Output::Revalidated { session, valid: false }),
         }
     }
 

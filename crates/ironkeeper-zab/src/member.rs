@@ -699,17 +699,29 @@ impl Member {
         true
     }
 
-    pub(crate) fn revalidated(
+    pub(crate) fn session_lives(
         &mut self,
         ledger: &mut Ledger,
         link: LinkId,
         session: SessionId,
-        valid: bool,
         out: &mut Vec<Output>,
     ) {
         if let Role::Leading(leader) = &mut self.role {
             let cx = &mut Context { shared: &mut self.shared, ledger, out };
-            leader.revalidated(cx, link, session, valid);
+            leader.session_lives(cx, link, session);
+        }
+    }
+
+    pub(crate) fn session_gone(
+        &mut self,
+        ledger: &mut Ledger,
+        link: Option<LinkId>,
+        session: SessionId,
+        out: &mut Vec<Output>,
+    ) {
+        if let Role::Leading(leader) = &mut self.role {
+            let cx = &mut Context { shared: &mut self.shared, ledger, out };
+            leader.session_gone(cx, link, session);
         }
     }
 

@@ -94,6 +94,6 @@ pub enum Bug {
     SkipFastForward,
     /// The counter walks into the epoch.
     CounterOverflow,
-    /// A leader answers a `sync` without asking whether it still leads.
+    /// A leader answers a `sync`, and calls sessions gone, without asking whether it still leads.
     SyncUnasked,
 }

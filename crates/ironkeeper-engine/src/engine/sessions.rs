@@ -197,17 +197,24 @@ impl Engine {
                 let clock = self.expiry.track(session, timeout_ms, now.mono_ms);
                 self.welcome(now, conn, session, timeout_ms, clock, None);
             }
-            Role::Leading => self.refuse(conn),
+            Role::Leading => {
+                self.await_word(conn, session, timeout_ms);
+                self.zab.session_gone(None, session, &mut self.zab_out);
+            }
             Role::Learning => {
                 if self.zab.revalidate(session, timeout_ms, &mut self.zab_out) {
-                    let waiting = Revalidation { conn: Arc::clone(conn), timeout_ms };
-                    self.revalidations.entry(session).or_default().push_back(waiting);
+                    self.await_word(conn, session, timeout_ms);
                 } else {
                     conn.cut(CloseReason::NotServing, &mut self.wakes);
                 }
             }
             Role::Looking | Role::ReadOnly => conn.cut(CloseReason::NotServing, &mut self.wakes),
         }
+    }
+
+    fn await_word(&mut self, conn: &Arc<Conn>, session: SessionId, timeout_ms: i32) {
+        let waiting = Revalidation { conn: Arc::clone(conn), timeout_ms };
+        self.revalidations.entry(session).or_default().push_back(waiting);
     }
 
     /// The leader says whether a session that a client wants back lives.
@@ -234,13 +241,13 @@ impl Engine {
         session: SessionId,
         timeout_ms: i32,
     ) {
-        let valid = self.standing(&self.db.read(), session) == Standing::Global;
-        if valid {
-            self.owners.insert(session, Owner::Learner(link));
-            self.expiry.track(session, timeout_ms, now.mono_ms);
-            self.detach(session, CloseReason::SessionMoved);
+        if self.standing(&self.db.read(), session) != Standing::Global {
+            return self.zab.session_gone(Some(link), session, &mut self.zab_out);
         }
-        self.zab.revalidated(link, session, valid, &mut self.zab_out);
+        self.owners.insert(session, Owner::Learner(link));
+        self.expiry.track(session, timeout_ms, now.mono_ms);
+        self.detach(session, CloseReason::SessionMoved);
+        self.zab.session_lives(link, session, &mut self.zab_out);
     }
 
     /// Ends the connection of a session.

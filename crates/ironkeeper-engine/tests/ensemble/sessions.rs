@@ -1,6 +1,7 @@
 //! Sessions that begin at one member, move to another and end everywhere.
 
-use ironkeeper_proto::{OpCode, Reader, Stat};
+use ironkeeper_proto::connect::ConnectResponse;
+use ironkeeper_proto::{OpCode, Reader, SessionId, Stat};
 
 use crate::cluster::Cluster;
 use crate::world::*;
@@ -44,6 +45,25 @@ fn nobody_takes_over_a_session_without_its_password_or_after_its_end() {
     client.call(&mut cluster.at(follower), OpCode::CloseSession, &[]);
     let mut late = cluster.at(follower).dial();
     let answer = late.handshake(&mut cluster.at(follower), client.session, client.password, 8000);
+    assert_eq!(answer, "refused");
+}
+
+/// A later leader could know of it.
+#[test]
+fn a_leader_calls_no_session_gone_before_it_knows_that_it_still_leads() {
+    let mut cluster = Cluster::three();
+    let (leader, follower) = (cluster.leader(), cluster.follower());
+    let unknown = SessionId(0x1234);
+    let mut late = cluster.at(leader).dial();
+    cluster.network.is_held = true;
+    let answer = late.handshake(&mut cluster.at(leader), unknown, unknown.password(), 8000);
+    assert_eq!(answer, "silence");
+    cluster.network.is_held = false;
+    cluster.settle();
+    let answer = ConnectResponse::decode(&late.output()[4..]).unwrap();
+    assert_eq!(answer.timeout_ms, 0, "there is no such session");
+    let mut late = cluster.at(follower).dial();
+    let answer = late.handshake(&mut cluster.at(follower), unknown, unknown.password(), 8000);
     assert_eq!(answer, "refused");
 }
 

@@ -49,7 +49,7 @@ impl World {
         let this = &mut self.clients[client];
         let asked = this.session;
         if response.timeout_ms == 0 {
-            let judged = self.judge_end(client, link);
+            let judged = self.judge_end(client);
             self.clients[client].forget_session();
             self.report.expired += 1;
             self.say(|| format!("client {client} is told that session {:x} is gone", asked.0));

@@ -85,27 +85,10 @@ impl World {
         })
     }
 
-    /// Whether the server at the other end of a client's link belongs to the newest leader. One that was left behind
-    /// does not know of sessions that have begun since, and, as Apache's, says that there are none.
-    fn is_up_to_date(&self, client: usize, link: LinkId) -> bool {
-        let node = self.server_at(client, link);
-        let process = node.and_then(|node| self.nodes[node].process.as_ref());
-        let epoch = process.and_then(|process| match process.engine.zab().status() {
-            Status::Looking => None,
-            Status::Leading { epoch }
-            | Status::Following { epoch, .. }
-            | Status::Observing { epoch, .. } => Some(epoch),
-        });
-        epoch.is_some() && epoch == self.leadership.newest().map(|(epoch, ..)| epoch)
-    }
-
     /// A client is told that its session is gone.
-    pub(super) fn judge_end(&self, client: usize, link: LinkId) -> Result<(), String> {
+    pub(super) fn judge_end(&self, client: usize) -> Result<(), String> {
         let this = &self.clients[client];
         let Some(alive) = this.alive.filter(|_| !this.asked_to_close) else { return Ok(()) };
-        if !self.is_up_to_date(client, link) {
-            return Ok(());
-        }
         let silent_us = self.now_us() - alive.at_us - self.stood_still_us(alive);
         let timeout_us = this.timeout_ms as u64 * 1000;
         match silent_us * CLOCK_PER_MILLE_MAX / 1000 >= timeout_us {

@@ -403,7 +403,7 @@ impl World {
             Output::Request { link, request, .. } => self.on_request(node, link, &request, more),
             Output::Revalidate { link, session, .. } => {
                 if let Some(process) = &mut self.nodes[node].process {
-                    process.zab.revalidated(link, session, true, more);
+                    process.zab.session_lives(link, session, more);
                 }
             }
             Output::Touched { .. } | Output::Revalidated { .. } => {}

@@ -10,13 +10,12 @@ use crate::member::{Context, Next};
 use crate::reconfig::{designated, members_in};
 use crate::settings::Bug;
 
-/// An answer to [`Output::Revalidate`] that has to wait for what was proposed before it.
+/// A session that may go on at a learner, once what was proposed before is delivered.
 #[derive(Debug)]
 pub(super) struct Revalidation {
     after: Zxid,
     link: LinkId,
     session: SessionId,
-    valid: bool,
 }
 
 impl Leader {
@@ -68,7 +67,7 @@ impl Leader {
     /// Commits what enough servers have made durable, in order.
     pub(super) fn advance(&mut self, cx: &mut Context<'_>) -> Next {
         if cx.ledger.pending.is_empty() {
-            self.settle_syncs(cx);
+            self.settle_words(cx);
             return self.counter_used_up(cx);
         }
         self.acks.clear();
@@ -99,7 +98,7 @@ impl Leader {
             if zxid > reached {
                 break;
             }
-            self.answer_syncs_before(cx, zxid);
+            self.say_before(cx, zxid);
             let next = if change == Some(zxid) { self.commit_change(cx, zxid) } else { None };
             let Some((zxid, txn)) = cx.ledger.commit_first(cx.out) else { break };
             for (link, peer) in &self.peers {
@@ -127,30 +126,24 @@ impl Leader {
                 return self.advance(cx);
             }
         }
-        self.settle_syncs(cx);
+        self.settle_words(cx);
         self.counter_used_up(cx)
     }
 
-    /// A session may or may not go on at a learner. What it has asked for elsewhere before is told first: the
+    /// A session may go on at a learner. What it has asked for elsewhere before is told first: the
     /// learner could take it for what is asked there next, by clients that count anew.
-    pub(crate) fn revalidated(
-        &mut self,
-        cx: &mut Context<'_>,
-        link: LinkId,
-        session: SessionId,
-        valid: bool,
-    ) {
+    pub(crate) fn session_lives(&mut self, cx: &mut Context<'_>, link: LinkId, session: SessionId) {
         let after = cx.ledger.appended;
-        self.revalidations.push_back(Revalidation { after, link, session, valid });
+        self.revalidations.push_back(Revalidation { after, link, session });
         self.answer_revalidations(cx);
     }
 
     fn answer_revalidations(&mut self, cx: &mut Context<'_>) {
         let delivered = cx.ledger.delivered;
         while let Some(answer) = self.revalidations.pop_front_if(|next| next.after <= delivered) {
-            let Revalidation { link, session, valid, .. } = answer;
+            let Revalidation { link, session, .. } = answer;
             if self.has(link) {
-                cx.send(link, Packet::Revalidated { session, valid });
+                cx.send(link, Packet::Revalidated { session, valid: true });
             }
         }
     }

@@ -28,7 +28,7 @@ use crate::quorum::Quorum;
 use crate::reconfig::ReconfigRefused;
 use crate::timers::Timer;
 use broadcast::Revalidation;
-use still_leading::Syncs;
+use still_leading::Words;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
@@ -98,7 +98,7 @@ pub(crate) struct Leader {
     half_ticks: u64,
     /// What learners without an id are called.
     next_stranger: i64,
-    syncs: Syncs,
+    words: Words,
     /// Bounded by the limit on connections of the learners.
     revalidations: VecDeque<Revalidation>,
     /// Where acknowledgements are put together; kept to be filled again.
@@ -118,7 +118,7 @@ impl Leader {
             taken_over: BTreeSet::new(),
             half_ticks: 0,
             next_stranger: -1,
-            syncs: Syncs::default(),
+            words: Words::default(),
             revalidations: VecDeque::new(),
             acks: Vec::new(),
         };
@@ -177,7 +177,7 @@ impl Leader {
     }
 
     pub(crate) fn pending_syncs(&self) -> usize {
-        self.syncs.len()
+        self.words.syncs()
     }
 
     pub(crate) fn status(&self) -> Status {

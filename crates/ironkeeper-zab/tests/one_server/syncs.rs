@@ -1,8 +1,8 @@
-//! A client's `sync` is answered by whoever still leads.
+//! A client's `sync` is answered by whoever still leads, and only that one calls sessions gone.
 
 use bytes::Bytes;
-use ironkeeper_proto::{Epoch, Packet, Zxid};
-use ironkeeper_zab::{Durable, Input, Output};
+use ironkeeper_proto::{Epoch, Packet, SessionId, Zxid};
+use ironkeeper_zab::{Durable, Input, Output, Zab};
 
 use crate::server::*;
 
@@ -70,4 +70,31 @@ fn a_follower_that_comes_while_a_question_is_open_is_asked_too() {
     leader.zab.step(1000, Input::Packet { link: one, packet }, &mut out);
     assert_eq!(questions(&out), [question]);
     assert_eq!(leader.packet(one, pong(question)), "SyncDone");
+}
+
+#[test]
+fn a_session_is_called_gone_by_whoever_still_leads() {
+    let (mut leader, one, two) = established();
+    let session = SessionId(0x77);
+    let mut out = Vec::new();
+    leader.zab.session_gone(None, session, &mut out);
+    leader.zab.session_gone(Some(two), session, &mut out);
+    let question = questions(&out)[0];
+    assert_eq!(out.len(), 2, "nothing but questions: {out:?}");
+    assert_eq!(leader.zab.pending_syncs(), 0, "nobody waits for a sync");
+    out.clear();
+    leader.zab.step(1000, Input::Packet { link: one, packet: pong(question) }, &mut out);
+    assert_eq!(out.remove(0), Output::Revalidated { session, valid: false });
+    // The other one had come behind the question.
+    let question = questions(&out)[0];
+    let said = leader.packet(one, pong(question));
+    assert_eq!(said, format!("{:?}", Packet::Revalidated { session, valid: false }));
+}
+
+#[test]
+fn a_server_of_its_own_knows_which_sessions_there_are() {
+    let mut alone = Zab::solo(z(1, 1));
+    let mut out = Vec::new();
+    alone.session_gone(None, SessionId(0x77), &mut out);
+    assert_eq!(out, [Output::Revalidated { session: SessionId(0x77), valid: false }]);
 }
