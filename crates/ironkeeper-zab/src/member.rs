@@ -586,9 +586,10 @@ impl Member {
         true
     }
 
-    /// Whether members that somebody tells us of can have come from ours: it is one of them, some of them vote,
-    /// we know one of them at one of its addresses, and the version is of an epoch that can have been. Anybody
-    /// can say anything, and what is adopted is written down.
+    /// Whether members that somebody tells us of can have come from ours: some of them vote, the version is of an
+    /// epoch that can have been, and we know one of them at one of its addresses. Or it is told by one of ours that
+    /// is no member any more: it may be the only one we know who has heard of the others. Anybody can say
+    /// anything, and what is adopted is written down.
     fn may_be_ours(&self, from: ServerId, next: &Membership) -> bool {
         let known = &self.shared.ensemble.committed().members;
         let is_known = |(id, member): (&ServerId, &membership::Member)| {
@@ -598,10 +599,11 @@ impl Member {
         };
         let epoch = Zxid(next.version).epoch();
         let epoch_max = self.shared.epoch_in_reach();
-        next.members.contains_key(&from)
-            && next.voters().next().is_some()
-            && next.members.iter().any(is_known)
-            && epoch <= epoch_max
+        let is_related = match next.members.contains_key(&from) {
+            true => next.members.iter().any(is_known),
+            false => known.contains_key(&from),
+        };
+        is_related && next.voters().next().is_some() && epoch <= epoch_max
     }
 
     fn current_vote(&self) -> Vote {

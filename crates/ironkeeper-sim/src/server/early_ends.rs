@@ -101,10 +101,14 @@ impl World {
         }
     }
 
-    /// For how long the leader has stood still since then, if it is still the same.
+    /// For how long the leader has stood still since then, if it is still the same. One that others have replaced
+    /// may not know it yet, and its pauses are nobody's any more.
     fn stood_still_us(&self, alive: SignOfLife) -> u64 {
-        let Some(reign) = alive.reign.filter(|reign| self.reign_of(reign.node) == Some(*reign))
-        else {
+        let newest = self.leadership.newest().map(|(epoch, ..)| epoch);
+        let still_leads = |reign: &Reign| {
+            self.reign_of(reign.node) == Some(*reign) && Some(reign.epoch) == newest
+        };
+        let Some(reign) = alive.reign.filter(still_leads) else {
             return 0;
         };
         let pause_us_min = PAUSE_TICKS_MIN * self.plan.engine.tick_ms * 1000;

@@ -63,7 +63,10 @@ fn members_that_cannot_be_ours_are_not_adopted() {
     };
     let two = "server.2=b:1:2\nserver.3=c:1:2\nversion=100000005";
     assert!(adopts(2, two), "somebody was removed while we were away");
-    assert!(!adopts(7, two), "told by one who is not in it");
+    let others = "server.7=g:1:2\nserver.8=h:1:2\nversion=100000005";
+    assert!(adopts(2, others), "all were replaced while we were away, and one who was tells us");
+    assert!(!adopts(7, others), "a stranger tells of strangers");
+    assert!(!adopts(7, two), "told by one who is neither of them nor of ours");
     assert!(!adopts(2, "version=7fffffffffffffff"), "nobody is in it");
     assert!(!adopts(2, "server.2=b:1:2:observer\nversion=100000005"), "nobody votes");
     assert!(!adopts(2, "server.2=x:1:2\nserver.3=y:1:2\nversion=100000005"), "another ensemble");
