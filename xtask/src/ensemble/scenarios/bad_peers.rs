@@ -88,11 +88,20 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// A server beside the ensemble: it knows the members, and has `id` and a folder of its own.
+    /// The first member of ours behind this one, in a circle.
+    fn ours_after(&self, member: usize) -> Result<usize> {
+        let size = self.cluster.size();
+        (1..size)
+            .map(|step| (member + step) % size)
+            .find(|at| matches!(self.cluster.member(*at).program(), Program::Ironkeeper(_)))
+            .context("no other member is ours")
+    }
+
+    /// A server of ours beside the ensemble: it knows the members, and has `id` and a folder of its own.
     fn stranger(&self, id: usize, name: &str) -> Result<Server> {
         let port = ports::one()?;
         let (quorum, election) = (ports::one()?, ports::one()?);
-        let member = self.cluster.member(0);
+        let member = self.cluster.member(self.ours_after(0)?);
         let setup = member
             .setup()
             .clone()
@@ -135,10 +144,11 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// A follower's log is damaged in its middle: it says so and does not serve what is left. Emptied, it returns.
+    /// The log of a follower of ours is damaged in its middle: it says so and does not serve what is left. Emptied, it
+    /// returns.
     fn damaged_log(&mut self) -> Result<()> {
         let leader = self.cluster.wait_for_leader(|_| true)?;
-        let victim = (leader + 1) % self.cluster.size();
+        let victim = self.ours_after(leader)?;
         self.load.wait_for_writes(LOG_WRITES)?;
         let member = self.cluster.member_mut(victim);
         member.kill()?;
