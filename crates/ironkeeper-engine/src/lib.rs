@@ -14,6 +14,7 @@ pub mod config;
 pub mod conn;
 mod containers;
 pub mod database;
+mod ended_sessions;
 pub mod engine;
 pub mod expiry;
 pub mod gate;

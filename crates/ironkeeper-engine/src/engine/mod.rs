@@ -38,6 +38,7 @@ use crate::config::EngineConfig;
 use crate::conn::Wakes;
 use crate::containers::Reaper;
 use crate::database::{Database, Hasher};
+use crate::ended_sessions::EndedSessions;
 use crate::expiry::Expiry;
 use crate::gate::CoreToken;
 use crate::io::{Input, MemberStart, Output};
@@ -86,6 +87,8 @@ pub struct Engine {
     opening: HashSet<SessionId, Hasher>,
     /// Sessions whose end is proposed but not yet applied.
     closing: HashSet<SessionId, Hasher>,
+    /// Where sessions can be local: those that were not, and are over.
+    ended: EndedSessions,
     next_session: i64,
     ready: VecDeque<Ready>,
     /// The last transaction that is ready.
@@ -179,7 +182,8 @@ impl Engine {
             owners: HashMap::with_hasher(hasher.clone()),
             revalidations: HashMap::with_hasher(hasher.clone()),
             opening: HashSet::with_hasher(hasher.clone()),
-            closing: HashSet::with_hasher(hasher),
+            closing: HashSet::with_hasher(hasher.clone()),
+            ended: EndedSessions::new(hasher),
             next_session,
             ready: VecDeque::new(),
             delivered,

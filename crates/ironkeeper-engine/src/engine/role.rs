@@ -111,6 +111,7 @@ impl Engine {
         self.owners.clear();
         self.opening.clear();
         self.closing.clear();
+        self.ended.clear();
     }
 
     /// What a leader has to know that nobody tells it: the tree as it is, and when the sessions end.

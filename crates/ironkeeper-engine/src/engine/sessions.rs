@@ -66,7 +66,7 @@ pub(super) fn first_id(server_id: u8, wall_ms: i64) -> i64 {
 
 impl Engine {
     pub(super) fn standing(&self, state: &State, session: SessionId) -> Standing {
-        if self.closing.contains(&session) {
+        if self.closing.contains(&session) || self.ended.contains(session) {
             Standing::Gone
         } else if state.sessions.contains(session) || self.opening.contains(&session) {
             Standing::Global
@@ -345,6 +345,9 @@ impl Engine {
     pub(super) fn on_closed(&mut self, session: SessionId, cxid: i32) {
         self.closing.remove(&session);
         self.opening.remove(&session);
+        if self.db.config.local_sessions != LocalSessions::Off {
+            self.ended.add(session);
+        }
         self.owners.remove(&session);
         self.expiry.forget(session);
         self.detach(

@@ -81,6 +81,27 @@ fn an_upgraded_session_lives_by_its_signs_of_life_and_moves_like_any_other() {
     cluster.assert_same();
 }
 
+/// Nobody knows the session any more, but it is not a local one of another server.
+#[test]
+fn a_write_that_comes_after_the_end_of_its_session_is_refused() {
+    let mut cluster = with(LocalSessions::Upgrading);
+    let (leader, follower) = (cluster.leader(), cluster.follower());
+    let mut client = cluster.at(follower).connect();
+    client.create(&mut cluster.at(follower), "/mine", Ephemeral).unwrap();
+    cluster.network.is_held = true;
+    client.send(&mut cluster.at(follower), OpCode::Create, &create("/late", b"", Persistent));
+    let late = cluster.network.hold_back();
+    cluster.network.is_held = false;
+    let mut moved = cluster.at(leader).dial();
+    let (session, password) = (client.session, client.password);
+    assert_eq!(moved.handshake(&mut cluster.at(leader), session, password, 10_000), "open");
+    assert_eq!(moved.call(&mut cluster.at(leader), OpCode::CloseSession, &[]).0, 0);
+    cluster.network.put_back(late);
+    cluster.settle();
+    assert_eq!(cluster.data("/late"), vec![None; 3]);
+    cluster.assert_same();
+}
+
 #[test]
 fn a_local_session_is_resumed_at_its_server_and_nowhere_else() {
     let mut cluster = with(LocalSessions::On);

@@ -91,6 +91,15 @@ impl Network {
         self.wire.clear();
     }
 
+    /// Takes what was sent last from the wire, for [`Network::put_back`].
+    pub fn hold_back(&mut self) -> (usize, LinkId, Message) {
+        self.wire.pop_back().expect("something is on its way")
+    }
+
+    pub fn put_back(&mut self, late: (usize, LinkId, Message)) {
+        self.wire.push_back(late);
+    }
+
     /// What arrives next: the oldest message, or, by a number that is drawn, the oldest of some
     /// connection.
     pub fn arrive(&mut self, draw: usize) -> Option<(usize, LinkId, Message)> {
