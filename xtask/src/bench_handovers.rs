@@ -3,14 +3,14 @@
 //! So many contenders, each with a session of its own, take the same lock and give it back at once. Both
 //! libraries do it in one run on the same server, in two settings:
 //!
-//! - Each contender is a process of its own, as in life (`apart.rs`). This is what is required to be fast.
+//! - Each contender is a process of its own, as in life (`apart.rs`).
 //! - All contenders live in one process, on the same Ironkeeper server, then on the same Apache ZooKeeper. The
 //!   libraries take turns in rounds; the table shows medians, and a ratio is the median of the rounds' own:
 //!   what is slow for a while is slow for neighbours. Each is a small program (see `measured.rs`).
 //!
 //! A hand-over is one write, and the server syncs its log for it. On a slow or busy disk that takes most of
 //! the time, and is the same for both: `--dir` puts the data of the servers elsewhere, `/dev/shm` for one.
-//! With Apache ZooKeeper so does the server.
+//! With Apache ZooKeeper so does the server, which is why nothing is required there.
 
 mod apart;
 
@@ -24,7 +24,7 @@ use crate::peers::Cache;
 use crate::server::{Program, Server, Setup};
 use crate::{ironkeeper, java};
 
-/// Hand-overs each second, beside Curator's on the same Ironkeeper server, when contenders are processes.
+/// Hand-overs each second, beside Curator's on the same Ironkeeper server, in either setting.
 const RATIO_MIN: f64 = 2.0;
 
 #[derive(Debug, clap::Args)]
@@ -126,7 +126,7 @@ pub fn run(options: &Options) -> Result<bool> {
         let by_round: Vec<f64> = by_round.collect();
         let [ours_cpu, curators_cpu] = figures(Load::cpu_us);
         row(program, "in one process", [(ours, ours_cpu), (curators, curators_cpu)]);
-        ratios.push((program.name(), by_round, curators_cpu / ours_cpu));
+        ratios.push((program, by_round, curators_cpu / ours_cpu));
     }
     println!();
     println!(
@@ -135,15 +135,20 @@ pub fn run(options: &Options) -> Result<bool> {
         servers[0].name(),
         options.contenders,
     );
-    for (server, by_round, cpu_ratio) in &ratios {
+    let mut met = ratio_apart >= RATIO_MIN;
+    for (program, by_round, cpu_ratio) in &ratios {
         let ratio = median(by_round.iter().copied());
         let rounds: Vec<String> = by_round.iter().map(|ratio| format!("{ratio:.2}")).collect();
+        let is_ours = matches!(program, Program::Ironkeeper(_));
+        let wanted = if is_ours { format!(", at least {RATIO_MIN}x") } else { String::new() };
+        met &= !is_ours || ratio >= RATIO_MIN;
         println!(
-            "{server}: {ratio:.2}x with {} contenders in one process (rounds {}), {cpu_ratio:.1}x for each \
+            "{}: {ratio:.2}x with {} contenders in one process (rounds {}{wanted}), {cpu_ratio:.1}x for each \
              second of client CPU",
+            program.name(),
             options.contenders,
             rounds.join(" "),
         );
     }
-    Ok(ratio_apart >= RATIO_MIN)
+    Ok(met)
 }
