@@ -70,6 +70,10 @@ impl<D: Disk> DurableSteps<D> {
                 written.map_err(|error| format!("the epoch cannot be written down: {error}"))?;
                 report(done(Durable::CurrentEpoch(epoch)));
             }
+            // Cut, it could not be set aside.
+            Step::Plain(DurableStep::Truncate(zxid)) if self.was_standalone()? => {
+                report(done(Durable::CannotTruncate(zxid)));
+            }
             Step::Plain(DurableStep::Truncate(zxid)) => {
                 let _pause = hold_snapshots(snapshots, report);
                 *writer = self.store.log_writer();
@@ -91,6 +95,9 @@ impl<D: Disk> DurableSteps<D> {
             Step::Install { zxid, tree } => {
                 let _pause = hold_snapshots(snapshots, report);
                 *writer = self.store.log_writer();
+                if self.was_standalone()? {
+                    self.set_aside()?;
+                }
                 let installed = self.store.install_snapshot(zxid, *tree);
                 installed.map_err(|error| format!("the leader's tree cannot be kept: {error}"))?;
                 tracing::info!("took over the leader's tree at {zxid}");
@@ -106,6 +113,25 @@ impl<D: Disk> DurableSteps<D> {
                 self.write_members(|files| files.withdraw_proposed())?;
             }
         }
+        Ok(())
+    }
+
+    fn was_standalone(&self) -> Result<bool, String> {
+        let looked = self.store.has_standalone_history();
+        looked.map_err(|error| format!("the own history cannot be looked at: {error}"))
+    }
+
+    /// The leader's history takes the place of ours, which others may have lost before they had it.
+    fn set_aside(&self) -> Result<(), String> {
+        tracing::info!("this server was standalone: what it has is copied before it joins");
+        let dir = self.store.set_aside().map_err(|error| {
+            format!("this server was standalone, and what it has cannot be copied before it joins: {error}")
+        })?;
+        tracing::warn!(
+            "this server was standalone, and the leader's tree takes the place of what it had, of which there is \
+             a copy in {0}; to see it, start a server with dataDir={0}",
+            dir.display()
+        );
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use crate::error::{At, StoreError};
 use crate::store::Store;
 
 const ACCEPTED: &str = "acceptedEpoch";
-const CURRENT: &str = "currentEpoch";
+pub(crate) const CURRENT: &str = "currentEpoch";
 /// More than any number takes.
 const TEXT_MAX: usize = 64;
 
@@ -82,7 +82,7 @@ impl<D: Disk> Store<D> {
         self.write_epoch(CURRENT, epoch)
     }
 
-    fn read_epoch(&self, name: &str) -> Result<Option<Epoch>, StoreError> {
+    pub(crate) fn read_epoch(&self, name: &str) -> Result<Option<Epoch>, StoreError> {
         let path = self.snap_dir.join(name);
         let file = match self.disk.open(&path) {
             Ok(file) => file,

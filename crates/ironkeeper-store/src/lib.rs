@@ -26,6 +26,7 @@ mod install;
 pub mod log;
 mod purge;
 mod recover;
+mod set_aside;
 pub mod snapshot;
 mod store;
 

@@ -17,7 +17,7 @@ use crate::snapshot::Compression;
 use crate::snapshot::writer::{Origin, SnapshotWriter};
 
 /// All files live in this directory below the configured ones.
-const VERSION_DIR: &str = "version-2";
+pub(crate) const VERSION_DIR: &str = "version-2";
 /// Held with an advisory lock while a server runs. Apache ignores files of other names.
 const LOCK_FILE: &str = "ironkeeper.lock";
 
@@ -211,7 +211,7 @@ impl<D: Disk> Store<D> {
 
 /// A directory that vanishes in a crash takes acknowledged transactions along, so every new one is
 /// made durable in its parent before the next is made in it.
-fn create_durably<D: Disk>(disk: &D, dir: &Path) -> Result<(), StoreError> {
+pub(crate) fn create_durably<D: Disk>(disk: &D, dir: &Path) -> Result<(), StoreError> {
     let mut missing = Vec::new();
     let mut ancestor = Some(dir);
     while let Some(path) = ancestor {

@@ -15,7 +15,7 @@ use crate::server_process::{ServerProcess, Setup};
 const WRITES: usize = 30;
 
 struct Ensemble {
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
     members: Vec<Member>,
 }
 
@@ -26,8 +26,25 @@ struct Member {
     process: Option<ServerProcess>,
 }
 
+impl Member {
+    /// Starts it, unless it runs.
+    fn start(&mut self) {
+        if self.process.is_none() {
+            let ready = self.setup.spawn(self.ports[0].address().port()).ready();
+            self.process = Some(ready.unwrap_or_else(|(_, log)| panic!("{log}")));
+        }
+    }
+}
+
 impl Ensemble {
     fn start() -> Ensemble {
+        let mut ensemble = Ensemble::new();
+        ensemble.restart();
+        ensemble
+    }
+
+    /// Members that do not run yet.
+    fn new() -> Ensemble {
         let dir = tempfile::tempdir().expect("a directory");
         let port = || HeldPort::take(0).expect("a free port");
         let ports: Vec<[HeldPort; 3]> = (0..3).map(|_| [port(), port(), port()]).collect();
@@ -44,19 +61,17 @@ impl Ensemble {
             std::fs::write(home.join("data/myid"), format!("{}\n", index + 1)).expect("written");
             Member { setup: Setup::new(&home, &settings), ports, process: None }
         });
-        let mut ensemble = Ensemble { members: members.collect(), _dir: dir };
-        ensemble.restart();
-        ensemble
+        Ensemble { members: members.collect(), dir }
+    }
+
+    fn home(&self, index: usize) -> PathBuf {
+        self.dir.path().join((index + 1).to_string())
     }
 
     /// Starts those that do not run.
     fn restart(&mut self) {
         for member in &mut self.members {
-            if member.process.is_none() {
-                let port = member.ports[0].address().port();
-                let ready = member.setup.spawn(port).ready();
-                member.process = Some(ready.unwrap_or_else(|(_, log)| panic!("{log}")));
-            }
+            member.start();
         }
     }
 
@@ -170,4 +185,49 @@ fn no_acknowledged_write_is_lost_when_members_of_an_ensemble_are_killed() {
             client.close().await.expect("the end of the session");
         });
     }
+}
+
+#[test]
+fn what_a_standalone_server_had_is_kept_when_an_empty_majority_was_faster() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut ensemble = Ensemble::new();
+    let home = ensemble.home(0);
+    let alone = home.join("alone");
+    std::fs::create_dir(&alone).expect("it is new");
+    let server = Setup::apart(&alone, &home.join("data"), "").start();
+    runtime.block_on(async {
+        let client = Client::connect(&server.address.to_string()).await.expect("it serves");
+        client.create("/precious", "", CreateMode::Persistent).await.expect("it is acknowledged");
+    });
+    server.kill();
+
+    // The two that know of nothing serve before it comes.
+    ensemble.members[1].start();
+    ensemble.members[2].start();
+    let connect_string = ensemble.connect_string();
+    let client = runtime.block_on(async {
+        let client = Client::builder(&connect_string).connect_timeout(PATIENCE);
+        let client = client.connect().await.expect("a majority serves");
+        client.create("/other", "", CreateMode::Persistent).await.expect("it is acknowledged");
+        client
+    });
+    ensemble.members[0].start();
+    let joined = ensemble.members[0].process.as_ref().expect("it runs");
+    joined.await_log("to see it, start a server with dataDir=");
+    runtime.block_on(async {
+        let own = Client::builder(&joined.address.to_string()).connect_timeout(PATIENCE);
+        let own = own.connect().await.expect("it serves");
+        own.sync("/").await.expect("it has caught up");
+        assert!(own.exists("/other").await.expect("an answer").is_some());
+        assert!(own.exists("/precious").await.expect("an answer").is_none());
+    });
+    drop(client);
+
+    let copy = Setup::apart(&alone, &home.join("data/before-ensemble.1"), "").start();
+    runtime.block_on(async {
+        let client = Client::connect(&copy.address.to_string()).await.expect("it serves");
+        assert!(client.exists("/precious").await.expect("an answer").is_some());
+        assert!(client.exists("/other").await.expect("an answer").is_none());
+    });
 }

@@ -1,0 +1,183 @@
+//! Keeping the history of a standalone server that is about to lose it.
+//!
+//! A server that was standalone and joins an ensemble takes over the leader's history, as every member does.
+//! If its own was not taken over by the others first, because a majority of empty servers was faster, then
+//! that is the end of everything its clients had been told is safe. Apache's servers leave it at that. Ours
+//! copies the files first, to where a server can be started on them.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use ironkeeper_proto::Zxid;
+
+use crate::catalog;
+use crate::disk::{Disk, DiskFile, Sequential};
+use crate::epochs::CURRENT;
+use crate::error::{At, StoreError};
+use crate::store::{Store, VERSION_DIR, create_durably};
+
+/// The directories are numbered, beginning with 1.
+const PREFIX: &str = "before-ensemble.";
+/// Among the copies as long as some are missing.
+const UNFINISHED: &str = "unfinished";
+const CHUNK_LEN: usize = 1 << 20;
+
+impl<D: Disk> Store<D> {
+    /// Copies the files. Says where to: a data directory.
+    pub fn set_aside(&self) -> Result<PathBuf, StoreError> {
+        let dir = self.unused_dir()?;
+        let copies = dir.join(VERSION_DIR);
+        create_durably(&self.disk, &copies)?;
+        let mark = dir.join(UNFINISHED);
+        self.disk.create(&mark).at(&mark, "create the file")?;
+        self.disk.sync_dir(&dir).at(&dir, "sync the directory")?;
+        let snapshots = catalog::snapshots(&self.disk, &self.snap_dir)?;
+        let logs = catalog::logs(&self.disk, &self.log_dir)?;
+        let files = snapshots.into_iter().map(|snapshot| snapshot.path);
+        for path in files.chain(logs.into_iter().map(|log| log.path)) {
+            if let Some(name) = path.file_name() {
+                self.copy(&path, &copies.join(name))?;
+            }
+        }
+        self.disk.sync_dir(&copies).at(&copies, "sync the directory")?;
+        self.disk.remove(&mark).at(&mark, "remove the file")?;
+        self.disk.sync_dir(&dir).at(&dir, "sync the directory")?;
+        Ok(dir)
+    }
+
+    /// Whether there is a history, and one of a time before any leader: they count their epochs from 1, and
+    /// whoever takes over a leader's history writes its epoch down.
+    pub fn has_standalone_history(&self) -> Result<bool, StoreError> {
+        let none = Zxid::ZERO.epoch();
+        if self.read_epoch(CURRENT)?.is_some_and(|current| current > none) {
+            return Ok(false);
+        }
+        let snapshots = catalog::snapshots(&self.disk, &self.snap_dir)?;
+        let logs = catalog::logs(&self.disk, &self.log_dir)?;
+        let files = snapshots.iter().map(|snapshot| snapshot.zxid);
+        // A new server has a snapshot of nothing.
+        let mut written = files
+            .chain(logs.iter().map(|log| log.zxid))
+            .filter(|zxid| *zxid > Zxid::ZERO)
+            .peekable();
+        Ok(written.peek().is_some() && written.all(|zxid| zxid.epoch() == none))
+    }
+
+    /// The first that is not there, or not whole.
+    fn unused_dir(&self) -> Result<PathBuf, StoreError> {
+        let mut number = 1;
+        loop {
+            let dir = self.snap_dir.with_file_name(format!("{PREFIX}{number}"));
+            let mark = dir.join(UNFINISHED);
+            let exists = |path: &PathBuf| self.disk.exists(path).at(path, "look for the file");
+            if !exists(&dir)? || exists(&mark)? {
+                return Ok(dir);
+            }
+            number += 1;
+        }
+    }
+
+    fn copy(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
+        let mut source = Sequential::new(self.disk.open(from).at(from, "open the file")?);
+        let mut copy = self.disk.create(to).at(to, "create the file")?;
+        let mut chunk = vec![0; CHUNK_LEN];
+        let mut offset = 0;
+        loop {
+            let len = source.read(&mut chunk).at(from, "read the file")?;
+            if len == 0 {
+                return copy.sync_data().at(to, "sync the file");
+            }
+            copy.write_at(&chunk[..len], offset).at(to, "write the file")?;
+            offset += len as u64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::sim::{Fault, SimDisk};
+    use crate::{Dirs, StoreOptions};
+
+    fn store(disk: &SimDisk) -> Store<SimDisk> {
+        Store::open(disk.clone(), Dirs::single("/data"), StoreOptions::default()).unwrap()
+    }
+
+    /// A disk with these files in the data directory.
+    fn disk_with(files: &[(&str, &str)]) -> SimDisk {
+        let disk = SimDisk::new(7);
+        drop(store(&disk));
+        for (name, content) in files {
+            disk.put(&Path::new("/data/version-2").join(name), content.as_bytes());
+        }
+        disk
+    }
+
+    fn content(disk: &SimDisk, path: &str) -> String {
+        String::from_utf8(disk.content(Path::new(path)).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_history_of_a_standalone_server_is_copied_whole() {
+        let disk =
+            disk_with(&[("snapshot.0", "nothing"), ("log.1", "one"), ("snapshot.5", "five")]);
+        assert!(store(&disk).has_standalone_history().unwrap());
+        let dir = store(&disk).set_aside().unwrap();
+        assert_eq!(dir, Path::new("/data/before-ensemble.1"));
+        assert_eq!(content(&disk, "/data/before-ensemble.1/version-2/snapshot.0"), "nothing");
+        assert_eq!(content(&disk, "/data/before-ensemble.1/version-2/log.1"), "one");
+        assert_eq!(content(&disk, "/data/before-ensemble.1/version-2/snapshot.5"), "five");
+        assert!(!disk.exists(Path::new("/data/before-ensemble.1/unfinished")).unwrap());
+        // What is there stays there, and comes through a crash.
+        assert_eq!(content(&disk, "/data/version-2/log.1"), "one");
+        disk.crash();
+        assert_eq!(content(&disk, "/data/before-ensemble.1/version-2/log.1"), "one");
+    }
+
+    #[test]
+    fn a_second_one_does_not_take_the_place_of_the_first() {
+        let disk = disk_with(&[("log.1", "one")]);
+        store(&disk).set_aside().unwrap();
+        disk.put(Path::new("/data/version-2/log.1"), b"another");
+        let dir = store(&disk).set_aside().unwrap();
+        assert_eq!(dir, Path::new("/data/before-ensemble.2"));
+        assert_eq!(content(&disk, "/data/before-ensemble.1/version-2/log.1"), "one");
+        assert_eq!(content(&disk, "/data/before-ensemble.2/version-2/log.1"), "another");
+    }
+
+    #[test]
+    fn no_history_and_that_of_an_ensemble_are_not_of_a_standalone_server() {
+        for files in [
+            &[][..],
+            &[("snapshot.0", "nothing")],
+            &[("snapshot.0", "nothing"), ("log.100000001", "of epoch 1")],
+            &[("log.1", "one"), ("log.100000001", "of epoch 1")],
+            // Taken over from a leader that had been standalone.
+            &[("snapshot.5", "five"), ("currentEpoch", "1")],
+        ] {
+            assert!(!store(&disk_with(files)).has_standalone_history().unwrap(), "{files:?}");
+        }
+    }
+
+    #[test]
+    fn a_crash_at_any_moment_leaves_the_history_and_one_whole_copy_in_the_end() {
+        let files = [("snapshot.0", "nothing"), ("log.1", "one"), ("currentEpoch", "0")];
+        for call in 0.. {
+            let disk = disk_with(&files);
+            let before = store(&disk);
+            disk.fail_call(disk.calls() + call, Fault::Stop);
+            if before.set_aside().is_ok() {
+                assert!(call > 10, "{call}");
+                break;
+            }
+            drop(before);
+            disk.crash();
+            assert_eq!(content(&disk, "/data/version-2/log.1"), "one");
+            let after = store(&disk);
+            assert!(after.has_standalone_history().unwrap());
+            let dir = after.set_aside().unwrap();
+            let copy = dir.join("version-2/log.1");
+            assert_eq!(content(&disk, copy.to_str().unwrap()), "one");
+        }
+    }
+}
