@@ -1,7 +1,7 @@
-//! How often a lock changes hands, with so many contenders, each with a session of its own:
-//! `handovers HOST:PORT CONTENDERS SECONDS`. `interop/java/src/Handovers.java` does the same with Curator,
-//! and `cargo xtask bench-handovers` runs both; the lines `begin NAME` and `end NAME OPERATIONS SECONDS`
-//! are for it.
+//! How often a lock changes hands among so many contenders, dealt out to so many sessions:
+//! `handovers HOST:PORT CONTENDERS SESSIONS SECONDS`. `interop/java/src/Handovers.java` does the same with
+//! Curator, and `cargo xtask bench-handovers` runs both; the lines `begin NAME` and
+//! `end NAME OPERATIONS SECONDS` are for it.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -17,11 +17,15 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut next = |what: &str| args.next().ok_or(format!("{what} is missing"));
     let address = next("HOST:PORT")?;
     let contenders: usize = next("CONTENDERS")?.parse()?;
+    let sessions: usize = next("SESSIONS")?.parse()?;
     let seconds: u64 = next("SECONDS")?.parse()?;
     let (handovers, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut clients = Vec::new();
+    for _ in 0..sessions {
+        clients.push(Client::connect(&address).await?);
+    }
     let mut tasks = Vec::new();
-    for _ in 0..contenders {
-        let client = Client::connect(&address).await?;
+    for client in clients.iter().cycle().take(contenders).cloned() {
         let (handovers, done) = (handovers.clone(), done.clone());
         tasks.push(tokio::spawn(async move {
             let mutex = Mutex::new(&client, "/handovers");

@@ -151,6 +151,7 @@ impl Guard {
             && !self.known_lost.load(Ordering::Acquire)
             && self.place.client().state().is_connected()
             && self.place.is_of_this_session()
+            && !self.place.is_void()
             && self.deadline.is_none_or(|deadline| Instant::now() < deadline)
     }
 

@@ -88,6 +88,7 @@ mod escape;
 mod fnv;
 pub mod group;
 mod guard;
+mod heirs;
 pub mod lock;
 mod lost;
 pub mod master_worker;

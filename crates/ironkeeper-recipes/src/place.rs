@@ -20,6 +20,7 @@ use ironkeeper_client::{
 use tokio::runtime::Handle;
 
 use crate::error::{RecipeError, Result};
+use crate::heirs::{self, Inheritance};
 use crate::naming::Uuid;
 
 /// For requests that shall outlast broken connections: until they are answered or the session is
@@ -66,6 +67,10 @@ pub(crate) struct Place {
     open: bool,
     /// Others use the same name: it is ours only as long as it is the node we created.
     has_common_name: bool,
+    /// Nobody in its line is before it, and whoever is behind it comes next. See [`heirs`].
+    hands_on: bool,
+    /// How it got there, if that was handed on to it.
+    inheritance: Option<Inheritance>,
     /// Guards may be dropped outside of the runtime.
     runtime: Handle,
 }
@@ -128,6 +133,8 @@ impl Place {
             created,
             open: true,
             has_common_name: false,
+            hands_on: false,
+            inheritance: None,
             runtime: Handle::current(),
         };
         // A server that swaps the session behind our back must not make us the owner of anything.
@@ -173,6 +180,8 @@ impl Place {
             created,
             open: true,
             has_common_name: true,
+            hands_on: false,
+            inheritance: None,
             runtime: Handle::current(),
         };
         if !place.is_of_this_session() {
@@ -210,6 +219,24 @@ impl Place {
         self.created.stat.ephemeral_owner == self.client.session_id().0
     }
 
+    /// Says that it is the first in its line, and the only one whose turn it is.
+    pub(crate) fn is_first(&mut self, inheritance: Option<Inheritance>) {
+        self.hands_on = true;
+        self.inheritance = inheritance;
+    }
+
+    /// Whether it is known not to have been there when it was its turn.
+    pub(crate) fn is_void(&self) -> bool {
+        self.inheritance.as_ref().is_some_and(|inheritance| inheritance.is_void(self.czxid()))
+    }
+
+    /// To be called when the request to delete it has just been made.
+    fn hand_on(&self) {
+        if self.hands_on {
+            heirs::hand_on(&self.client, self.name());
+        }
+    }
+
     fn meant(&self) -> Meant {
         Meant::Creation(self.czxid())
     }
@@ -232,6 +259,7 @@ impl Place {
             .client
             .retry(&patient(), || {
                 let deleting = self.client.delete(self.path(), Version::Any);
+                self.hand_on();
                 let unsure = &unsure;
                 async move {
                     match deleting.await {
@@ -270,6 +298,7 @@ impl Drop for Place {
         }
         // The request is made now, and repeated in the background if it has to be.
         drop(self.client.delete_guaranteed(&self.created.path, Version::Any));
+        self.hand_on();
     }
 }
 

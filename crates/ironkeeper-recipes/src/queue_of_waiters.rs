@@ -12,7 +12,8 @@
 //! Steps: take a place; list; decide by the sorted list alone; if somebody is in the way, watch that
 //! one node by reading it (a read that finds nothing leaves no watch behind, as `exists` would) and
 //! list again whatever the event says. A predecessor that is gone means a new list, never a new place:
-//! two contenders that take new places whenever the other moves would do so for ever.
+//! two contenders that take new places whenever the other moves would do so for ever. Among contenders of
+//! one session a holder hands its turn on without all that (`heirs.rs`).
 //!
 //! Children that are no contenders are not counted. Numbers are compared with wrap-around: after
 //! 2^31 creations they go on with negative ones.
@@ -22,8 +23,9 @@ use std::cmp::Reverse;
 use ironkeeper_client::{Client, ErrorKind, SessionId, Zxid};
 
 use crate::error::{RecipeError, Result};
+use crate::heirs::{Heir, Inheritance};
 use crate::other_recipes;
-use crate::place::{Place, join, patient};
+use crate::place::{Place, join, name_of, patient};
 use crate::reads::{children_or_none, get_children};
 
 /// What the names of contenders end with, before the number. The place in the list is the kind of
@@ -133,6 +135,8 @@ pub(crate) struct Standing<'a> {
     /// Deadlocks are told by the data of the waiting node. Watching it costs a read when the wait
     /// begins, and one event when the node goes.
     pub(crate) heeds_deadlocks: bool,
+    /// Whether a holder of the same session may hand its turn on to us.
+    pub(crate) inherits: bool,
 }
 
 /// What a waiting node says when its owner shall give up, followed by the cycle.
@@ -160,7 +164,12 @@ fn own_data(data: &[u8]) -> &[u8] {
     read_notice(data).map_or(data, |(_, own)| own)
 }
 
-impl Standing<'_> {
+impl<'a> Standing<'a> {
+    /// Whoever is first has it, and no more to it.
+    pub(crate) fn plain(place: &'a Place, bases: Bases) -> Standing<'a> {
+        Standing { place, bases, rule: Rule::First, heeds_deadlocks: false, inherits: false }
+    }
+
     /// Looks once: `None` if it is our turn, else who is in the way.
     pub(crate) async fn look(&self) -> Result<Option<String>> {
         let (client, parent) = (self.place.client(), self.place.parent());
@@ -195,17 +204,18 @@ impl Standing<'_> {
 
     /// Waits until it is our turn. `on_wait` is told of everybody we wait for.
     pub(crate) async fn wait(&self, on_wait: impl FnMut(&str)) -> Result<()> {
-        self.wait_telling(None, on_wait, |_| {}).await
+        self.wait_telling(None, on_wait, |_| {}).await.map(drop)
     }
 
     /// As [`Standing::wait`], beginning with a list that is there already, if there is one. `on_deadlock` is
-    /// told of every cycle that we are a part of without being the one to give way.
+    /// told of every cycle that we are a part of without being the one to give way. Says if the turn was handed
+    /// on to us.
     pub(crate) async fn wait_telling(
         &self,
         listed: Option<Vec<String>>,
         mut on_wait: impl FnMut(&str),
         on_deadlock: impl Fn(&str),
-    ) -> Result<()> {
+    ) -> Result<Option<Inheritance>> {
         let client = self.place.client();
         let mut found = match listed {
             Some(names) => self.judge(&names)?,
@@ -226,20 +236,21 @@ impl Standing<'_> {
                 }
                 Err(error) => return Err(error.into()),
             };
+            let mut heir =
+                self.inherits.then(|| Heir::of(name_of(&in_the_way), client, self.place.path()));
             on_wait(&in_the_way);
-            if self.heeds_deadlocks {
-                tokio::select! {
-                    // Whoever can go on need not give way.
-                    biased;
-                    event = watch => { event?; }
-                    told = self.told_to_give_up(&on_deadlock) => return Err(told),
+            tokio::select! {
+                // Whoever can go on need not give way.
+                biased;
+                inheritance = inherited(heir.as_mut()) => return Ok(Some(inheritance)),
+                event = watch => { event?; }
+                told = self.told_to_give_up(&on_deadlock), if self.heeds_deadlocks => {
+                    return Err(told);
                 }
-            } else {
-                watch.await?;
             }
             found = self.look().await?;
         }
-        Ok(())
+        Ok(None)
     }
 
     async fn told_to_give_up(&self, on_deadlock: &impl Fn(&str)) -> RecipeError {
@@ -265,6 +276,13 @@ impl Standing<'_> {
                 return error.into();
             }
         }
+    }
+}
+
+async fn inherited(heir: Option<&mut Heir>) -> Inheritance {
+    match heir {
+        Some(heir) => heir.inherited().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -34,7 +34,7 @@ use crate::error::{RecipeError, Result};
 use crate::guard::Guard;
 use crate::lost::Lost;
 use crate::place::Place;
-use crate::queue_of_waiters::{Bases, Participant, Rule, Standing, participants};
+use crate::queue_of_waiters::{Bases, Participant, Standing, participants};
 
 pub(crate) const BASES: Bases = &["latch-"];
 
@@ -210,8 +210,7 @@ impl Candidate {
                 () = asked_to_stop(stopped) => return Ok(()),
                 place = taking => place?,
             };
-            let standing =
-                Standing { place: &place, bases: BASES, rule: Rule::First, heeds_deadlocks: false };
+            let standing = Standing::plain(&place, BASES);
             let waited = tokio::select! {
                 biased;
                 () = asked_to_stop(stopped) => {

@@ -32,7 +32,7 @@ use crate::election::leadership::Leadership;
 use crate::error::{RecipeError, Result};
 use crate::guard::Guard;
 use crate::place::{Place, patient};
-use crate::queue_of_waiters::{Bases, Participant, Rule, Standing, participants};
+use crate::queue_of_waiters::{Bases, Participant, Standing, participants};
 
 pub(crate) const BASES: Bases = &["n_"];
 
@@ -209,12 +209,7 @@ impl Candidate {
         self.tell(ElectionEvent::OfferComplete { path: guard.path().to_owned() }).await;
         loop {
             self.tell(ElectionEvent::DetermineStart).await;
-            let standing = Standing {
-                place: guard.place(),
-                bases: BASES,
-                rule: Rule::First,
-                heeds_deadlocks: false,
-            };
+            let standing = Standing::plain(guard.place(), BASES);
             let in_the_way = standing.look().await?;
             self.tell(ElectionEvent::DetermineComplete).await;
             let Some(behind) = in_the_way else { break };

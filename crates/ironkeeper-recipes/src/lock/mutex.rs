@@ -15,7 +15,8 @@
 //! 1. Create an ephemeral sequential child with a unique mark in its name.
 //! 2. List the children. Whoever has the smallest number holds the lock.
 //! 3. Else read and watch the next smaller one alone, and begin again at 2 when it changes.
-//! 4. Release by deleting the node.
+//! 4. Release by deleting the node. If the next in line is of the same session, the lock is handed on to it while the
+//!    deletion is under way: tasks of one program that share a client take turns without waiting for the server.
 //!
 //! # Guarantees
 //! One holder at a time among guards whose session lives; grants in the order of the nodes' numbers;
@@ -27,7 +28,8 @@
 //! - Disconnected while waiting: the place in line stays; the wait goes on after the reconnect.
 //! - Disconnected while holding: [`Guard::is_valid`] says no until the reconnect; the lock is held on.
 //! - Session over: the wait ends with an error, the guard is lost.
-//! - Our node deleted by somebody else while waiting: [`RecipeError::NodeGone`]; while holding: lost.
+//! - Our node deleted by somebody else while waiting: [`RecipeError::NodeGone`], or a guard that is lost from the
+//!   beginning if the lock was handed on to us; while holding: lost.
 //! - The future of [`Mutex::lock`] dropped: the place in line is given back.
 //!
 //! # Lock-delay

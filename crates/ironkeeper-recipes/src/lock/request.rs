@@ -44,7 +44,7 @@ impl LockRequest {
 
     /// Stands in line until it is our turn.
     pub(crate) async fn wait(&self, name: &str, rule: Rule) -> Result<Place> {
-        let (place, listed) = self.queue(name).await?;
+        let (mut place, listed) = self.queue(name).await?;
         let path = || place.path().to_owned();
         let on_wait = |behind: &str| {
             let behind = behind.to_owned();
@@ -54,13 +54,17 @@ impl LockRequest {
             let cycle = cycle.to_owned();
             tell(Some(&self.events), LockEvent::Deadlocked { path: path(), cycle });
         };
-        self.standing(&place, rule).wait_telling(listed, on_wait, on_deadlock).await?;
+        let standing = self.standing(&place, rule);
+        let inheritance = standing.wait_telling(listed, on_wait, on_deadlock).await?;
+        if self.has_one_holder() {
+            place.is_first(inheritance);
+        }
         Ok(place)
     }
 
     /// Takes a place and gives it back if it is not our turn.
     pub(crate) async fn take_if_free(&self, name: &str, rule: Rule) -> Result<Option<Place>> {
-        let (place, listed) = self.queue(name).await?;
+        let (mut place, listed) = self.queue(name).await?;
         let standing = self.standing(&place, rule);
         let in_the_way = match listed {
             Some(names) => standing.judge(&names)?,
@@ -70,7 +74,15 @@ impl LockRequest {
             place.withdraw().await?;
             return Ok(None);
         }
+        if self.has_one_holder() {
+            place.is_first(None);
+        }
         Ok(Some(place))
+    }
+
+    /// Where there are readers as well, whoever stands behind a holder need not be the next.
+    fn has_one_holder(&self) -> bool {
+        self.bases.len() == 1
     }
 
     /// Takes a place. The list says who stands in line as of then, if it came along.
@@ -83,8 +95,8 @@ impl LockRequest {
     }
 
     fn standing<'a>(&self, place: &'a Place, rule: Rule) -> Standing<'a> {
-        let heeds_deadlocks = self.heeds_deadlocks;
-        Standing { place, bases: self.bases, rule, heeds_deadlocks }
+        let (heeds_deadlocks, inherits) = (self.heeds_deadlocks, self.has_one_holder());
+        Standing { place, bases: self.bases, rule, heeds_deadlocks, inherits }
     }
 
     /// Makes a guard of a place whose turn has come.

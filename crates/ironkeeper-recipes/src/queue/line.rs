@@ -5,7 +5,7 @@ use ironkeeper_client::{Client, CreateMode};
 
 use crate::error::{RecipeError, Result};
 use crate::place::Place;
-use crate::queue_of_waiters::{Bases, Rule, Standing};
+use crate::queue_of_waiters::{Bases, Standing};
 
 const BASES: Bases = &["waits-"];
 
@@ -14,8 +14,7 @@ pub(super) async fn stand(client: &Client, path: &str) -> Result<Place> {
     loop {
         let mode = CreateMode::EphemeralSequential;
         let place = Place::take(client, path, BASES[0], b"", mode).await?;
-        let standing =
-            Standing { place: &place, bases: BASES, rule: Rule::First, heeds_deadlocks: false };
+        let standing = Standing::plain(&place, BASES);
         match standing.wait(|_| {}).await {
             Ok(()) => return Ok(place),
             // Nobody loses more than the place in line: we stand at its end again.

@@ -6,6 +6,7 @@ mod world;
 mod bugs_of_others;
 mod condition;
 mod deadlock;
+mod heirs;
 mod herd;
 mod mutex;
 mod other_locks;

@@ -9,6 +9,7 @@
 mod held_back;
 pub mod requests;
 pub mod watch_events;
+mod wire;
 
 use std::cell::Cell;
 use std::future::Future;

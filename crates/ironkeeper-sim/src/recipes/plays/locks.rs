@@ -88,11 +88,19 @@ async fn take(client: &Client, play: Play, way: u64) -> Result<Option<(Held, Sha
             let guard = match way {
                 0 => mutex.try_lock().await?,
                 1 => mutex.lock_within(short).await?,
+                2 | 3 => Some(hand_on(&mutex).await?),
                 _ => Some(mutex.lock().await?),
             };
             guard.map(|guard| (Held::Plain(guard), Share::Alone))
         }
     })
+}
+
+/// Asks twice, and hands the lock on from the first to the second.
+async fn hand_on(mutex: &Mutex) -> Result<Guard> {
+    let first = async { mutex.lock().await.map(drop) };
+    let (_, second) = tokio::try_join!(biased; first, mutex.lock())?;
+    Ok(second)
 }
 
 async fn round(program: &mut Program, client: &Client, play: Play) {
