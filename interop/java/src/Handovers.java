@@ -8,20 +8,26 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.RetryForever;
 
 /**
- * How often Curator's mutex changes hands, for {@code cargo xtask bench-handovers}: address, contenders (each with
- * a session of its own), seconds. The example {@code handovers} of {@code ironkeeper-recipes} does the same.
+ * How often Curator's mutex changes hands, for {@code cargo xtask bench-handovers}: address, contenders, the
+ * sessions that they are dealt out to, seconds. The example {@code handovers} of {@code ironkeeper-recipes} does the same.
  */
 public final class Handovers {
     public static void main(String[] args) throws Exception {
         int contenders = Integer.parseInt(args[1]);
-        int seconds = Integer.parseInt(args[2]);
+        int sessions = Integer.parseInt(args[2]);
+        int seconds = Integer.parseInt(args[3]);
         AtomicLong handovers = new AtomicLong();
         AtomicBoolean done = new AtomicBoolean();
-        List<Thread> threads = new ArrayList<>();
-        for (int i = 0; i < contenders; i++) {
+        List<CuratorFramework> clients = new ArrayList<>();
+        for (int i = 0; i < sessions; i++) {
             CuratorFramework client = CuratorFrameworkFactory.newClient(args[0], new RetryForever(100));
             client.start();
             client.blockUntilConnected();
+            clients.add(client);
+        }
+        List<Thread> threads = new ArrayList<>();
+        for (int i = 0; i < contenders; i++) {
+            CuratorFramework client = clients.get(i % sessions);
             Thread thread = new Thread(() -> {
                 InterProcessMutex mutex = new InterProcessMutex(client, "/handovers");
                 try {

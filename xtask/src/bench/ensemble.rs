@@ -123,7 +123,8 @@ impl Round<'_> {
         let program = ironkeeper::build_example("ironkeeper-recipes", "handovers")?;
         let seconds = self.plan.seconds.ceil().to_string();
         let mut command = Command::new(program);
-        command.args([&cluster.connect_string(), CONTENDERS, &seconds]);
+        // Each with a session of its own.
+        command.args([&cluster.connect_string(), CONTENDERS, CONTENDERS, &seconds]);
         let loads = measured::run(&mut command)?;
         let rate = loads.first().context("it measured nothing")?.per_second();
         eprintln!("  {:<20} {rate:.1}", "ensemble-locks");

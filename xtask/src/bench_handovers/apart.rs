@@ -32,7 +32,7 @@ pub fn measure(
     for _ in 0..contenders {
         // One contender in this process, for longer than anybody looks.
         let mut command = command()?;
-        command.args([server.address(), 1.to_string(), 1_000_000.to_string()]);
+        command.arg(server.address()).args(["1", "1", "1000000"]);
         let child = command.stdout(Stdio::null()).spawn().context("cannot be started")?;
         crowd.0.push(child);
     }
