@@ -50,5 +50,9 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     for task in tasks {
         task.await??;
     }
+    // Whatever a dropped guard has left to do would end with the process, and its node stay for a while.
+    for client in clients {
+        client.close().await?;
+    }
     Ok(())
 }

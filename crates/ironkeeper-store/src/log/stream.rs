@@ -3,11 +3,16 @@
 //! The rule that keeps a lost record from going unnoticed is here: each record is the successor of
 //! the one before it, or the first of a later epoch. A file that ends in a torn record is followed
 //! by a file that repeats the torn one's zxid, because the server that wrote it had to start again.
+//!
+//! Apache 3.9 gives the refusal of a request that it cannot read the zxid of the transaction before it. Such a
+//! record changes nothing and is passed over.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use ironkeeper_proto::Zxid;
+use ironkeeper_proto::jute::Reader;
+use ironkeeper_proto::txn::TxnHeader;
+use ironkeeper_proto::{OpCode, Zxid};
 
 use super::reader::{FileEnd, LogEnd, LogReader, LogRecord, Next};
 use crate::catalog::{self, LogFile};
@@ -120,6 +125,9 @@ impl<D: Disk> LogStream<D> {
                     if record.zxid < self.from {
                         continue;
                     }
+                    if self.last == Some(record.zxid) && is_refusal(record.body) {
+                        continue;
+                    }
                     if let Some(last) = self.last
                         && !follows(last, record.zxid)
                     {
@@ -175,6 +183,11 @@ impl<D: Disk> LogStream<D> {
     pub(crate) fn torn(&self) -> Option<&Torn> {
         self.torn.as_ref()
     }
+}
+
+/// Whether it is the record of a request that was refused.
+fn is_refusal(body: &[u8]) -> bool {
+    TxnHeader::decode(&mut Reader::new(body)).is_ok_and(|header| header.op == OpCode::Error)
 }
 
 /// Whether no transaction can have been between these two.

@@ -419,3 +419,28 @@ fn large_records_come_back() {
     assert_eq!(recorder.bodies[1], set_data(2, &[2; 3 << 20]));
     assert_eq!(recorder.zxids(), [1, 2, 3, 4]);
 }
+
+#[test]
+fn a_refusal_with_the_zxid_before_it_is_passed_over_and_nothing_else_is() {
+    // As Apache 3.9 writes for a request that it cannot read.
+    let repeated = |again: &[u8]| {
+        let disk = SimDisk::new(1);
+        let store = open(&disk);
+        write_snapshot(&store, 0).unwrap();
+        let mut writer = store.log_writer();
+        for (zxid, body) in
+            [(1, &set_data(1, b"one")[..]), (2, &set_data(2, b"two")), (2, again), (3, &refusal(3))]
+        {
+            writer.append(Zxid(zxid), body).unwrap();
+            writer.commit().unwrap();
+        }
+        drop(writer);
+        drop(store);
+        recover(&disk)
+    };
+    let (recorder, recovered) = repeated(&refusal(2)).unwrap();
+    assert_eq!((recorder.zxids(), recovered.last_zxid), (vec![1, 2, 3], Zxid(3)));
+    assert_eq!(recorder.bodies[1], set_data(2, b"two"));
+    let refused = repeated(&set_data(2, b"two")).unwrap_err();
+    assert!(matches!(refused, StoreError::Gap { .. }), "{refused}");
+}

@@ -64,16 +64,28 @@ impl Visitor for Recorder {
 
 /// The body of a `setData` of /n.
 pub fn set_data(zxid: i64, data: &[u8]) -> Vec<u8> {
+    let mut body = header(zxid, OpCode::SetData);
+    txn::encode::set_data("/n", Some(data), 3, &mut body);
+    body
+}
+
+/// The body of a request that was refused.
+pub fn refusal(zxid: i64) -> Vec<u8> {
+    let mut body = header(zxid, OpCode::Error);
+    txn::encode::error(-5, &mut body);
+    body
+}
+
+fn header(zxid: i64, op: OpCode) -> Vec<u8> {
     let mut body = Vec::new();
     TxnHeader {
         session: SessionId(0x1_0000),
         cxid: 7,
         zxid: Zxid(zxid),
         time: 1_700_000_000_000,
-        op: OpCode::SetData,
+        op,
     }
     .encode(&mut body);
-    txn::encode::set_data("/n", Some(data), 3, &mut body);
     body
 }
 
