@@ -1,14 +1,14 @@
 //! `cargo xtask bench-handovers`: how often a lock changes hands, ours beside Curator's.
 //!
 //! So many contenders take the same lock and give it back at once. Both libraries do it in one run on the same
-//! server, in the settings of life and in one that is between the two:
+//! server, in three settings:
 //!
-//! - Each contender is a process of its own (`apart.rs`).
-//! - All contenders are of one process and share its client, as the makers of both libraries advise.
-//! - All contenders are of one process, each with a session of its own. Most of a hand-over is the server's work
-//!   then, and the same for both, so nothing is required.
+//! - All contenders are of one program and share its client, as the makers of both libraries advise.
+//! - All contenders are of one program, each with a session of its own.
+//! - Each contender is a program of its own (`apart.rs`).
 //!
-//! The last two also on an Apache ZooKeeper. There the libraries take turns in rounds; the table shows medians, and
+//! In the last two most of a hand-over is the server's work, and the same for both: nothing is required there.
+//! The first two also on an Apache ZooKeeper. There the libraries take turns in rounds; the table shows medians, and
 //! a ratio is the median of the rounds' own: what is slow for a while is slow for neighbours. Each is a small
 //! program (see `measured.rs`).
 //!
@@ -105,13 +105,13 @@ pub fn run(options: &Options) -> Result<bool> {
     };
 
     let (server, _dir) = start(&servers[0])?;
-    eprintln!("contenders of ours in processes of their own, until the rate has settled:");
+    eprintln!("contenders of ours in processes of their own (eight minutes):");
     let ours_apart = apart::measure(&server, contenders, || Ok(Command::new(&ours)))?;
-    eprintln!("contenders of Curator's in processes of their own, until the rate has settled:");
+    eprintln!("contenders of Curator's in processes of their own (eight minutes):");
     let curators_apart = apart::measure(&server, contenders, curators)?;
     let figures = [&ours_apart, &curators_apart].map(|load| (load.per_second(), load.cpu_us()));
     let ratio = ours_apart.per_second() / curators_apart.per_second();
-    row(&servers[0], "processes", figures, &[ratio], true);
+    row(&servers[0], "processes", figures, &[ratio], false);
     drop(server);
 
     for program in &servers {

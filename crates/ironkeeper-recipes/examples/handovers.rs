@@ -25,10 +25,10 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         clients.push(Client::connect(&address).await?);
     }
     let mut tasks = Vec::new();
-    for client in clients.iter().cycle().take(contenders).cloned() {
+    for client in clients.iter().cycle().take(contenders) {
+        let mutex = Mutex::new(client, "/handovers");
         let (handovers, done) = (handovers.clone(), done.clone());
         tasks.push(tokio::spawn(async move {
-            let mutex = Mutex::new(&client, "/handovers");
             while !done.load(Ordering::Relaxed) {
                 let guard = mutex.lock().await?;
                 handovers.fetch_add(1, Ordering::Relaxed);
