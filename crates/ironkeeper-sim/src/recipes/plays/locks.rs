@@ -1,6 +1,7 @@
 //! Locks: one at a time, one writer or many readers, or so many at a time. Waits are given up, guards are
 //! dropped, processes die, and somebody may delete a node by hand.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,11 +97,20 @@ async fn take(client: &Client, play: Play, way: u64) -> Result<Option<(Held, Sha
     })
 }
 
-/// Asks twice, and hands the lock on from the first to the second.
+/// Asks twice, and hands the lock on from whichever has it first to the other.
 async fn hand_on(mutex: &Mutex) -> Result<Guard> {
-    let first = async { mutex.lock().await.map(drop) };
-    let (_, second) = tokio::try_join!(biased; first, mutex.lock())?;
-    Ok(second)
+    let (mut one, mut two) = (pin!(mutex.lock()), pin!(mutex.lock()));
+    tokio::select! {
+        biased;
+        first = &mut one => {
+            drop(first?);
+            two.await
+        }
+        first = &mut two => {
+            drop(first?);
+            one.await
+        }
+    }
 }
 
 async fn round(program: &mut Program, client: &Client, play: Play) {
