@@ -7,8 +7,8 @@
 //! - All contenders are of one program, each with a session of its own.
 //! - Each contender is a program of its own (`apart.rs`).
 //!
-//! In the last two most of a hand-over is the server's work, and the same for both: nothing is required there.
-//! The first two also on an Apache ZooKeeper. There the libraries take turns in rounds; the table shows medians, and
+//! On Ironkeeper twice Curator's rate is required in each. The first two are played on an Apache ZooKeeper as well,
+//! where its own time decides and nothing is required. The libraries take turns in rounds; the table shows medians, and
 //! a ratio is the median of the rounds' own: what is slow for a while is slow for neighbours. Each is a small
 //! program (see `measured.rs`).
 //!
@@ -30,10 +30,9 @@ use crate::{ironkeeper, java};
 /// Hand-overs each second, beside Curator's on the same server.
 const RATIO_MIN: f64 = 2.0;
 
-/// Those of one process: what it is called, the sessions (of as many contenders if it does not say), and whether
-/// we have to be ahead.
-const SETTINGS: [(&str, Option<u32>, bool); 2] =
-    [("tasks that share a client", Some(1), true), ("tasks with a session each", None, false)];
+/// Those of one program: what it is called, and the sessions, as many as contenders if it does not say.
+const SETTINGS: [(&str, Option<u32>); 2] =
+    [("tasks that share a client", Some(1)), ("tasks with a session each", None)];
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
@@ -82,8 +81,8 @@ pub fn run(options: &Options) -> Result<bool> {
     let mut row = |program: &Program,
                    setting: &str,
                    [ours, curators]: [(f64, f64); 2],
-                   by_round: &[f64],
-                   required: bool| {
+                   by_round: &[f64]| {
+        let required = matches!(program, Program::Ironkeeper(_));
         let ratio = median(by_round.iter().copied());
         println!(
             "| {} | {contenders} {setting} | {:.0}/s | {:.0} us | {:.0}/s | {:.0} us | {ratio:.2}x |",
@@ -111,11 +110,11 @@ pub fn run(options: &Options) -> Result<bool> {
     let curators_apart = apart::measure(&server, contenders, curators)?;
     let figures = [&ours_apart, &curators_apart].map(|load| (load.per_second(), load.cpu_us()));
     let ratio = ours_apart.per_second() / curators_apart.per_second();
-    row(&servers[0], "processes", figures, &[ratio], false);
+    row(&servers[0], "processes", figures, &[ratio]);
     drop(server);
 
     for program in &servers {
-        for (setting, sessions, required) in SETTINGS {
+        for (setting, sessions) in SETTINGS {
             let (server, _dir) = start(program)?;
             let sessions = sessions.unwrap_or(contenders);
             let mut turns = [Vec::new(), Vec::new()];
@@ -146,7 +145,7 @@ pub fn run(options: &Options) -> Result<bool> {
                 .zip(of_curators)
                 .map(|(ours, curators)| ours.per_second() / curators.per_second())
                 .collect();
-            row(program, setting, figures, &by_round, required);
+            row(program, setting, figures, &by_round);
         }
     }
     println!();
