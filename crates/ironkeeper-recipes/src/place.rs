@@ -219,8 +219,8 @@ impl Place {
         self.created.stat.ephemeral_owner == self.client.session_id().0
     }
 
-    /// Says that it is the first in its line, and the only one whose turn it is.
-    pub(crate) fn is_first(&mut self, inheritance: Option<Inheritance>) {
+    /// Notes that it is the first in its line, and the only one whose turn it is.
+    pub(crate) fn note_turn(&mut self, inheritance: Option<Inheritance>) {
         self.hands_on = true;
         self.inheritance = inheritance;
     }

@@ -70,7 +70,7 @@ impl<D: Disk> DurableSteps<D> {
                 written.map_err(|error| format!("the epoch cannot be written down: {error}"))?;
                 report(done(Durable::CurrentEpoch(epoch)));
             }
-            // Cut, it could not be set aside.
+            // A history of its own is not cut, but set aside when the leader's whole tree comes.
             Step::Plain(DurableStep::Truncate(zxid)) if self.was_standalone()? => {
                 report(done(Durable::CannotTruncate(zxid)));
             }
@@ -121,7 +121,7 @@ impl<D: Disk> DurableSteps<D> {
         looked.map_err(|error| format!("the own history cannot be looked at: {error}"))
     }
 
-    /// The leader's history takes the place of ours, which others may have lost before they had it.
+    /// The leader's history takes the place of ours, which perhaps nobody else has.
     fn set_aside(&self) -> Result<(), String> {
         tracing::info!("this server was standalone: what it has is copied before it joins");
         let dir = self.store.set_aside().map_err(|error| {

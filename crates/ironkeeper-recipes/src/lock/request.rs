@@ -57,7 +57,7 @@ impl LockRequest {
         let standing = self.standing(&place, rule);
         let inheritance = standing.wait_telling(listed, on_wait, on_deadlock).await?;
         if self.has_one_holder() {
-            place.is_first(inheritance);
+            place.note_turn(inheritance);
         }
         Ok(place)
     }
@@ -75,7 +75,7 @@ impl LockRequest {
             return Ok(None);
         }
         if self.has_one_holder() {
-            place.is_first(None);
+            place.note_turn(None);
         }
         Ok(Some(place))
     }
