@@ -6,7 +6,9 @@
 //! When is it lost? A server gives a lock to the next one when it has not heard of the session for its
 //! timeout T. A client that hears nothing takes the connection for broken after 2/3 T at the latest, so
 //! that T/3 is left then: half of it to find another server, half of it for the program to end after
-//! it has been told to. What is left of it by then is killed.
+//! it has been told to. What is left of it by then, and of all that it has started, is killed.
+
+mod program;
 
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
@@ -14,10 +16,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use ironkeeper_client::{Client, ConnectionState, Zxid};
 use ironkeeper_recipes::{Guard, RecipeError, lock::Mutex};
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::process::{Child, Command};
+use rustix::process::Signal;
+use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::program::Program;
 use crate::deadlocks;
 
 /// The lock was not granted in time. The number is that of `EX_TEMPFAIL`.
@@ -30,7 +33,7 @@ const LOST: u8 = 76;
 /// Waits for its turn, runs the program, and releases the lock when it has ended. The program finds the
 /// node of the lock in IRONKEEPER_LOCK_NODE, and in IRONKEEPER_LOCK_TOKEN a number that grows with every
 /// holder. Exits as the program does; with 75 if the lock was not granted in time, with 76 if it was lost
-/// and the program had to be stopped.
+/// and the program, with everything that it had started, had to be stopped.
 ///
 /// With --deadlocks it shows who waits for whom in a circle below some paths, and exits with 77 if there
 /// is such a circle; with --resolve it ends each by telling the one that came last to give way.
@@ -126,28 +129,25 @@ async fn run_locked(
 async fn run_under(guard: &Guard, command: &[String]) -> Result<ExitCode> {
     let [program, arguments @ ..] = command else { bail!("no program to run") };
     let Zxid(token) = guard.fencing_token();
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .env("IRONKEEPER_LOCK_NODE", guard.path())
-        .env("IRONKEEPER_LOCK_TOKEN", token.to_string())
-        .kill_on_drop(true)
-        .spawn()
-        .with_context(|| format!("cannot run {program}"))?;
+        .env("IRONKEEPER_LOCK_TOKEN", token.to_string());
+    let mut running =
+        Program::start(&mut command).with_context(|| format!("cannot run {program}"))?;
     let mut terminated = signal(SignalKind::terminate())?;
     // A terminal sends this to the program as well; what becomes of us follows from that.
     let mut interrupted = signal(SignalKind::interrupt())?;
     let share = guard.client().session_timeout() / 6;
     loop {
         tokio::select! {
-            status = child.wait() => return Ok(exit_code(status?)),
-            _ = terminated.recv() => tell(&child, Signal::TERM),
+            status = running.ended() => return Ok(exit_code(status?)),
+            _ = terminated.recv() => running.tell(Signal::TERM),
             _ = interrupted.recv() => {}
             why = lost(guard, share) => {
                 eprintln!("the lock was {why}; stopping {program}");
-                tell(&child, Signal::TERM);
-                if tokio::time::timeout(share, child.wait()).await.is_err() {
-                    child.kill().await?;
-                }
+                running.stop(share).await?;
                 return Ok(ExitCode::from(LOST));
             }
         }
@@ -173,14 +173,6 @@ async fn lost(guard: &Guard, doubt_max: Duration) -> String {
     tokio::select! {
         lost = guard.lost() => lost.to_string(),
         () = doubt => "put in doubt: no server can be reached".to_owned(),
-    }
-}
-
-fn tell(child: &Child, what: Signal) {
-    let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-    if let Some(pid) = pid {
-        // It has ended already, then, and is about to be waited for.
-        let _ = kill_process(pid, what);
     }
 }
 

@@ -85,6 +85,31 @@ fn the_program_is_stopped_when_the_lock_is_lost() {
     assert_eq!(code_with_open_input(&mut child), Some(76));
 }
 
+/// A process of a number is gone, or only waits to be asked how it ended.
+fn has_ended(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.is_empty() || stat.contains(") Z ")
+}
+
+#[test]
+fn whatever_the_program_has_started_is_stopped_with_it() {
+    let server = TestServer::start().unwrap();
+    // One that would go on when the shell is gone, and one that does not listen.
+    let script =
+        "sleep 1000 & echo $!; (trap '' TERM; sleep 1000; sleep 1000) & echo $!; echo held; wait";
+    let mut child =
+        lock(&server, &["--session-timeout", "4000"], &["sh", "-c", script]).spawn().unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let said: Vec<String> =
+        output.lines().map(Result::unwrap).take_while(|line| line != "held").collect();
+    assert!(said.len() == 2 && said.iter().all(|pid| !has_ended(pid)), "{said:?}");
+    for session in server.sessions().unwrap() {
+        server.kill_session(session).unwrap();
+    }
+    assert_eq!(code_with_open_input(&mut child), Some(76));
+    assert!(said.iter().all(|pid| has_ended(pid)), "{said:?}");
+}
+
 #[test]
 fn the_program_is_stopped_in_time_when_no_server_can_be_reached() {
     let server = TestServer::start().unwrap();
