@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ironkeeper_proto::acl::{self, AclVec};
 use ironkeeper_proto::jute::Put;
+use ironkeeper_proto::request::DataWatch;
 use ironkeeper_proto::{
     Acl, CreateMode, DecodeError, ErrorCode, OpCode, Reader, SessionId, Stat, Zxid, path,
 };
@@ -486,8 +487,35 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn get_and_watch(&self, path: &str) -> Reply<(Node, Watch)> {
-        self.read(OpCode::GetData, path, Some(WatchKind::Data), |context, watch, answer| {
-            Ok((node(context, answer)?, WatchEnd::one_shot(watch)))
+        self.read(OpCode::GetData, path, Some(WatchKind::Data), node_and_watch)
+    }
+
+    /// Like [`Client::get_and_watch`], for a node that stands in line before one of ours: children of one
+    /// parent that take turns in the order of their creation. When it is deleted, Ironkeeper's servers say along
+    /// with the event who is the oldest then ([`WatchEvent::oldest_sibling`](crate::WatchEvent::oldest_sibling)), so that
+    /// the next one need not ask. They do not always know, and servers of Apache ZooKeeper never tell.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::{Client, CreateMode, Version};
+    /// # let client = Client::connect(&server).await?;
+    /// client.create("/line", "", CreateMode::Persistent).await?;
+    /// let first = client.create("/line/n-", "", CreateMode::EphemeralSequential).await?;
+    /// let second = client.create("/line/n-", "", CreateMode::EphemeralSequential).await?;
+    /// let ours = client.get(&second).await?.stat.czxid;
+    /// let (_, watch) = client.get_and_watch_in_line(&first).await?;
+    /// client.delete(&first, Version::Any).await?;
+    /// assert_eq!(watch.await?.oldest_sibling, Some(ours));
+    /// # Ok(()) }
+    /// ```
+    pub fn get_and_watch_in_line(&self, path: &str) -> Reply<(Node, Watch)> {
+        let kind = WatchKind::Data;
+        self.watching(OpCode::GetData, path, kind, 1, node_and_watch, |server_path, out| {
+            out.put_str(server_path);
+            DataWatch::InLine.encode(out);
         })
     }
 
@@ -1288,6 +1316,14 @@ fn existing(context: &RequestContext, answer: Answer<'_>) -> Result<Option<Stat>
 
 fn node(context: &RequestContext, answer: Answer<'_>) -> Result<Node> {
     node_of(&mut Reader::new(answer.body_of(context)?)).map_err(malformed(context))
+}
+
+fn node_and_watch(
+    context: &RequestContext,
+    watch: Option<WatchEnd>,
+    answer: Answer<'_>,
+) -> Result<(Node, Watch)> {
+    Ok((node(context, answer)?, WatchEnd::one_shot(watch)))
 }
 
 fn names(context: &RequestContext, reader: &mut Reader<'_>) -> Result<Vec<String>> {

@@ -47,6 +47,9 @@ pub struct WatchEvent {
     /// By which transaction, if the server tells. Apache does since 3.9, and not for events that are
     /// made up for after a reconnect.
     pub zxid: Option<Zxid>,
+    /// When the node was deleted: which transaction had created the oldest of its siblings. Only told to those who asked
+    /// by [`Client::get_and_watch_in_line`](crate::Client::get_and_watch_in_line), and not by every server.
+    pub oldest_sibling: Option<Zxid>,
 }
 
 /// What kind of lasting watch [`Client::watch`](crate::Client::watch) sets.
@@ -206,6 +209,7 @@ impl Inbox {
             kind: event.kind,
             path: self.chroot.to_user(&event.path).to_owned(),
             zxid: (event.zxid > Zxid::ZERO).then_some(event.zxid),
+            oldest_sibling: event.oldest_sibling,
         }));
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ironkeeper_proto::reply::{self, MultiHeader};
-use ironkeeper_proto::request::{RequestHeader, SetWatches};
+use ironkeeper_proto::request::{DataWatch, RequestHeader, SetWatches};
 use ironkeeper_proto::watch_event::{self, EventType};
 use ironkeeper_proto::{ErrorCode, OpCode, Perms, Put, Reader, Request, Stat, Xid, Zxid, acl};
 use ironkeeper_tree::Node;
@@ -192,7 +192,7 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
-    fn get_data(&mut self, path: &str, watch: bool) -> Result<(), ErrorCode> {
+    fn get_data(&mut self, path: &str, watch: DataWatch) -> Result<(), ErrorCode> {
         let node = self.readable(path)?;
         let stat = node.stat();
         match node.shared_data() {
@@ -214,8 +214,10 @@ impl<'a> Service<'a> {
                 });
             }
         }
-        if watch {
-            self.watch(path, Modes::DATA);
+        match watch {
+            DataWatch::None => {}
+            DataWatch::OneShot => self.watch(path, Modes::DATA),
+            DataWatch::InLine => self.watch(path, Modes::DATA_IN_LINE),
         }
         Ok(())
     }

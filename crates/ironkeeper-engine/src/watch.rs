@@ -25,7 +25,8 @@ use crate::sync::{Mutex, MutexGuard};
 
 const SHARDS: usize = 64;
 
-/// The ways in which one connection watches one path, as bits.
+/// The ways in which one connection watches one path, as bits. [`Modes::IN_LINE`] is no way of its own, but says of the
+/// data watch what its event is to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Modes(u8);
 
@@ -37,6 +38,10 @@ impl Modes {
     pub const PERSISTENT: Modes = Modes(4);
     pub const RECURSIVE: Modes = Modes(8);
     pub const ANY: Modes = Modes(15);
+    /// Comes and goes with [`Modes::DATA`].
+    const IN_LINE: Modes = Modes(16);
+    /// One-shot, and its event tells who is the oldest sibling of a deleted node.
+    pub const DATA_IN_LINE: Modes = Modes::DATA.or(Modes::IN_LINE);
 
     pub const fn or(self, other: Modes) -> Modes {
         Modes(self.0 | other.0)
@@ -47,7 +52,8 @@ impl Modes {
     }
 
     fn without(self, other: Modes) -> Modes {
-        Modes(self.0 & !other.0)
+        let along = if other.has_any(Modes::DATA) { Modes::IN_LINE } else { Modes::default() };
+        Modes(self.0 & !other.or(along).0)
     }
 
     fn is_none(self) -> bool {
@@ -213,11 +219,14 @@ pub(crate) struct Firing<'a> {
 }
 
 impl Firing<'_> {
-    /// Tells everybody who watches `path` in one of the `wanted` ways, and, if asked, those who
-    /// watch an ancestor recursively.
     fn fire(&mut self, kind: EventType, path: &str, acl: &AclList, wanted: Modes, ancestors: bool) {
-        let zxid = self.zxid;
-        let mut event = Event { kind, path, acl, zxid, frame: Vec::new(), fired: 0, sent: 0 };
+        self.fire_event(Event::new(kind, path, acl, self.zxid), wanted, ancestors);
+    }
+
+    /// Tells everybody who watches the node in one of the `wanted` ways, and, if asked, those who
+    /// watch an ancestor recursively.
+    fn fire_event(&mut self, mut event: Event<'_>, wanted: Modes, ancestors: bool) {
+        let path = event.path;
         let with_ancestors = ancestors && self.table.recursive.load(Relaxed) > 0;
         let mut told: Vec<u64> = Vec::new();
         self.fire_at(path, wanted, &mut event, with_ancestors.then_some(&mut told));
@@ -229,10 +238,12 @@ impl Firing<'_> {
             }
         }
         if event.fired > 0 {
-            self.stats.watches_fired.of(kind).add(event.fired);
+            self.stats.watches_fired.of(event.kind).add(event.fired);
         }
-        if event.sent > 0 {
-            self.stats.note_events(event.sent, event.frame.len());
+        for encoded in [&event.plain, &event.in_line] {
+            if encoded.sent > 0 {
+                self.stats.note_events(encoded.sent, encoded.frame.len());
+            }
         }
     }
 
@@ -255,7 +266,7 @@ impl Firing<'_> {
             }
             // A one-shot watch is used up even if the event is then held back by the ACL.
             let spent = Modes(wanted.0 & one_shot.0);
-            let before = own.count();
+            let (before, in_line) = (own.count(), own.has_any(Modes::IN_LINE));
             *own = own.without(spent);
             used_up += before - own.count();
             let keep = !own.is_none();
@@ -272,7 +283,8 @@ impl Firing<'_> {
             };
             event.fired += u64::from(first);
             if first && auth::allowed(&self.config.auth, event.acl, Perms::READ, &inner.identity) {
-                event.sent += u64::from(inner.push_event(event.frame()));
+                let encoded = event.encoded(in_line);
+                encoded.sent += u64::from(inner.push_event(&encoded.frame));
                 self.wakes.add(conn, &mut inner);
             }
             keep
@@ -285,25 +297,47 @@ impl Firing<'_> {
     }
 }
 
-/// An event, encoded once for all its recipients.
+/// An event, encoded once for all its recipients: for those who want to hear of the oldest sibling, and for all
+/// others.
 struct Event<'a> {
     kind: EventType,
     path: &'a str,
     acl: &'a AclList,
     zxid: Zxid,
-    frame: Vec<u8>,
+    /// Of the siblings of a node that was deleted.
+    oldest: Option<Zxid>,
+    plain: Encoded,
+    in_line: Encoded,
     /// Connections whose watch it fired.
     fired: u64,
-    /// Those among them that may know of it.
+}
+
+#[derive(Default)]
+struct Encoded {
+    frame: Vec<u8>,
+    /// To how many: those who may know of it.
     sent: u64,
 }
 
-impl Event<'_> {
-    fn frame(&mut self) -> &[u8] {
-        if self.frame.is_empty() {
-            watch_event::encode_frame(self.kind, self.path, self.zxid, &mut self.frame);
+impl<'a> Event<'a> {
+    fn new(kind: EventType, path: &'a str, acl: &'a AclList, zxid: Zxid) -> Event<'a> {
+        let (plain, in_line) = Default::default();
+        Event { kind, path, acl, zxid, oldest: None, plain, in_line, fired: 0 }
+    }
+
+    fn encoded(&mut self, in_line: bool) -> &mut Encoded {
+        let Event { kind, path, zxid, .. } = *self;
+        let oldest = self.oldest.filter(|_| in_line);
+        let encoded = if oldest.is_some() { &mut self.in_line } else { &mut self.plain };
+        if encoded.frame.is_empty() {
+            match oldest {
+                Some(oldest) => {
+                    watch_event::encode_in_line_frame(path, zxid, oldest, &mut encoded.frame);
+                }
+                None => watch_event::encode_frame(kind, path, zxid, &mut encoded.frame),
+            }
         }
-        &self.frame
+        encoded
     }
 }
 
@@ -318,11 +352,19 @@ impl Changes for Firing<'_> {
         self.fire(EventType::NodeChildrenChanged, parent, parent_acl, on_parent, false);
     }
 
-    fn deleted(&mut self, path: &str, acl: &AclList, parent: &str, parent_acl: &AclList) {
+    fn deleted(
+        &mut self,
+        path: &str,
+        acl: &AclList,
+        parent: &str,
+        parent_acl: &AclList,
+        oldest: Option<Zxid>,
+    ) {
         if self.table.is_quiet() {
             return;
         }
-        self.fire(EventType::NodeDeleted, path, acl, Modes::ANY, true);
+        let event = Event { oldest, ..Event::new(EventType::NodeDeleted, path, acl, self.zxid) };
+        self.fire_event(event, Modes::ANY, true);
         let on_parent = Modes::CHILD.or(Modes::PERSISTENT);
         self.fire(EventType::NodeChildrenChanged, parent, parent_acl, on_parent, false);
     }

@@ -2,7 +2,9 @@
 
 mod world;
 
-use ironkeeper_proto::{OpCode, Put};
+use ironkeeper_proto::request::DataWatch;
+use ironkeeper_proto::watch_event::{self, EventType};
+use ironkeeper_proto::{OpCode, Put, Zxid};
 use world::*;
 
 const PERSISTENT: i32 = 0;
@@ -168,4 +170,68 @@ fn a_multi_tells_each_change_in_order_before_its_reply() {
     let heard = client.heard(&world);
     assert_eq!(heard[..3], ["created /a/b @3", "changed /a @3", "deleted /a/b @3"]);
     assert!(heard[3].starts_with("#3 @3"), "{heard:?}");
+}
+
+/// Watches a node that stands in line before one of the client's.
+fn watch_in_line(client: &mut Client, world: &mut World, path: &str) {
+    let mut body = Vec::new();
+    body.put_str(path);
+    DataWatch::InLine.encode(&mut body);
+    assert_eq!(client.call(world, OpCode::GetData, &body).0, 0);
+}
+
+#[test]
+fn whoever_stands_in_line_hears_who_is_next_and_others_hear_what_apache_tells() {
+    let mut world = World::new();
+    let (mut next, mut other, mut first) = (world.connect(), world.connect(), world.connect());
+    for path in ["/line", "/line/1", "/line/2", "/line/3"] {
+        next.create(&mut world, path, Persistent).unwrap();
+    }
+    watch_in_line(&mut next, &mut world, "/line/1");
+    other.call(&mut world, OpCode::GetData, &read("/line/1", true));
+    first.delete(&mut world, "/line/1").unwrap();
+    assert_eq!(next.heard(&world), ["deleted /line/1 @8 oldest 0x6"]);
+    let (header, body) = other.frames(&world).remove(0);
+    let mut apaches = Vec::new();
+    watch_event::encode_frame(EventType::NodeDeleted, "/line/1", Zxid(8), &mut apaches);
+    assert_eq!((header.err, &body[..]), (0, &apaches[4 + 16..]), "not a byte more");
+}
+
+#[test]
+fn whoever_stands_in_line_is_not_told_what_nobody_knows() {
+    let mut world = World::new();
+    let (mut next, mut other) = (world.connect(), world.connect());
+    for path in ["/line", "/line/1", "/line/2", "/line/3"] {
+        next.create(&mut world, path, Persistent).unwrap();
+    }
+    for path in ["/line/2", "/line/3"] {
+        watch_in_line(&mut next, &mut world, path);
+        other.delete(&mut world, path).unwrap();
+        assert_eq!(
+            next.heard(&world),
+            [format!("deleted {path} @{}", world.db().read().applied().0)]
+        );
+    }
+    watch_in_line(&mut next, &mut world, "/line/1");
+    other.set(&mut world, "/line/1", b"x").unwrap();
+    assert_eq!(next.heard(&world), ["changed /line/1 @9"]);
+}
+
+#[test]
+fn a_place_in_line_ends_with_its_watch() {
+    let mut world = World::new();
+    let (mut next, mut other) = (world.connect(), world.connect());
+    for path in ["/line", "/line/1", "/line/2"] {
+        next.create(&mut world, path, Persistent).unwrap();
+    }
+    watch_in_line(&mut next, &mut world, "/line/1");
+    next.call(&mut world, OpCode::GetChildren, &read("/line/1", true));
+    let data = path_and_number("/line/1", 2);
+    assert_eq!(next.call(&mut world, OpCode::RemoveWatches, &data).0, 0);
+    assert_eq!(next.call(&mut world, OpCode::CheckWatches, &data).0, -121);
+    other.delete(&mut world, "/line/1").unwrap();
+    assert_eq!(next.heard(&world), ["deleted /line/1 @6"], "by the watch of children alone");
+    watch_in_line(&mut next, &mut world, "/line/2");
+    let count = world.db().read().watches.count();
+    assert_eq!(count, 1, "it counts as the watch that it is to Apache");
 }

@@ -42,6 +42,35 @@ pub struct Create<'a> {
     pub ttl_ms: Option<i64>,
 }
 
+/// Whether a getData leaves a watch behind. A boolean to Apache, for which any byte but zero is true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataWatch {
+    None,
+    OneShot,
+    /// The watched node stands in line before one of the client's: when it is deleted, the event says who is the
+    /// oldest of its siblings then, see [`WatcherEvent`](crate::watch_event::WatcherEvent). An extension of
+    /// ours; to Apache this is a watch like any other.
+    InLine,
+}
+
+impl DataWatch {
+    pub fn from_byte(byte: u8) -> DataWatch {
+        match byte {
+            0 => DataWatch::None,
+            2 => DataWatch::InLine,
+            _ => DataWatch::OneShot,
+        }
+    }
+
+    pub fn encode(self, out: &mut impl Put) {
+        out.put_u8(match self {
+            DataWatch::None => 0,
+            DataWatch::OneShot => 1,
+            DataWatch::InLine => 2,
+        });
+    }
+}
+
 /// The watches a client wants back after a reconnect.
 #[derive(Clone, Copy, Debug)]
 pub struct SetWatches<'a> {
@@ -70,7 +99,7 @@ pub enum Request<'a> {
     },
     GetData {
         path: Cow<'a, str>,
-        watch: bool,
+        watch: DataWatch,
     },
     SetData {
         path: Cow<'a, str>,
@@ -177,7 +206,9 @@ impl<'a> Request<'a> {
             }
             OpCode::DeleteContainer => Request::DeleteContainer { path: reader.str()? },
             OpCode::Exists => Request::Exists { path: reader.str()?, watch: reader.bool()? },
-            OpCode::GetData => Request::GetData { path: reader.str()?, watch: reader.bool()? },
+            OpCode::GetData => {
+                Request::GetData { path: reader.str()?, watch: DataWatch::from_byte(reader.u8()?) }
+            }
             OpCode::SetData => {
                 let (path, data, version) = (reader.opt_str()?, reader.buf()?, reader.i32()?);
                 Request::SetData { path: path.ok_or(DecodeError::NullString)?, data, version }
@@ -336,6 +367,17 @@ mod tests {
         }
         body.push(9);
         assert!(Request::decode(OpCode::Create, Reader::new(&body)).is_ok());
+    }
+
+    #[test]
+    fn a_watch_in_line_is_one_byte_that_java_takes_for_true() {
+        for (byte, watch) in [(0, DataWatch::None), (1, DataWatch::OneShot), (2, DataWatch::InLine)]
+        {
+            let mut encoded = Vec::new();
+            watch.encode(&mut encoded);
+            assert_eq!((encoded, DataWatch::from_byte(byte)), (vec![byte], watch));
+        }
+        assert_eq!(DataWatch::from_byte(255), DataWatch::OneShot);
     }
 
     #[test]

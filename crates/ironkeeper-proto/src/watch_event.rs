@@ -31,12 +31,25 @@ pub const STATE_SYNC_CONNECTED: i32 = 3;
 
 /// Appends a whole notification frame, length included.
 pub fn encode_frame(kind: EventType, path: &str, zxid: Zxid, out: &mut Vec<u8>) {
+    encode(kind, path, zxid, None, out);
+}
+
+/// The same for a node that stood in line and is gone: `oldest` was created first of those that are left. Only for
+/// those who asked for it by [`DataWatch::InLine`](crate::request::DataWatch::InLine).
+pub fn encode_in_line_frame(path: &str, zxid: Zxid, oldest: Zxid, out: &mut Vec<u8>) {
+    encode(EventType::NodeDeleted, path, zxid, Some(oldest), out);
+}
+
+fn encode(kind: EventType, path: &str, zxid: Zxid, oldest: Option<Zxid>, out: &mut Vec<u8>) {
     let start = out.len();
     out.put_i32(0);
     ReplyHeader { xid: Xid::NOTIFICATION, zxid, err: 0 }.encode(out);
     out.put_i32(kind as i32);
     out.put_i32(STATE_SYNC_CONNECTED);
     out.put_str(path);
+    if let Some(oldest) = oldest {
+        out.put_i64(oldest.0);
+    }
     crate::reply::finish_frame(out, start);
 }
 
@@ -46,6 +59,9 @@ pub struct WatcherEvent {
     pub kind: i32,
     pub state: i32,
     pub path: String,
+    /// The czxid of the oldest of the node's siblings when it was deleted. Ironkeeper's servers append it for those
+    /// who asked for it, and if they know it.
+    pub oldest_sibling: Option<Zxid>,
 }
 
 impl WatcherEvent {
@@ -54,6 +70,33 @@ impl WatcherEvent {
             kind: reader.i32()?,
             state: reader.i32()?,
             path: reader.str()?.into_owned(),
+            oldest_sibling: reader.i64().ok().map(Zxid),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(frame: &[u8]) -> WatcherEvent {
+        let mut reader = Reader::new(&frame[4..]);
+        let header = ReplyHeader::decode(&mut reader).unwrap();
+        assert_eq!((header.xid, header.zxid, header.err), (Xid::NOTIFICATION, Zxid(9), 0));
+        WatcherEvent::decode(&mut reader).unwrap()
+    }
+
+    #[test]
+    fn who_stands_in_line_comes_behind_what_apache_sends() {
+        let (mut plain, mut in_line) = (Vec::new(), Vec::new());
+        encode_frame(EventType::NodeDeleted, "/line/1", Zxid(9), &mut plain);
+        encode_in_line_frame("/line/1", Zxid(9), Zxid(7), &mut in_line);
+        assert_eq!(in_line.len(), plain.len() + 8);
+        assert_eq!(in_line[4..plain.len()], plain[4..]);
+        assert_eq!(decode(&plain).oldest_sibling, None);
+        assert_eq!(
+            decode(&in_line),
+            WatcherEvent { oldest_sibling: Some(Zxid(7)), ..decode(&plain) }
+        );
     }
 }

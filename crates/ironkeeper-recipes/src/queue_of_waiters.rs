@@ -12,15 +12,18 @@
 //! Steps: take a place; list; decide by the sorted list alone; if somebody is in the way, watch that
 //! one node by reading it (a read that finds nothing leaves no watch behind, as `exists` would) and
 //! list again whatever the event says. A predecessor that is gone means a new list, never a new place:
-//! two contenders that take new places whenever the other moves would do so for ever. Among contenders of
-//! one session a holder hands its turn on without all that (`heirs.rs`).
+//! two contenders that take new places whenever the other moves would do so for ever.
+//!
+//! Two short cuts. Ironkeeper's servers say along with the event who is the oldest in line from now on: whoever
+//! is that one need not list again. And among contenders of one session a holder hands its turn on without
+//! all that (`heirs.rs`).
 //!
 //! Children that are no contenders are not counted. Numbers are compared with wrap-around: after
 //! 2^31 creations they go on with negative ones.
 
 use std::cmp::Reverse;
 
-use ironkeeper_client::{Client, ErrorKind, SessionId, Zxid};
+use ironkeeper_client::{Client, ErrorKind, SessionId, WatchEvent, Zxid};
 
 use crate::error::{RecipeError, Result};
 use crate::heirs::{Heir, Inheritance};
@@ -198,6 +201,15 @@ impl<'a> Standing<'a> {
         }
     }
 
+    /// Whether the end of the one in our way has made us the first, by the server's own word. It is the one that a
+    /// look would give: the node of ours is there, no other is older, and in a line of one kind the older one has
+    /// the smaller number. (Not so where there are readers: a downgrade takes an old number.)
+    fn is_first_after(&self, event: &WatchEvent) -> bool {
+        self.bases.len() == 1
+            && event.oldest_sibling == Some(self.place.czxid())
+            && self.place.is_of_this_session()
+    }
+
     fn gone(&self) -> RecipeError {
         RecipeError::NodeGone { path: self.place.path().to_owned() }
     }
@@ -222,7 +234,8 @@ impl<'a> Standing<'a> {
             None => self.look().await?,
         };
         while let Some(in_the_way) = found {
-            let watched = client.retry(&patient(), || client.get_and_watch(&in_the_way)).await;
+            let watched =
+                client.retry(&patient(), || client.get_and_watch_in_line(&in_the_way)).await;
             let watch = match watched {
                 // Nobody's session ends with it, and nobody waits for its turn.
                 Ok((node, _)) if node.stat.ephemeral_owner == 0 => {
@@ -243,7 +256,11 @@ impl<'a> Standing<'a> {
                 // Whoever can go on need not give way.
                 biased;
                 inheritance = inherited(heir.as_mut()) => return Ok(Some(inheritance)),
-                event = watch => { event?; }
+                event = watch => {
+                    if self.is_first_after(&event?) {
+                        return Ok(None);
+                    }
+                }
                 told = self.told_to_give_up(&on_deadlock), if self.heeds_deadlocks => {
                     return Err(told);
                 }

@@ -21,7 +21,15 @@ use crate::tree::Tree;
 /// paths; the lists are those in force at the change (for a deleted node, its last one).
 pub trait Changes {
     fn created(&mut self, path: &str, acl: &AclList, parent: &str, parent_acl: &AclList);
-    fn deleted(&mut self, path: &str, acl: &AclList, parent: &str, parent_acl: &AclList);
+    /// `oldest` is the czxid of the parent's oldest child from now on, if it is known: it may be left out.
+    fn deleted(
+        &mut self,
+        path: &str,
+        acl: &AclList,
+        parent: &str,
+        parent_acl: &AclList,
+        oldest: Option<Zxid>,
+    );
     fn data_changed(&mut self, path: &str, acl: &AclList);
 }
 
@@ -31,7 +39,7 @@ pub struct NoChanges;
 
 impl Changes for NoChanges {
     fn created(&mut self, _: &str, _: &AclList, _: &str, _: &AclList) {}
-    fn deleted(&mut self, _: &str, _: &AclList, _: &str, _: &AclList) {}
+    fn deleted(&mut self, _: &str, _: &AclList, _: &str, _: &AclList, _: Option<Zxid>) {}
     fn data_changed(&mut self, _: &str, _: &AclList) {}
 }
 
@@ -247,10 +255,12 @@ impl Tree {
     ) {
         let data_len = self.arena[slot].block().data_len();
         self.quota_node_deleted(path);
+        let oldest = self.oldest_without(slot);
         let acl = self.detach(slot, path);
         self.count_for_quota(path, -1, -(data_len as i64));
         let parent_acl = self.arena[parent].acl;
-        changes.deleted(path, self.acls.list(acl), parent_path, self.acls.list(parent_acl));
+        let (acl_list, parent_list) = (self.acls.list(acl), self.acls.list(parent_acl));
+        changes.deleted(path, acl_list, parent_path, parent_list, oldest);
         self.acls.release(acl);
     }
 

@@ -84,6 +84,7 @@ impl Loader {
             return Err(LoadError::Duplicate(path.to_owned()));
         }
         let acl = self.acl(node.acl);
+        self.tree.in_order_after = self.tree.in_order_after.max(node.stat.czxid);
         self.tree.attach(self.parent, path, node.data, acl, &node.stat);
         Ok(())
     }

@@ -43,6 +43,9 @@ pub struct Tree {
     pub(crate) last_zxid: Zxid,
     pub(crate) digest: u64,
     pub(crate) data_bytes: usize,
+    /// Children that were created by later transactions than this stand in the order of their creation. Those of
+    /// a snapshot stand as they were loaded.
+    pub(crate) in_order_after: Zxid,
 }
 
 impl Tree {
@@ -76,6 +79,7 @@ impl Tree {
             digest: 0,
             // The root counts with the length of its visible path.
             data_bytes: 1 + data.map_or(0, <[u8]>::len),
+            in_order_after: Zxid::ZERO,
         };
         let record = Record::new(stat, Block::new("", data), acl, digest::prefix_crc("", data));
         tree.digest = record.digest();
@@ -289,6 +293,16 @@ impl Tree {
         self.arena[parent].child_count -= 1;
         drop(self.arena.remove(slot));
         acl
+    }
+
+    /// The czxid of the oldest of a node's siblings, if that can be told without looking at all of them: the node is the
+    /// oldest itself, and the next was not loaded from a snapshot.
+    pub(crate) fn oldest_without(&self, slot: Slot) -> Option<Zxid> {
+        let record = &self.arena[slot];
+        let is_last = record.next == Slot::NONE;
+        let next_oldest = record.prev.some().filter(|_| is_last)?;
+        let czxid = self.arena[next_oldest].czxid;
+        (czxid > self.in_order_after).then_some(czxid)
     }
 
     /// Changes what is stored of a node (not its links) and keeps the digest right. Every change of

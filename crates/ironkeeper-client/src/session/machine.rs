@@ -90,6 +90,7 @@ pub(crate) struct RawEvent {
     pub(crate) kind: EventType,
     pub(crate) path: String,
     pub(crate) zxid: Zxid,
+    pub(crate) oldest_sibling: Option<Zxid>,
 }
 
 /// What the driver has to do, in this order.
@@ -1024,7 +1025,12 @@ impl<T, W: Watcher> Machine<T, W> {
         };
         let told = self.watches.fire(kind, &event.path);
         if !told.is_empty() {
-            let event = RawEvent { kind, path: event.path, zxid: header.zxid };
+            let event = RawEvent {
+                kind,
+                path: event.path,
+                zxid: header.zxid,
+                oldest_sibling: event.oldest_sibling,
+            };
             self.outputs.push_back(Output::Event(event, told));
         }
     }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use ironkeeper_proto::connect::{ConnectRequest, ConnectResponse};
 use ironkeeper_proto::jute::Put;
 use ironkeeper_proto::reply::{ReplyHeader, finish_frame, start_frame};
-use ironkeeper_proto::request::RequestHeader;
+use ironkeeper_proto::request::{DataWatch, RequestHeader};
 use ironkeeper_proto::watch_event::{self, EventType};
 use ironkeeper_proto::{OpCode, Reader, Request, SessionId, Xid, Zxid};
 
@@ -284,9 +284,10 @@ impl World {
             Request::Auth { scheme, auth, .. } => {
                 format!("{} {}", scheme.unwrap(), String::from_utf8_lossy(auth.unwrap()))
             }
-            Request::GetData { path, watch }
-            | Request::Exists { path, watch }
-            | Request::GetChildren2 { path, watch } => {
+            Request::GetData { path, watch } => {
+                format!("{path}{}", if watch == DataWatch::None { "" } else { " watched" })
+            }
+            Request::Exists { path, watch } | Request::GetChildren2 { path, watch } => {
                 format!("{path}{}", if watch { " watched" } else { "" })
             }
             Request::Delete { path, .. } => path.into_owned(),

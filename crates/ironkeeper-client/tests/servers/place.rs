@@ -46,6 +46,11 @@ impl Place {
         &self.address
     }
 
+    /// Whether the server is the one in this process, which is an Ironkeeper: others may do a little less.
+    pub fn has_own_server(&self) -> bool {
+        self.own.is_some()
+    }
+
     pub fn chroot(&self) -> &str {
         &self.chroot
     }

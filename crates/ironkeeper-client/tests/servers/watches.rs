@@ -42,6 +42,33 @@ async fn one_shot_watches_fire_once_for_what_they_are_about() {
 }
 
 #[tokio::test]
+async fn a_watch_in_line_is_a_watch_to_every_server_and_ours_say_who_is_next() {
+    let place = Place::new().await;
+    let client = place.client().await;
+    for path in ["/one", "/two"] {
+        client.create(path, "", CreateMode::Persistent).await.unwrap();
+    }
+    let (node, changed) = client.get_and_watch_in_line("/one").await.unwrap();
+    assert!(node.data.is_empty());
+    client.check_watches("/one", WatchType::Data).await.unwrap();
+    client.set("/one", "x", Version::Any).await.unwrap();
+    let changed = soon(changed).await.unwrap();
+    assert_eq!((changed.kind, changed.oldest_sibling), (EventType::NodeDataChanged, None));
+
+    let (_, gone) = client.get_and_watch_in_line("/one").await.unwrap();
+    let (_, told_less) = client.get_and_watch("/two").await.unwrap();
+    client.delete("/one", Version::Any).await.unwrap();
+    let two = client.get("/two").await.unwrap().stat.czxid;
+    client.delete("/two", Version::Any).await.unwrap();
+    let gone = soon(gone).await.unwrap();
+    assert_eq!(gone.kind, EventType::NodeDeleted);
+    if place.has_own_server() || gone.oldest_sibling.is_some() {
+        assert_eq!(gone.oldest_sibling, Some(two));
+    }
+    assert_eq!(soon(told_less).await.unwrap().oldest_sibling, None);
+}
+
+#[tokio::test]
 async fn a_failed_read_sets_no_watch() {
     let place = Place::new().await;
     let client = place.client().await;

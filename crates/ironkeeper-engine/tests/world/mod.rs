@@ -318,13 +318,15 @@ impl Client {
     }
 
     /// Serves what waits in the lane and shows everything that was said since the last call: `xid
-    /// zxid error` of replies, `kind path @zxid` of events.
+    /// zxid error` of replies, `kind path @zxid` of events, with the oldest sibling if that is told.
     pub fn heard(&mut self, world: &impl Host) -> Vec<String> {
         let shown = |(header, body): (ReplyHeader, Vec<u8>)| {
             if header.xid.0 == -1 {
                 let event = WatcherEvent::decode(&mut Reader::new(&body)).unwrap();
                 let kind = ["?", "created", "deleted", "changed", "children"][event.kind as usize];
-                return format!("{kind} {} @{}", event.path, header.zxid.0);
+                let oldest =
+                    event.oldest_sibling.map_or(String::new(), |it| format!(" oldest {it}"));
+                return format!("{kind} {} @{}{oldest}", event.path, header.zxid.0);
             }
             let body = String::from_utf8_lossy(&body).replace('\0', "");
             let body: String = body.chars().filter(|c| c.is_ascii_graphic()).collect();

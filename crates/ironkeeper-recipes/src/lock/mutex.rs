@@ -14,7 +14,9 @@
 //! # Steps
 //! 1. Create an ephemeral sequential child with a unique mark in its name.
 //! 2. List the children. Whoever has the smallest number holds the lock.
-//! 3. Else read and watch the next smaller one alone, and begin again at 2 when it changes.
+//! 3. Else read and watch the next smaller one alone, and begin again at 2 when it changes. If it is gone and the
+//!    server says that ours is the oldest node now, the lock is ours without another look: Ironkeeper's servers do so
+//!    ([`Client::get_and_watch_in_line`]), and a hand-over costs the next holder no request.
 //! 4. Release by deleting the node. If the next in line is of the same session, the lock is handed on to it while the
 //!    deletion is under way: tasks of one program that share a client take turns without waiting for the server.
 //!

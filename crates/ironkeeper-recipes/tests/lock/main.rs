@@ -9,6 +9,7 @@ mod deadlock;
 mod heirs;
 mod herd;
 mod mutex;
+mod next_in_line;
 mod other_locks;
 mod read_write;
 mod semaphore;

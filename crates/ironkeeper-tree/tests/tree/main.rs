@@ -4,6 +4,7 @@ mod apache;
 mod fuzzy;
 mod loading;
 mod model;
+mod oldest;
 mod quotas;
 mod random;
 mod rules;

@@ -98,7 +98,14 @@ impl Changes for Recorder<'_> {
         self.0.push(format!("created {path}{} in {parent}{}", mark(acl), mark(parent_acl)));
     }
 
-    fn deleted(&mut self, path: &str, acl: &AclList, parent: &str, parent_acl: &AclList) {
+    fn deleted(
+        &mut self,
+        path: &str,
+        acl: &AclList,
+        parent: &str,
+        parent_acl: &AclList,
+        _: Option<Zxid>,
+    ) {
         self.0.push(format!("deleted {path}{} in {parent}{}", mark(acl), mark(parent_acl)));
     }
 

@@ -185,7 +185,7 @@ mod tests {
         let header = RequestHeader::decode(&mut reader).unwrap();
         let op = OpCode::from_code(header.op).unwrap();
         let text = match Request::decode(op, reader).unwrap() {
-            Request::GetData { path, watch } => format!("get {path} {watch}"),
+            Request::GetData { path, watch } => format!("get {path} {watch:?}"),
             Request::SetData { path, data, version } => {
                 format!("set {path} {} {version}", data.unwrap().len())
             }
@@ -212,7 +212,7 @@ mod tests {
         let layout = Layout::over("/b", 1000);
         assert_eq!(
             patched(&Template::get_data(&layout), 7, 42),
-            (7, "get /b/00000042 false".into())
+            (7, "get /b/00000042 None".into())
         );
         let set = Template::set_data(&layout, 100);
         assert_eq!(patched(&set, 8, 999), (8, "set /b/00000999 100 -1".into()));
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(layout.folders(2001).collect::<Vec<_>>(), ["/b/00000", "/b/00001", "/b/00002"]);
         for node in [0, 999, 1000, 2000, NODES_MAX - 1] {
             let (_, text) = patched(&Template::get_data(&layout), 1, node);
-            assert_eq!(text, format!("get {} false", layout.path(node)));
+            assert_eq!(text, format!("get {} None", layout.path(node)));
         }
         assert_eq!(layout.path(2000), "/b/00002/00002000");
     }
