@@ -27,6 +27,15 @@ fn looks_needed(world: &World) -> usize {
     usize::from(world.server().is_none())
 }
 
+/// Sees that it looks, and goes on waiting.
+async fn until_look<T>(client: &Client, requests: &Requests, waiting: &JoinHandle<Result<T>>) {
+    while looks(requests) == 0 {
+        assert!(!waiting.is_finished());
+        client.exists("/").await.unwrap();
+    }
+    assert!(!waiting.is_finished());
+}
+
 #[tokio::test]
 async fn the_next_in_line_need_not_look() {
     let world = World::start().await;
@@ -61,10 +70,7 @@ async fn whoever_stands_behind_one_that_gives_up_looks_and_waits_on() {
     requests.take();
     gives_up.abort();
     until_children(&first, PATH, 2).await;
-    while looks(&requests) == 0 {
-        third.exists("/").await.unwrap();
-    }
-    assert!(!waiting.is_finished());
+    until_look(&third, &requests, &waiting).await;
     held.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
@@ -110,10 +116,7 @@ async fn age_says_nothing_where_a_writer_may_become_a_reader() {
     until_watches(&second, 1).await;
     requests.take();
     let reading = writing.downgrade().await.unwrap();
-    while looks(&requests) == 0 {
-        second.exists("/").await.unwrap();
-    }
-    assert!(!waiting.is_finished());
+    until_look(&second, &requests, &waiting).await;
     reading.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
