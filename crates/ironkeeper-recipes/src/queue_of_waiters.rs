@@ -163,7 +163,7 @@ fn read_notice(data: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// What a node says of its owner.
-fn own_data(data: &[u8]) -> &[u8] {
+pub(crate) fn own_data(data: &[u8]) -> &[u8] {
     read_notice(data).map_or(data, |(_, own)| own)
 }
 
@@ -261,7 +261,7 @@ impl<'a> Standing<'a> {
                         return Ok(None);
                     }
                 }
-                told = self.told_to_give_up(&on_deadlock), if self.heeds_deadlocks => {
+                told = told_to_give_up(self.place, &on_deadlock), if self.heeds_deadlocks => {
                     return Err(told);
                 }
             }
@@ -269,29 +269,32 @@ impl<'a> Standing<'a> {
         }
         Ok(None)
     }
+}
 
-    async fn told_to_give_up(&self, on_deadlock: &impl Fn(&str)) -> RecipeError {
-        let (client, path) = (self.place.client(), self.place.path());
-        loop {
-            let (node, watch) = match client.retry(&patient(), || client.get_and_watch(path)).await
-            {
-                Ok(read) => read,
-                Err(error) if error.kind() == ErrorKind::NoNode => return self.gone(),
-                Err(error) => return error.into(),
-            };
-            if let Some(cycle) = node.data.strip_prefix(DEADLOCK_MESSAGE) {
-                let cycle = String::from_utf8_lossy(cycle).into_owned();
-                return RecipeError::Deadlock { path: path.to_owned(), cycle };
+/// Resolves when a waiting node of ours is told to give up, or is gone. `on_deadlock` is told of every cycle that
+/// we are a part of without being the one to give way.
+pub(crate) async fn told_to_give_up(place: &Place, on_deadlock: impl Fn(&str)) -> RecipeError {
+    let (client, path) = (place.client(), place.path());
+    loop {
+        let (node, watch) = match client.retry(&patient(), || client.get_and_watch(path)).await {
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::NoNode => {
+                return RecipeError::NodeGone { path: path.to_owned() };
             }
-            if let Some((cycle, ours)) = read_notice(&node.data) {
-                on_deadlock(&String::from_utf8_lossy(cycle));
-                // Others shall read what we say of ourselves. Whatever fails here, the node is looked
-                // at again, and the next change wakes us.
-                let _ = client.set(path, ours, node.stat.version).await;
-            }
-            if let Err(error) = watch.await {
-                return error.into();
-            }
+            Err(error) => return error.into(),
+        };
+        if let Some(cycle) = node.data.strip_prefix(DEADLOCK_MESSAGE) {
+            let cycle = String::from_utf8_lossy(cycle).into_owned();
+            return RecipeError::Deadlock { path: path.to_owned(), cycle };
+        }
+        if let Some((cycle, ours)) = read_notice(&node.data) {
+            on_deadlock(&String::from_utf8_lossy(cycle));
+            // Others shall read what we say of ourselves. Whatever fails here, the node is looked
+            // at again, and the next change wakes us.
+            let _ = client.set(path, ours, node.stat.version).await;
+        }
+        if let Err(error) = watch.await {
+            return error.into();
         }
     }
 }

@@ -10,7 +10,7 @@ use ironkeeper_recipes::lock::{DeadlockDetector, Victim};
 /// There are deadlocks.
 const FOUND: u8 = 77;
 
-/// Prints the deadlocks among all locks at and below some paths, one wait per line.
+/// Prints the deadlocks among all locks and semaphores at and below some paths, one wait per line.
 pub async fn show(client: Client, paths: &[String], resolves: bool) -> Result<ExitCode> {
     let [first, others @ ..] = paths else { bail!("no path to look at") };
     let mut detector = DeadlockDetector::new(&client, first);

@@ -54,7 +54,7 @@ pub struct Args {
     /// What others see about this holder
     #[arg(long, value_name = "TEXT", default_value = "")]
     data: String,
-    /// Show the deadlocks among all locks at and below these paths, and run nothing
+    /// Show the deadlocks among all locks and semaphores at and below these paths, and run nothing
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["path", "command"])]
     deadlocks: Vec<String>,
     /// End the deadlocks that are shown, and tell everybody who is a part of them

@@ -4,16 +4,19 @@
 //! Nothing. The events come from the tasks that ask for the lock and hold it, and from the client.
 //!
 //! # Steps
-//! 1. [`Mutex::events`](super::Mutex::events) or [`ReadWriteLock::events`](super::ReadWriteLock::events)
-//!    subscribes: to all that happens by this handle, its clones and its guards from then on.
+//! 1. [`Mutex::events`](super::Mutex::events), [`ReadWriteLock::events`](super::ReadWriteLock::events),
+//!    [`Semaphore::events`](super::Semaphore::events) or
+//!    [`SemaphoreMutex::events`](super::SemaphoreMutex::events) subscribes: to all that happens by this
+//!    handle, its clones and its guards from then on.
 //! 2. [`LockEvents::next`] tells one thing after the other.
 //!
 //! # Guarantees
 //! For each request: [`Queued`](LockEvent::Queued), then [`Waiting`](LockEvent::Waiting) for everybody who is
 //! in the way, then [`Granted`](LockEvent::Granted), then [`Released`](LockEvent::Released) or
 //! [`Lost`](LockEvent::Lost), in this order. Those of several requests are mixed, and told apart by the
-//! path. A listener that does not come for them loses the oldest, and is told how many
-//! ([`Missed`](LockEvent::Missed)); it never delays the lock. No requests and no watch events.
+//! path. Semaphores have two kinds of nodes, places in a line and leases; nobody in particular is in the way
+//! of a lease, and `Waiting` is not told of it. A listener that does not come for them loses the oldest, and
+//! is told how many ([`Missed`](LockEvent::Missed)); it never delays the lock. No requests and no watch events.
 //!
 //! # When things break
 //! - Disconnected, connected again, session over: [`Connection`](LockEvent::Connection) says so. What is held

@@ -180,6 +180,11 @@ impl Mutex {
         &self.request.client
     }
 
+    /// For locks that are built on this one.
+    pub(crate) fn request(&self) -> &LockRequest {
+        &self.request
+    }
+
     /// What happens to this lock in this process from now on.
     pub fn events(&self) -> LockEvents {
         self.request.events()

@@ -45,15 +45,11 @@ impl LockRequest {
     /// Stands in line until it is our turn.
     pub(crate) async fn wait(&self, name: &str, rule: Rule) -> Result<Place> {
         let (mut place, listed) = self.queue(name).await?;
-        let path = || place.path().to_owned();
         let on_wait = |behind: &str| {
-            let behind = behind.to_owned();
-            tell(Some(&self.events), LockEvent::Waiting { path: path(), behind });
+            let (path, behind) = (place.path().to_owned(), behind.to_owned());
+            self.tell(LockEvent::Waiting { path, behind });
         };
-        let on_deadlock = |cycle: &str| {
-            let cycle = cycle.to_owned();
-            tell(Some(&self.events), LockEvent::Deadlocked { path: path(), cycle });
-        };
+        let on_deadlock = |cycle: &str| self.tell_of_deadlock(&place, cycle);
         let standing = self.standing(&place, rule);
         let inheritance = standing.wait_telling(listed, on_wait, on_deadlock).await?;
         if self.has_one_holder() {
@@ -90,8 +86,21 @@ impl LockRequest {
         let mode = CreateMode::EphemeralSequential;
         let taking = Place::take_and_list(&self.client, &self.path, name, &self.data, mode);
         let (place, listed) = taking.await?;
-        tell(Some(&self.events), LockEvent::Queued { path: place.path().to_owned() });
+        self.tell_of_place(&place);
         Ok((place, listed))
+    }
+
+    pub(crate) fn tell_of_place(&self, place: &Place) {
+        self.tell(LockEvent::Queued { path: place.path().to_owned() });
+    }
+
+    pub(crate) fn tell_of_deadlock(&self, place: &Place, cycle: &str) {
+        let (path, cycle) = (place.path().to_owned(), cycle.to_owned());
+        self.tell(LockEvent::Deadlocked { path, cycle });
+    }
+
+    fn tell(&self, event: LockEvent) {
+        tell(Some(&self.events), event);
     }
 
     fn standing<'a>(&self, place: &'a Place, rule: Rule) -> Standing<'a> {
@@ -101,8 +110,7 @@ impl LockRequest {
 
     /// Makes a guard of a place whose turn has come.
     pub(crate) fn grant(&self, place: Place) -> Guard {
-        let granted = LockEvent::Granted { path: place.path().to_owned(), token: place.czxid() };
-        tell(Some(&self.events), granted);
+        self.tell(LockEvent::Granted { path: place.path().to_owned(), token: place.czxid() });
         Guard::new(place)
             .losing_on_suspend(self.loses_on_suspend)
             .telling(Some(self.events.clone()))

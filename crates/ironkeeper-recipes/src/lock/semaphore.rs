@@ -9,6 +9,8 @@
 //!     _c_<uuid>-lease-0000000007                ephemeral: one lease each
 //!     _c_<uuid>-lease-0000000008
 //! ```
+//! The nodes of both say what [`Semaphore::with_data`] gives; Curator's `setNodeData` reaches the leases alone.
+//!
 //! The limit is a number that all users agree on, or the data of a node (four bytes, big-endian, as a
 //! shared count has it) that can change while the semaphore is in use.
 //!
@@ -33,8 +35,17 @@
 //! compared on the clock of the servers, by the times of modification of nodes: no clocks of clients
 //! have to agree.
 //!
+//! # Deadlocks
+//! A [`DeadlockDetector`](super::DeadlockDetector) knows the line and the leases. With
+//! [`Semaphore::heeding_deadlocks`] the wait can be ended by it: those in the line have a second watch on
+//! their own place, as those of the [`Mutex`], and the head of the line has one on the youngest of the
+//! leases that it waits for. That costs a read when the wait for them begins, and one watch event when that
+//! lease is written to or given back. Whoever is told to give way withdraws its leases and its place. Without
+//! it there are no such reads and watches.
+//!
 //! # When things break
-//! As with the [`Mutex`]: a wait outlasts a reconnect, a session that ends takes its leases with it.
+//! As with the [`Mutex`]: a wait outlasts a reconnect, a session that ends takes its leases with it. A lease
+//! that somebody deletes while it is waited for ends the wait with [`RecipeError::NodeGone`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,13 +58,16 @@ use tokio::time::Instant;
 use crate::error::{RecipeError, Result};
 use crate::guard::{Guard, at, from_now};
 use crate::lock::Mutex;
-use crate::lock::request::within;
+use crate::lock::event::LockEvents;
+use crate::lock::request::{LockRequest, within};
 use crate::other_recipes;
 use crate::place::{Place, create_containers, join, patient};
-use crate::queue_of_waiters::{Bases, Contender, Participant, line_up, participants};
+use crate::queue_of_waiters::{
+    Bases, Contender, Participant, line_up, participants, told_to_give_up,
+};
 use crate::reads::children_or_none;
 
-const BASES: Bases = &["lease-"];
+pub(crate) const BASES: Bases = &["lease-"];
 
 /// What the data of a lease that expires begins with, before the milliseconds and a line feed.
 const LEASE_TIME: &[u8] = b"lease-time-ms=";
@@ -84,7 +98,6 @@ pub struct Semaphore {
     leases: String,
     mutex: Mutex,
     limit: Limit,
-    data: Bytes,
     lease_time: Option<Duration>,
     /// Whether the path has been looked at, and found without another recipe.
     is_alone: Arc<AtomicBool>,
@@ -121,7 +134,6 @@ impl Semaphore {
             mutex: Mutex::new(client, join(&path, "locks")),
             path,
             limit,
-            data: Bytes::new(),
             lease_time: None,
             is_alone: Arc::default(),
         }
@@ -141,9 +153,17 @@ impl Semaphore {
         Ok(())
     }
 
-    /// What the leases say about their owner.
+    /// What the leases say about their owner, and so does its place in the line for them: it is by this
+    /// that a [`DeadlockDetector`](super::DeadlockDetector) tells the tasks of a session apart.
     pub fn with_data(mut self, data: impl Into<Bytes>) -> Semaphore {
-        self.data = data.into();
+        self.mutex = self.mutex.with_data(data);
+        self
+    }
+
+    /// Lets the wait end when a deadlock is found and this waiter is chosen to give way. Costs a second
+    /// watch while waiting, in the line and at its head. See [the page of this lock](self#deadlocks).
+    pub fn heeding_deadlocks(mut self) -> Semaphore {
+        self.mutex = self.mutex.heeding_deadlocks();
         self
     }
 
@@ -157,6 +177,12 @@ impl Semaphore {
     /// The path of the semaphore.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// What happens in this process from now on: to the places in `locks`, which are granted when they come to
+    /// the head of the line, and to the nodes in `leases`.
+    pub fn events(&self) -> LockEvents {
+        self.mutex.events()
     }
 
     /// Waits for a lease.
@@ -238,25 +264,57 @@ impl Semaphore {
     async fn take(&self, count: usize, waits: bool) -> Result<Option<Vec<Guard>>> {
         let mut places = Vec::with_capacity(count);
         for _ in 0..count {
-            let (data, mode) = (&self.data, CreateMode::EphemeralSequential);
-            places.push(Place::take(&self.client, &self.leases, BASES[0], data, mode).await?);
+            let (data, mode) = (&self.request().data, CreateMode::EphemeralSequential);
+            let place = Place::take(&self.client, &self.leases, BASES[0], data, mode).await?;
+            self.request().tell_of_place(&place);
+            places.push(place);
         }
         // By which the time of others is measured, so that they are not cut short by what a create took.
         let taken = Instant::now();
-        while !self.has_room(&places).await? {
+        if !self.has_room(&places).await? {
             if !waits {
                 for place in places {
                     place.withdraw().await?;
                 }
                 return Ok(None);
             }
-            self.wait(&places, taken).await?;
+            self.wait_for_room(&places, taken).await?;
         }
         let deadline = match self.lease_time {
             Some(time) => Some(self.start_clock(&places, time).await?),
             None => None,
         };
-        Ok(Some(places.into_iter().map(|place| Guard::new(place).until(deadline)).collect()))
+        let grant = |place| self.request().grant(place).until(deadline);
+        Ok(Some(places.into_iter().map(grant).collect()))
+    }
+
+    /// What the places in the line are asked for with. The leases have it in common with them.
+    fn request(&self) -> &LockRequest {
+        self.mutex.request()
+    }
+
+    /// Returns when all of them are among the first, as many as the limit says.
+    async fn wait_for_room(&self, places: &[Place], taken: Instant) -> Result<()> {
+        let room = async {
+            loop {
+                self.wait(places, taken).await?;
+                if self.has_room(places).await? {
+                    return Ok(());
+                }
+            }
+        };
+        // The youngest is the one that a detector can tell to be waiting, whatever else we have.
+        let Some(youngest) = places.last() else { return room.await };
+        let on_deadlock = |cycle: &str| self.request().tell_of_deadlock(youngest, cycle);
+        tokio::select! {
+            // Whoever can go on need not give way.
+            biased;
+            outcome = room => outcome,
+            // One watch for the whole wait, however often the leases change meanwhile.
+            told = told_to_give_up(youngest, on_deadlock), if self.request().heeds_deadlocks => {
+                Err(told)
+            }
+        }
     }
 
     /// Lets the time of leases begin, which are ours from now on, and says when it ends: who waited for
@@ -267,7 +325,7 @@ impl Semaphore {
         let mut data = LEASE_TIME.to_vec();
         data.extend_from_slice(time.as_millis().to_string().as_bytes());
         data.push(b'\n');
-        data.extend_from_slice(&self.data);
+        data.extend_from_slice(&self.request().data);
         for place in places {
             // Repeated after a lost reply, it begins once more, which is later than we count.
             let write = || self.client.set(place.path(), &data, Version::Any);
@@ -438,14 +496,21 @@ fn parse_limit(path: &str, data: &[u8]) -> Result<usize> {
 }
 
 fn parse_lease_time(data: &[u8]) -> Option<Duration> {
+    split_lease_time(data).map(|(time, _)| time)
+}
+
+/// How long a lease lasts, and what it says about its owner. `None` if it does not end by itself, or has not
+/// been granted yet.
+pub(crate) fn split_lease_time(data: &[u8]) -> Option<(Duration, &[u8])> {
     let rest = data.strip_prefix(LEASE_TIME)?;
     let end = rest.iter().position(|byte| *byte == b'\n')?;
-    std::str::from_utf8(&rest[..end]).ok()?.parse().ok().map(Duration::from_millis)
+    let millis = std::str::from_utf8(&rest[..end]).ok()?.parse().ok()?;
+    Some((Duration::from_millis(millis), &rest[end + 1..]))
 }
 
 /// An exclusive lock with the layout of a semaphore of one lease, not re-entrant: Curator's
-/// `InterProcessSemaphoreMutex`. See [`Semaphore`] for everything else, the watch events too: two per
-/// hand-over, of which the [`Mutex`] needs one.
+/// `InterProcessSemaphoreMutex`. See [`Semaphore`] for everything else, deadlocks and the watch events too: two
+/// per hand-over, of which the [`Mutex`] needs one.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -471,6 +536,29 @@ impl SemaphoreMutex {
     /// A lock on `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> SemaphoreMutex {
         SemaphoreMutex { semaphore: Semaphore::with_limit(client, path.into(), Limit::Fixed(1)) }
+    }
+
+    /// What the nodes say about their owner. See [`Semaphore::with_data`].
+    pub fn with_data(mut self, data: impl Into<Bytes>) -> SemaphoreMutex {
+        self.semaphore = self.semaphore.with_data(data);
+        self
+    }
+
+    /// Lets the wait end when a deadlock is found and this waiter is chosen to give way. See
+    /// [`Semaphore::heeding_deadlocks`].
+    pub fn heeding_deadlocks(mut self) -> SemaphoreMutex {
+        self.semaphore = self.semaphore.heeding_deadlocks();
+        self
+    }
+
+    /// The path of the lock.
+    pub fn path(&self) -> &str {
+        self.semaphore.path()
+    }
+
+    /// What happens to this lock in this process from now on. See [`Semaphore::events`].
+    pub fn events(&self) -> LockEvents {
+        self.semaphore.events()
     }
 
     /// Waits for the lock.

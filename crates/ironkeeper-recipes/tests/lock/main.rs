@@ -13,4 +13,5 @@ mod next_in_line;
 mod other_locks;
 mod read_write;
 mod semaphore;
+mod semaphore_deadlock;
 mod under_faults;
