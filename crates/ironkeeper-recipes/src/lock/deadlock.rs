@@ -5,9 +5,10 @@
 //! [`Semaphore`](super::Semaphore) and [`SemaphoreMutex`](super::SemaphoreMutex), Curator's too. To tell of
 //! a deadlock it writes `__IN_DEADLOCK__` and the cycle into the waiting nodes, in front of what they said;
 //! whoever made its lock with `heeding_deadlocks()` is told by
-//! [`LockEvent::Deadlocked`](super::LockEvent::Deadlocked) and puts its own words back. To end a deadlock it writes `__DEADLOCK__` and the cycle into the node of the
-//! victim, who gives up with [`RecipeError::Deadlock`](crate::RecipeError::Deadlock), and tells the others.
-//! The waiting node of whoever stands at the head of the line of a semaphore is its youngest lease.
+//! [`LockEvent::Deadlocked`](super::LockEvent::Deadlocked) and puts its own words back. To end a deadlock it
+//! writes `__DEADLOCK__` and the cycle into the node of the victim, who gives up with
+//! [`RecipeError::Deadlock`](crate::RecipeError::Deadlock), and tells the others. The waiting node
+//! of whoever stands at the head of the line of a semaphore is its youngest lease.
 //!
 //! # Steps
 //! 1. Walk the subtree, and find the nodes whose children stand in line.
@@ -25,9 +26,11 @@
 //! that waits for itself is then no deadlock: it may be two tasks.
 //!
 //! So with a semaphore: as long as a lease of the same session without a name is in the way, it may be given
-//! back. When such a session asks for several leases at once, the first of them look the same: name the tasks. A
-//! lease named after the address of its host, which is what Curator writes by itself, is not told from those of
-//! other threads there either. The time of a lease that expires is no part of the name.
+//! back. When such a session asks for several leases at once, the first of them look the same: name the tasks. The
+//! time of a lease that expires is no part of the name.
+//!
+//! The address of a host is no name: Curator writes it into all nodes that nobody has given data to, and so the
+//! threads that share a client have it in common.
 //!
 //! # Guarantees
 //! Every deadlock among locks below the path that lasts while it is read twice is found. A cycle that
@@ -88,9 +91,7 @@ impl Wait {
     /// Whether it may be two tasks of one session, which nobody can tell apart.
     fn may_be_of_two_tasks(&self) -> bool {
         let (waiter, holder) = (Party::of(&self.waiter), Party::of(&self.holder));
-        // A lease of Curator's has an address on it as a matter of course.
-        let is_nobody = |name: &[u8]| self.is_for_a_lease() && is_address(name);
-        waiter == holder && waiter.name.as_deref().is_none_or(is_nobody)
+        waiter == holder && waiter.name.as_deref().is_none_or(is_address)
     }
 
     /// What stays the same as long as the wait lasts. Where there are alternatives, one of them that goes is
@@ -674,6 +675,9 @@ mod tests {
         // A waiter in the middle of the line is in the way, too.
         check(&["a: one two three", "b: three two"], &["two three"]);
         check(&["a: one one"], &["one"]);
+        // Threads of one Curator client, which names its nodes after the host.
+        check(&["a: 10.0.0.7 10.0.0.7"], &[]);
+        check(&["a: fe80::1 fe80::1 one", "b: one fe80::1"], &["one fe80::1"]);
     }
 
     #[test]
