@@ -1,50 +1,84 @@
 //! `cargo xtask bench-handovers`: how often a lock changes hands, ours beside Curator's.
 //!
-//! So many contenders take the same lock and give it back at once. Both libraries do it in one run on the same
-//! server, in three settings:
+//! So many contenders take the same lock and give it back at once. Both libraries do it on the same server, in three
+//! settings:
 //!
 //! - All contenders are of one program and share its client, as the makers of both libraries advise.
 //! - All contenders are of one program, each with a session of its own.
-//! - Each contender is a program of its own (`apart.rs`).
+//! - Each contender is a program of its own.
 //!
 //! On Ironkeeper twice Curator's rate is required in each. The first two are played on an Apache ZooKeeper as well,
-//! where its own time decides and nothing is required. The libraries take turns in rounds; the table shows medians, and
-//! a ratio is the median of the rounds' own: what is slow for a while is slow for neighbours. Each is a small
-//! program (see `measured.rs`).
+//! where its own time decides and nothing is required.
 //!
-//! A hand-over among sessions is one write, and the server syncs its log for it. On a slow or busy disk that takes
-//! most of the time, and is the same for both: `--dir` puts the data of the servers elsewhere, `/dev/shm` for one.
-
-mod apart;
+//! A hand-over among sessions is one write, and the server syncs its log for it. How long that takes changes within
+//! seconds on a shared disk, by more than the libraries differ. So both are there at the same time, each at a
+//! lock of its own, and take turns of half a second: one stands still while the other goes on (`crowd.rs`). The table
+//! shows medians, and a ratio is the median of those of neighbouring turns. Nobody is counted before it is warm: a
+//! virtual machine of which each has its turn every thirty-second time takes about four minutes until
+//! everything in it is compiled, and gets faster by half in the last of them.
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::measured::{self, Load, median};
+use crate::crowd::Crowd;
+use crate::measured::{Load, median};
 use crate::peers::Cache;
 use crate::server::{Program, Server, Setup};
 use crate::{ironkeeper, java};
 
 /// Hand-overs each second, beside Curator's on the same server.
 const RATIO_MIN: f64 = 2.0;
+const TURN: Duration = Duration::from_millis(500);
+/// Ours has nothing to compile.
+const OURS_WARM: Duration = Duration::from_secs(5);
 
-/// Those of one program: what it is called, and the sessions, as many as contenders if it does not say.
-const SETTINGS: [(&str, Option<u32>); 2] =
-    [("tasks that share a client", Some(1)), ("tasks with a session each", None)];
+/// How contenders are dealt out.
+struct Setting {
+    name: &'static str,
+    /// Each of them a process, or all in one.
+    apart: bool,
+    /// All with one session, or each with its own.
+    sessions: fn(u32) -> u32,
+    curator_warm: Duration,
+    on_apache: bool,
+}
+
+const SETTINGS: [Setting; 3] = [
+    Setting {
+        name: "tasks that share a client",
+        apart: false,
+        sessions: |_| 1,
+        curator_warm: Duration::from_secs(45),
+        on_apache: true,
+    },
+    Setting {
+        name: "tasks with a session each",
+        apart: false,
+        sessions: |contenders| contenders,
+        curator_warm: Duration::from_secs(45),
+        on_apache: true,
+    },
+    Setting {
+        name: "processes",
+        apart: true,
+        sessions: |_| 1,
+        curator_warm: Duration::from_secs(360),
+        on_apache: false,
+    },
+];
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// The ironkeeper binary to serve; by default the release binary of this tree is built.
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
-    /// How often each library has its turn on each server.
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Seconds of each turn, after the first ones that are not counted.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    seconds: u32,
+    /// How often each library has its turn in each setting.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    turns: u32,
     /// Who wants the lock.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..))]
     contenders: u32,
@@ -53,99 +87,65 @@ pub struct Options {
     dir: Option<PathBuf>,
 }
 
-/// Runs the rounds and prints the table; `false` when ours is not as far ahead as it has to be.
+/// Plays all settings and prints the table; `false` when ours is not as far ahead as it has to be.
 pub fn run(options: &Options) -> Result<bool> {
     let binary = match &options.server {
         Some(path) => path.canonicalize().with_context(|| format!("no {}", path.display()))?,
         None => ironkeeper::build()?,
     };
     let cache = Cache::open()?;
-    let ours = ironkeeper::build_example("ironkeeper-recipes", "handovers")?;
+    let example = ironkeeper::build_example("ironkeeper-recipes", "handovers")?;
+    let ours = || Ok(Command::new(&example));
     let curators = || java::program(&cache, "Handovers", &["-Dironkeeper.interop.log=OFF"]);
-    let start = |program: &Program| {
-        let dir = match &options.dir {
-            Some(dir) => tempfile::tempdir_in(dir),
-            None => tempfile::tempdir(),
-        }?;
-        let server = Server::start(program, Setup::on_free_port()?, dir.path())?;
-        anyhow::Ok((server, dir))
-    };
-    let servers = [Program::Ironkeeper(binary), Program::Apache(cache.apache()?)];
     println!(
-        "| server | contenders | `ironkeeper-recipes` | client CPU for each | Curator | client CPU for each | ratio |"
+        "| server | {} contenders | `ironkeeper-recipes` | client CPU for each | Curator | client CPU for each | ratio |",
+        options.contenders
     );
     println!("| --- | --- | ---: | ---: | ---: | ---: | ---: |");
-    let contenders = options.contenders;
     let mut all_met = true;
     let mut told = Vec::new();
-    let mut row = |program: &Program,
-                   setting: &str,
-                   [ours, curators]: [(f64, f64); 2],
-                   by_round: &[f64]| {
-        let required = matches!(program, Program::Ironkeeper(_));
-        let ratio = median(by_round.iter().copied());
-        println!(
-            "| {} | {contenders} {setting} | {:.0}/s | {:.0} us | {:.0}/s | {:.0} us | {ratio:.2}x |",
-            program.name(),
-            ours.0,
-            ours.1,
-            curators.0,
-            curators.1,
-        );
-        let rounds: Vec<String> = by_round.iter().map(|ratio| format!("{ratio:.2}")).collect();
-        let required_text =
-            if required { format!(", at least {RATIO_MIN}x required") } else { String::new() };
-        told.push(format!(
-            "{}, {setting}: rounds {}{required_text}",
-            program.name(),
-            rounds.join(" ")
-        ));
-        all_met &= !required || ratio >= RATIO_MIN;
-    };
-
-    let (server, _dir) = start(&servers[0])?;
-    eprintln!("contenders of ours in processes of their own (eight minutes):");
-    let ours_apart = apart::measure(&server, contenders, || Ok(Command::new(&ours)))?;
-    eprintln!("contenders of Curator's in processes of their own (eight minutes):");
-    let curators_apart = apart::measure(&server, contenders, curators)?;
-    let figures = [&ours_apart, &curators_apart].map(|load| (load.per_second(), load.cpu_us()));
-    let ratio = ours_apart.per_second() / curators_apart.per_second();
-    row(&servers[0], "processes", figures, &[ratio]);
-    drop(server);
-
-    for program in &servers {
-        for (setting, sessions) in SETTINGS {
-            let (server, _dir) = start(program)?;
-            let sessions = sessions.unwrap_or(contenders);
-            let mut turns = [Vec::new(), Vec::new()];
-            for number in 1..=options.rounds {
-                let commands = [Command::new(&ours), curators()?];
-                for (turns, mut command) in turns.iter_mut().zip(commands) {
-                    command.arg(server.address()).args(
-                        [contenders, sessions, options.seconds].map(|number| number.to_string()),
-                    );
-                    let loads = measured::run(&mut command)?;
-                    let load = loads.into_iter().next().context("it measured nothing")?;
-                    eprintln!(
-                        "round {number} of {} on {}, {setting}: {:.0}/s",
-                        options.rounds,
-                        program.name(),
-                        load.per_second()
-                    );
-                    turns.push(load);
-                }
+    for program in [Program::Ironkeeper(binary), Program::Apache(cache.apache()?)] {
+        let is_ours = matches!(program, Program::Ironkeeper(_));
+        for setting in SETTINGS.iter().filter(|setting| is_ours || setting.on_apache) {
+            let (name, server) = (setting.name, program.name());
+            eprintln!("{server}, {name}: Curator gets warm ({:?})", setting.curator_warm);
+            let dir = match &options.dir {
+                Some(dir) => tempfile::tempdir_in(dir),
+                None => tempfile::tempdir(),
+            }?;
+            let running = Server::start(&program, Setup::on_free_port()?, dir.path())?;
+            // One after the other: a session lasts only so long while its process stands still.
+            let mut theirs = crowd(options, setting, &running, "/curator", curators)?;
+            thread::sleep(setting.curator_warm);
+            theirs.halt()?;
+            let mut mine = crowd(options, setting, &running, "/ours", ours)?;
+            thread::sleep(OURS_WARM);
+            mine.halt()?;
+            let mut turns: Vec<[Load; 2]> = Vec::new();
+            for _ in 0..options.turns {
+                turns.push([mine.take_turn(&running, TURN)?, theirs.take_turn(&running, TURN)?]);
             }
-            let figures = turns.each_ref().map(|turns| {
-                let middle = |of: fn(&Load) -> f64| median(turns.iter().map(of));
-                (middle(Load::per_second), middle(Load::cpu_us))
-            });
-            let [of_ours, of_curators] = &turns;
-            let by_round: Vec<f64> = of_ours
-                .iter()
-                .zip(of_curators)
-                .map(|(ours, curators)| ours.per_second() / curators.per_second())
-                .collect();
-            row(program, setting, figures, &by_round);
+            let middle = |of: &dyn Fn(&[Load; 2]) -> f64| median(turns.iter().map(of));
+            let ratio_of = |[mine, theirs]: &[Load; 2]| mine.per_second() / theirs.per_second();
+            let ratio = middle(&ratio_of);
+            println!(
+                "| {server} | {name} | {:.0}/s | {:.0} us | {:.0}/s | {:.0} us | {ratio:.2}x |",
+                middle(&|turn| turn[0].per_second()),
+                middle(&|turn| turn[0].cpu_us()),
+                middle(&|turn| turn[1].per_second()),
+                middle(&|turn| turn[1].cpu_us()),
+            );
+            let mut ratios: Vec<f64> = turns.iter().map(ratio_of).collect();
+            ratios.sort_by(f64::total_cmp);
+            let quarter = ratios.len() / 4;
+            let required =
+                if is_ours { format!(", at least {RATIO_MIN}x required") } else { String::new() };
+            told.push(format!(
+                "{server}, {name}: half of the turns from {:.2}x to {:.2}x{required}",
+                ratios[quarter],
+                ratios[ratios.len() - 1 - quarter]
+            ));
+            all_met &= !is_ours || ratio >= RATIO_MIN;
         }
     }
     println!();
@@ -153,4 +153,26 @@ pub fn run(options: &Options) -> Result<bool> {
         println!("{line}");
     }
     Ok(all_met)
+}
+
+/// The contenders of one library, at work on a lock of their own.
+fn crowd(
+    options: &Options,
+    setting: &Setting,
+    server: &Server,
+    path: &str,
+    mut program: impl FnMut() -> Result<Command>,
+) -> Result<Crowd> {
+    let (processes, each) = match setting.apart {
+        true => (options.contenders, 1),
+        false => (1, options.contenders),
+    };
+    let mut commands = Vec::new();
+    for _ in 0..processes {
+        let mut command = program()?;
+        command.arg(server.address()).arg(path);
+        command.args([each, (setting.sessions)(each)].map(|number| number.to_string()));
+        commands.push(command);
+    }
+    Crowd::start(commands)
 }

@@ -11,6 +11,7 @@ pub mod bench;
 pub mod bench_clients;
 pub mod bench_handovers;
 mod build_ahead;
+mod crowd;
 pub mod differential;
 pub mod ensemble;
 pub mod interop;

@@ -1,58 +1,50 @@
 //! How often a lock changes hands among so many contenders, dealt out to so many sessions:
-//! `handovers HOST:PORT CONTENDERS SESSIONS SECONDS`. `interop/java/src/Handovers.java` does the same with
-//! Curator, and `cargo xtask bench-handovers` runs both; the lines `begin NAME` and
-//! `end NAME OPERATIONS SECONDS` are for it.
+//! `handovers HOST:PORT PATH CONTENDERS SESSIONS`. Tells it every second, until it is stopped.
+//! `interop/java/src/Handovers.java` does the same with Curator, and `cargo xtask bench-handovers` runs both.
 
 use std::error::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use ironkeeper_client::Client;
+use ironkeeper_recipes::RecipeError;
 use ironkeeper_recipes::lock::Mutex;
+use tokio::task::JoinSet;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut args = std::env::args().skip(1);
     let mut next = |what: &str| args.next().ok_or(format!("{what} is missing"));
-    let address = next("HOST:PORT")?;
+    let (address, path) = (next("HOST:PORT")?, next("PATH")?);
     let contenders: usize = next("CONTENDERS")?.parse()?;
     let sessions: usize = next("SESSIONS")?.parse()?;
-    let seconds: u64 = next("SECONDS")?.parse()?;
-    let (handovers, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let mut clients = Vec::new();
     for _ in 0..sessions {
         clients.push(Client::connect(&address).await?);
     }
-    let mut tasks = Vec::new();
+    let handovers = Arc::new(AtomicU64::new(0));
+    let mut tasks: JoinSet<RecipeError> = JoinSet::new();
     for client in clients.iter().cycle().take(contenders) {
-        let mutex = Mutex::new(client, "/handovers");
-        let (handovers, done) = (handovers.clone(), done.clone());
-        tasks.push(tokio::spawn(async move {
-            while !done.load(Ordering::Relaxed) {
-                let guard = mutex.lock().await?;
+        let (mutex, handovers) = (Mutex::new(client, &path), handovers.clone());
+        tasks.spawn(async move {
+            loop {
+                match mutex.lock().await {
+                    // The delete is under way when the next request is made: both share one packet, and one
+                    // sync of the server's log.
+                    Ok(guard) => drop(guard),
+                    Err(error) => return error,
+                }
                 handovers.fetch_add(1, Ordering::Relaxed);
-                // The delete is under way when the next request is made: both share one packet, and one sync
-                // of the server's log.
-                drop(guard);
             }
-            Ok::<_, ironkeeper_recipes::RecipeError>(())
-        }));
+        });
     }
-    // The first ones are not counted: not everybody is in line yet.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    println!("begin hand-overs");
-    let (before, started) = (handovers.load(Ordering::Relaxed), Instant::now());
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
-    let count = handovers.load(Ordering::Relaxed) - before;
-    println!("end hand-overs {count} {}", started.elapsed().as_secs_f64());
-    done.store(true, Ordering::Relaxed);
-    for task in tasks {
-        task.await??;
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        tokio::select! {
+            biased;
+            Some(ended) = tasks.join_next() => return Err(ended?.into()),
+            _ = seconds.tick() => println!("{}/s", handovers.swap(0, Ordering::Relaxed)),
+        }
     }
-    // Whatever a dropped guard has left to do would end with the process, and its node stay for a while.
-    for client in clients {
-        client.close().await?;
-    }
-    Ok(())
 }

@@ -8,18 +8,20 @@
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use super::load::{ENSEMBLE_LOADS, Target};
 use super::table::{Measures, Side};
 use super::{APACHE_HEAP, Plan, SETTLE, etcd, resident_bytes};
+use crate::crowd::Crowd;
 use crate::ensemble::cast::{Cast, Kind, Part, Programs};
 use crate::ensemble::cluster::{Cluster, Terms};
 use crate::ensemble::load::Load;
+use crate::ironkeeper;
 use crate::peers::Cache;
 use crate::server::Program;
-use crate::{ironkeeper, measured};
 
 const CONTENDERS: &str = "100";
 /// Writes before a leader is killed, so that clients are spread over all members and at work.
@@ -121,12 +123,14 @@ impl Round<'_> {
 
     fn locks(&self, cluster: &Cluster, measures: &mut Measures) -> Result<()> {
         let program = ironkeeper::build_example("ironkeeper-recipes", "handovers")?;
-        let seconds = self.plan.seconds.ceil().to_string();
         let mut command = Command::new(program);
         // Each with a session of its own.
-        command.args([&cluster.connect_string(), CONTENDERS, CONTENDERS, &seconds]);
-        let loads = measured::run(&mut command)?;
-        let rate = loads.first().context("it measured nothing")?.per_second();
+        command.args([&cluster.connect_string(), "/handovers", CONTENDERS, CONTENDERS]);
+        let mut contenders = Crowd::start(vec![command])?;
+        // Until everybody is in line.
+        thread::sleep(Duration::from_secs(1));
+        let length = Duration::from_secs_f64(self.plan.seconds);
+        let rate = contenders.take_turn(cluster.member(0), length)?.per_second();
         eprintln!("  {:<20} {rate:.1}", "ensemble-locks");
         measures.add("ensemble-locks", self.side, rate);
         Ok(())

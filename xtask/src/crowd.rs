@@ -1,0 +1,83 @@
+//! Contenders for a lock, in one process or in many, who go on and stand still as they are told.
+//!
+//! The server counts: a hand-over is two transactions with either library, one node made and one deleted.
+
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::measured::{Load, cpu_seconds};
+use crate::server::Server;
+use crate::tools;
+
+/// Who has just been let go on has to come back to work first.
+const START: Duration = Duration::from_millis(50);
+
+pub struct Crowd(Vec<Child>);
+
+impl Crowd {
+    /// Starts them, at work.
+    pub fn start(commands: Vec<Command>) -> Result<Crowd> {
+        let mut crowd = Crowd(Vec::new());
+        for mut command in commands {
+            let child = command.stdout(Stdio::null()).spawn().context("cannot be started")?;
+            crowd.0.push(child);
+        }
+        Ok(crowd)
+    }
+
+    pub fn halt(&mut self) -> Result<()> {
+        self.signal("-STOP")
+    }
+
+    /// Lets them go on for this long, and counts.
+    pub fn take_turn(&mut self, server: &Server, length: Duration) -> Result<Load> {
+        self.signal("-CONT")?;
+        thread::sleep(START);
+        let (began, before, cpu_before) = (Instant::now(), handovers(server)?, self.cpu()?);
+        thread::sleep(length);
+        let load = Load {
+            name: "hand-overs".to_owned(),
+            operations: handovers(server)? - before,
+            seconds: began.elapsed().as_secs_f64(),
+            cpu_seconds: self.cpu()? - cpu_before,
+        };
+        self.halt()?;
+        Ok(load)
+    }
+
+    fn signal(&mut self, signal: &str) -> Result<()> {
+        let pids = self.0.iter().map(|child| child.id().to_string());
+        tools::run(Command::new("kill").arg(signal).args(pids)).map(drop)
+    }
+
+    fn cpu(&mut self) -> Result<f64> {
+        let mut sum = 0.0;
+        for child in &mut self.0 {
+            ensure!(child.try_wait()?.is_none(), "a contender ended early");
+            sum += cpu_seconds(child.id())?;
+        }
+        Ok(sum)
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+        }
+        for child in &mut self.0 {
+            let _ = child.wait();
+        }
+    }
+}
+
+/// How often the lock has changed hands since the server began, and a constant.
+fn handovers(server: &Server) -> Result<f64> {
+    let zxid = server.last_zxid().context("the server serves nobody")?;
+    let digits = zxid.trim_start_matches("0x");
+    let zxid = i64::from_str_radix(digits, 16).with_context(|| format!("{zxid} is no zxid"))?;
+    Ok(zxid as f64 / 2.0)
+}
