@@ -7,7 +7,9 @@
 //! - It sleeps, and one caller alone has been at work: that caller writes by itself, which saves waking
 //!   another thread. It does so at once if the server has nothing to answer. Else more requests may
 //!   follow in a moment, and the buffer stays *corked* until somebody waits for a reply, until it is
-//!   large, or until the server's next answer wakes the driver, whichever comes first.
+//!   large, or until the server's next answer wakes the driver, whichever comes first. A task has the driver
+//!   near, and wakes it as well, which wakes no thread: what it leaves corked when it pauses leaves in the driver's
+//!   turn, and what it waits for does not wait until all other tasks have had theirs.
 //! - It sleeps, and several callers are at work: it is woken, and writes what all of them have put there.
 //!
 //! A caller writes with the waker of the driver. So whatever the transport has to tell afterwards, it
@@ -169,12 +171,15 @@ impl Shared {
     }
 
     fn after_submit(&self, core: &mut Core, is_alone: bool) -> Next {
-        if core.sleeper.is_none() {
-            return Next::Nothing;
-        }
+        let Some(driver) = &core.sleeper else { return Next::Nothing };
         let is_corked = self.corked.load(Ordering::Relaxed);
-        if !is_corked && (!core.has_one_caller || is_near_the_driver()) {
+        if !is_corked && !core.has_one_caller {
             return core.sleeper.take().map_or(Next::Nothing, Next::Wake);
+        }
+        if !is_corked && is_near_the_driver() {
+            // It stays the sleeper: whoever waits for a reply before its turn comes writes in its place.
+            self.corked.store(true, Ordering::Release);
+            return Next::Wake(driver.clone());
         }
         if is_alone || core.machine.outgoing_bytes() >= CORKED_BYTES_MAX {
             return Next::Write;

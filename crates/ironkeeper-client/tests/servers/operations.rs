@@ -276,3 +276,17 @@ async fn a_handle_elsewhere_shares_the_session() {
     assert!(app.config().await.is_ok());
     assert!(client.at("relative").is_err());
 }
+
+#[tokio::test]
+async fn a_request_leaves_although_nobody_waits_for_its_reply() {
+    let place = Place::new().await;
+    let (client, other) = (place.client().await, place.client().await);
+    let (absent, created) = other.exists_and_watch("/unawaited").await.unwrap();
+    assert!(absent.is_none());
+    let asking = tokio::spawn(async move {
+        let _reply = client.create("/unawaited", "", CreateMode::Persistent);
+        std::future::pending::<()>().await;
+    });
+    soon(created).await.unwrap();
+    asking.abort();
+}
