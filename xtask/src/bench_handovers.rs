@@ -113,7 +113,9 @@ pub fn run(options: &Options) -> Result<bool> {
                 Some(dir) => tempfile::tempdir_in(dir),
                 None => tempfile::tempdir(),
             }?;
-            let running = Server::start(&program, Setup::on_free_port()?, dir.path())?;
+            // Two libraries with a session for each contender are more than one host may have by default.
+            let setup = Setup::on_free_port()?.set("maxClientCnxns", 0);
+            let running = Server::start(&program, setup, dir.path())?;
             // One after the other: a session lasts only so long while its process stands still.
             let mut theirs = crowd(options, setting, &running, "/curator", curators)?;
             thread::sleep(setting.curator_warm);
