@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use crate::client::{Client, Version};
 use crate::create::{CreateOptions, Created};
 use crate::error::{Error, ErrorKind, Happened, Result};
+use crate::reply::Reply;
 use crate::retry::{Retries, RetryPolicy};
 
 /// What Curator puts in front of the mark.
@@ -43,52 +44,24 @@ impl Client {
     /// assert!(created.path.ends_with("-n-0000000000"));
     /// # Ok(()) }
     /// ```
-    pub async fn create_protected(
-        &self,
-        path: &str,
-        data: impl AsRef<[u8]>,
+    pub fn create_protected<'a>(
+        &'a self,
+        path: &'a str,
+        data: impl AsRef<[u8]> + 'a,
         options: impl Into<CreateOptions>,
         policy: &RetryPolicy,
-    ) -> Result<Created> {
-        let (data, options) = (data.as_ref(), options.into());
-        options.check(path)?;
-        let Some(parent) = path::parent(path) else {
-            return Err(Error::at(ErrorKind::InvalidArgument, path).with_detail("the root"));
-        };
-        let mark = format!("{PREFIX}{}-", self.random_uuid());
-        let slash = if parent == "/" { "" } else { "/" };
-        let marked = format!("{parent}{slash}{mark}{}", path::name(path));
-        let runtime = Handle::try_current().ok();
-        let mut cleanup = Cleanup { client: self, parent, mark: &mark, armed: false, runtime };
-        let mut retries = Retries::new(self, policy);
-        // Whether a node may be there whose name is not known.
-        let mut in_doubt = false;
-        loop {
-            let attempt = if in_doubt {
-                self.find_marked(parent, &mark).await
-            } else {
-                cleanup.armed = true;
-                self.create_with(&marked, data, &options).await.map(Some)
-            };
-            let error = match attempt {
-                Ok(Some(created)) => {
-                    cleanup.armed = false;
-                    return Ok(created);
-                }
-                Ok(None) => {
-                    in_doubt = false;
-                    continue;
-                }
-                Err(error) => error,
-            };
-            in_doubt |= error.happened() == Happened::Maybe;
-            if !error.is_retriable() {
-                cleanup.armed = in_doubt && !error.is_session_over();
-                return Err(error);
-            }
-            // If the policy gives up while in doubt, the clean-up removes what may be there.
-            cleanup.armed = in_doubt;
-            retries.pause(error).await?;
+    ) -> impl Future<Output = Result<Created>> + 'a {
+        let options = options.into();
+        let retries = Retries::new(self, policy);
+        // The first try takes its place in line now, not when the future is first polled.
+        let begun = options.check(path).and_then(|()| {
+            let mark = Mark::new(self, path)?;
+            let first = self.create_with(&mark.path, data.as_ref(), &options);
+            Ok((mark, first))
+        });
+        async move {
+            let (mark, first) = begun?;
+            mark.create(first, data.as_ref(), &options, retries).await
         }
     }
 
@@ -110,17 +83,72 @@ impl Client {
     }
 }
 
-/// Removes the node of a create that nobody waits for any more.
-struct Cleanup<'a> {
+/// A node that is found by its name, whatever became of the reply. Dropping this removes it again, in the background,
+/// if it may be there and nobody has got it.
+struct Mark<'a> {
     client: &'a Client,
     parent: &'a str,
-    mark: &'a str,
+    /// What the node's name begins with.
+    mark: String,
+    /// What the create asks for.
+    path: String,
     armed: bool,
-    /// The future may be dropped outside of the runtime it was polled in.
+    /// The future may be dropped outside of the runtime it was made in.
     runtime: Option<Handle>,
 }
 
-impl Drop for Cleanup<'_> {
+impl<'a> Mark<'a> {
+    /// For a create that is made at once.
+    fn new(client: &'a Client, path: &'a str) -> Result<Mark<'a>> {
+        let Some(parent) = path::parent(path) else {
+            return Err(Error::at(ErrorKind::InvalidArgument, path).with_detail("the root"));
+        };
+        let mark = format!("{PREFIX}{}-", client.random_uuid());
+        let slash = if parent == "/" { "" } else { "/" };
+        let path = format!("{parent}{slash}{mark}{}", path::name(path));
+        Ok(Mark { client, parent, mark, path, armed: true, runtime: Handle::try_current().ok() })
+    }
+
+    /// Waits for the first try, and repeats it as long as it has to be repeated.
+    async fn create(
+        mut self,
+        first: Reply<Created>,
+        data: &[u8],
+        options: &CreateOptions,
+        mut retries: Retries<'_>,
+    ) -> Result<Created> {
+        let mut attempt = first.await.map(Some);
+        // Whether a node may be there whose name is not known.
+        let mut in_doubt = false;
+        loop {
+            match attempt {
+                Ok(Some(created)) => {
+                    self.armed = false;
+                    return Ok(created);
+                }
+                Ok(None) => in_doubt = false,
+                Err(error) => {
+                    in_doubt |= error.happened() == Happened::Maybe;
+                    if !error.is_retriable() {
+                        self.armed = in_doubt && !error.is_session_over();
+                        return Err(error);
+                    }
+                    // If the policy gives up while in doubt, the clean-up removes what may be there.
+                    self.armed = in_doubt;
+                    retries.pause(error).await?;
+                }
+            }
+            attempt = if in_doubt {
+                self.client.find_marked(self.parent, &self.mark).await
+            } else {
+                self.armed = true;
+                self.client.create_with(&self.path, data, options).await.map(Some)
+            };
+        }
+    }
+}
+
+impl Drop for Mark<'_> {
     fn drop(&mut self) {
         if !self.armed {
             return;
@@ -129,7 +157,7 @@ impl Drop for Cleanup<'_> {
         // driver, and ephemeral nodes with the session.
         let Some(runtime) = self.runtime.take() else { return };
         let (client, parent, mark) =
-            (self.client.clone(), self.parent.to_owned(), self.mark.to_owned());
+            (self.client.clone(), self.parent.to_owned(), std::mem::take(&mut self.mark));
         runtime.spawn(async move {
             let forever = RetryPolicy::forever(std::time::Duration::from_millis(200));
             let removed = client

@@ -7,10 +7,7 @@
 //! A request takes its place in line when it is made, and `Drop` makes the delete: whatever the same
 //! client asks after the drop comes after the deletion.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use ironkeeper_client::{
@@ -105,16 +102,22 @@ impl Place {
         data: &[u8],
         mode: CreateMode,
     ) -> Result<(Place, Option<Vec<String>>)> {
-        let mut taking = pin!(Place::take(client, parent, name, data, mode));
-        // The create takes its place in line now, and the list the one behind it.
-        let first = poll_fn(|context| Poll::Ready(taking.as_mut().poll(context))).await;
+        let path = join(parent, name);
+        let policy = patient();
+        let creating = client.create_protected(&path, data, mode, &policy);
         let listing = client.children(parent);
-        let place = match first {
-            Poll::Ready(taken) => taken?,
-            Poll::Pending => taking.await?,
-        };
-        let names = listing.await.ok().filter(|names| names.iter().any(|one| one == place.name()));
-        Ok((place, names))
+        match creating.await {
+            Err(error) if error.kind() == ErrorKind::NoNode => {
+                create_containers(client, &path).await?;
+                Ok((Place::take(client, parent, name, data, mode).await?, None))
+            }
+            created => {
+                let place = Place::of(client, parent, created?)?;
+                let names = listing.await.ok();
+                let names = names.filter(|names| names.iter().any(|one| one == place.name()));
+                Ok((place, names))
+            }
+        }
     }
 
     /// As [`Place::take`], below a node that is there.
@@ -127,6 +130,11 @@ impl Place {
     ) -> Result<Place> {
         let path = join(parent, name);
         let created = client.create_protected(&path, data, mode, &patient()).await?;
+        Place::of(client, parent, created)
+    }
+
+    /// The place that a node of ours is.
+    fn of(client: &Client, parent: &str, created: Created) -> Result<Place> {
         let place = Place {
             client: client.clone(),
             parent: parent.to_owned(),
