@@ -36,50 +36,50 @@ use crate::reads::{children_or_none, get_children};
 pub(crate) type Bases = &'static [&'static str];
 
 /// One in the line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Contender {
-    pub(crate) name: String,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Contender<'a> {
+    pub(crate) name: &'a str,
     /// Which of the bases its name has.
     pub(crate) kind: usize,
     pub(crate) sequence: i32,
 }
 
-impl Contender {
-    pub(crate) fn parse(name: &str, bases: Bases) -> Option<Contender> {
-        let (kind, at) = bases
-            .iter()
-            .enumerate()
-            .filter_map(|(kind, base)| Some((kind, name.rfind(base)? + base.len())))
-            .max_by_key(|(_, at)| *at)?;
-        let sequence = parse_sequence(&name[at..])?;
-        Some(Contender { name: name.to_owned(), kind, sequence })
+impl<'a> Contender<'a> {
+    pub(crate) fn parse(name: &'a str, bases: Bases) -> Option<Contender<'a>> {
+        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let (before, number) = name.split_at(name.len() - digits);
+        let (kind, number) = match kind_of(before, bases) {
+            Some(kind) => (kind, number),
+            // Numbers below zero, after the overflow.
+            None => (kind_of(before.strip_suffix('-')?, bases)?, &name[before.len() - 1..]),
+        };
+        // Java pads to ten characters, a minus included.
+        let sequence = if number.len() < 10 { return None } else { number.parse().ok()? };
+        Some(Contender { name, kind, sequence })
     }
 }
 
-/// Ten digits; with a minus in front after the overflow.
-fn parse_sequence(suffix: &str) -> Option<i32> {
-    let digits = suffix.strip_prefix('-').unwrap_or(suffix);
-    // Java pads to ten characters, the minus included.
-    let is_number = suffix.len() >= 10 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { suffix.parse().ok() } else { None }
+fn kind_of(before: &str, bases: Bases) -> Option<usize> {
+    bases.iter().rposition(|base| before.ends_with(base))
 }
 
 /// The contenders among `names`, in the order of their turns as seen from `me` (or from any of them).
 ///
 /// Equal numbers come from downgrades: the reader that a writer has become stands where the writer
 /// stood, behind it.
-pub(crate) fn line_up(names: &[String], bases: Bases, me: Option<&str>) -> Vec<Contender> {
-    let mut line: Vec<Contender> =
-        names.iter().filter_map(|name| Contender::parse(name, bases)).collect();
+pub(crate) fn line_up<'a>(
+    names: impl IntoIterator<Item = &'a String>,
+    bases: Bases,
+    me: Option<&str>,
+) -> Vec<Contender<'a>> {
+    let mut line: Vec<Contender<'_>> =
+        names.into_iter().filter_map(|name| Contender::parse(name, bases)).collect();
     let reference = me
         .and_then(|me| Contender::parse(me, bases))
-        .or_else(|| line.first().cloned())
+        .or_else(|| line.first().copied())
         .map_or(0, |contender| contender.sequence);
-    line.sort_by(|a, b| {
-        let key = |contender: &Contender| {
-            (contender.sequence.wrapping_sub(reference), Reverse(contender.kind))
-        };
-        key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
+    line.sort_unstable_by_key(|contender| {
+        (contender.sequence.wrapping_sub(reference), Reverse(contender.kind), contender.name)
     });
     line
 }
@@ -102,13 +102,13 @@ pub(crate) enum Rule {
 pub(crate) enum Verdict<'a> {
     Granted,
     /// Not as long as this one is there.
-    WaitFor(&'a Contender),
+    WaitFor(Contender<'a>),
     /// It is not in the list.
     Missing,
 }
 
 /// A pure function of the sorted list.
-pub(crate) fn decide<'a>(line: &'a [Contender], me: &str, rule: Rule) -> Verdict<'a> {
+pub(crate) fn decide<'a>(line: &[Contender<'a>], me: &str, rule: Rule) -> Verdict<'a> {
     let Some(at) = line.iter().position(|contender| contender.name == me) else {
         return Verdict::Missing;
     };
@@ -118,7 +118,7 @@ pub(crate) fn decide<'a>(line: &'a [Contender], me: &str, rule: Rule) -> Verdict
         // The nearest writer, not the first one: it goes last, so we wake up once.
         Rule::Reader => before.iter().rev().find(|contender| contender.kind == WRITER),
     };
-    in_the_way.map_or(Verdict::Granted, Verdict::WaitFor)
+    in_the_way.map_or(Verdict::Granted, |contender| Verdict::WaitFor(*contender))
 }
 
 /// Refuses a path on which a recipe of another kind is at work: the two would not see each other.
@@ -196,7 +196,7 @@ impl<'a> Standing<'a> {
             Verdict::Granted => {
                 Err(RecipeError::ForeignSession { path: self.place.path().to_owned() })
             }
-            Verdict::WaitFor(other) => Ok(Some(join(parent, &other.name))),
+            Verdict::WaitFor(other) => Ok(Some(join(parent, other.name))),
             Verdict::Missing => Err(self.gone()),
         }
     }
@@ -335,13 +335,14 @@ pub(crate) async fn participants(
     path: &str,
     bases: Bases,
 ) -> Result<Vec<Participant>> {
-    let line = line_up(&children_or_none(client, path).await?, bases, None);
-    let nodes = get_children(client, path, line.iter().map(|one| one.name.as_str())).await?;
-    let mut found: Vec<(Contender, Participant)> = line
+    let names = children_or_none(client, path).await?;
+    let line = line_up(&names, bases, None);
+    let nodes = get_children(client, path, line.iter().map(|one| one.name)).await?;
+    let mut found: Vec<(Contender<'_>, Participant)> = line
         .into_iter()
         .zip(nodes)
         .filter_map(|(contender, node)| {
-            let (path, node) = (join(path, &contender.name), node?);
+            let (path, node) = (join(path, contender.name), node?);
             let participant = Participant {
                 path,
                 data: own_data(&node.data).to_vec(),
@@ -352,11 +353,11 @@ pub(crate) async fn participants(
             Some((contender, participant))
         })
         .collect();
-    let line: Vec<Contender> = found.iter().map(|(contender, _)| contender.clone()).collect();
+    let line: Vec<Contender<'_>> = found.iter().map(|(contender, _)| *contender).collect();
     for (contender, participant) in &mut found {
         let reads = bases.len() > 1 && contender.kind == READER;
         let rule = if reads { Rule::Reader } else { Rule::First };
-        participant.is_granted = decide(&line, &contender.name, rule) == Verdict::Granted;
+        participant.is_granted = decide(&line, contender.name, rule) == Verdict::Granted;
     }
     Ok(found.into_iter().map(|(_, participant)| participant).collect())
 }
@@ -374,10 +375,11 @@ mod tests {
 
     #[track_caller]
     fn check(bases: Bases, list: &[&str], me: &str, rule: Rule, expected: &str) {
-        let line = line_up(&names(list), bases, Some(me));
+        let list = names(list);
+        let line = line_up(&list, bases, Some(me));
         let said = match decide(&line, me, rule) {
             Verdict::Granted => "granted".to_owned(),
-            Verdict::WaitFor(other) => other.name.clone(),
+            Verdict::WaitFor(other) => other.name.to_owned(),
             Verdict::Missing => "missing".to_owned(),
         };
         assert_eq!(said, expected);

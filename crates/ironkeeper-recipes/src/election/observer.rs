@@ -164,7 +164,7 @@ impl LeaderObserver {
         match client.retry(&patient(), || client.children(&self.path)).await {
             Ok(names) => Ok(line_up(&names, bases, None)
                 .first()
-                .map(|first| crate::place::join(&self.path, &first.name))),
+                .map(|first| crate::place::join(&self.path, first.name))),
             Err(error) if error.kind() == ErrorKind::NoNode => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -236,7 +236,7 @@ impl Condition {
 /// The nodes of all who wait, in order.
 async fn line(client: &Client, path: &str) -> Result<Vec<String>> {
     let names = children_or_none(client, path).await?;
-    Ok(line_up(&names, BASES, None).iter().map(|waiter| join(path, &waiter.name)).collect())
+    Ok(line_up(&names, BASES, None).iter().map(|waiter| join(path, waiter.name)).collect())
 }
 
 /// One that waits, or that was notified and has not got the lock yet. Dropping it withdraws, and passes on

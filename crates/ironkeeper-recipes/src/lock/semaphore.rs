@@ -352,7 +352,11 @@ impl Semaphore {
     /// The leases in order, and where the last of ours stands. The place decides, not the number of
     /// leases: two who ask at the same time, because somebody deleted the head of the line, do not
     /// wait for each other then.
-    fn line(&self, names: &[String], ours: &[Place]) -> Result<(Vec<Contender>, usize)> {
+    fn line<'a>(
+        &self,
+        names: &'a [String],
+        ours: &[Place],
+    ) -> Result<(Vec<Contender<'a>>, usize)> {
         let line = line_up(names, BASES, ours.first().map(Place::name));
         let mut last = 0;
         for place in ours {
@@ -422,14 +426,14 @@ impl Semaphore {
     /// Takes away leases whose time is over, and says when the next one's will be.
     async fn remove_expired(
         &self,
-        line: &[Contender],
+        line: &[Contender<'_>],
         ours: &[Place],
         taken: Instant,
     ) -> Result<Option<Instant>> {
         let (true, Some(own)) = (self.lease_time.is_some(), ours.first()) else { return Ok(None) };
         let mut next: Option<Instant> = None;
         for other in line.iter().filter(|other| !ours.iter().any(|o| o.name() == other.name)) {
-            let path = join(&self.leases, &other.name);
+            let path = join(&self.leases, other.name);
             let node = match self.client.retry(&patient(), || self.client.get(&path)).await {
                 Ok(node) => node,
                 Err(error) if error.kind() == ErrorKind::NoNode => continue,

@@ -55,7 +55,7 @@ pub(super) fn plan(view: &View, attempts_max: Option<u32>) -> Vec<Step> {
         view.workers.keys().map(|worker| (&**worker, 0)).collect();
     let mut open = Vec::new();
     for contender in line_up(&view.tasks, TASK, None) {
-        match view.statuses.get(&contender.name) {
+        match view.statuses.get(contender.name) {
             Some((record, version)) => match record.state {
                 State::Assigned => match load.get_mut(&*record.worker) {
                     Some(count) => *count += 1,
@@ -77,6 +77,7 @@ pub(super) fn plan(view: &View, attempts_max: Option<u32>) -> Vec<Step> {
         }
     }
     for (task, last) in open {
+        let task = task.to_owned();
         let attempts = last.map_or(0, |(record, _)| record.attempt);
         let before = last.map(|(record, version)| Before::of(record, version));
         match (before, attempts_max) {

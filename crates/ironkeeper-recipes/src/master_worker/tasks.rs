@@ -41,7 +41,7 @@ impl Tasks {
     /// The tasks that are not finished, in the order of submission.
     pub async fn unfinished(&self) -> Result<Vec<Task>> {
         let names = children_or_none(&self.client, &self.layout.tasks).await?;
-        Ok(line_up(&names, TASK, None).iter().map(|found| self.task(&found.name)).collect())
+        Ok(line_up(&names, TASK, None).iter().map(|found| self.task(found.name)).collect())
     }
 }
 

@@ -310,8 +310,8 @@ impl Drop for Trying<'_> {
 
 /// The items among the names, in order.
 fn sorted(names: &[String]) -> Vec<String> {
-    let items: Vec<String> = names.iter().filter(|name| is_item(name)).cloned().collect();
-    line_up(&items, BASES, None).into_iter().map(|item| item.name).collect()
+    let line = line_up(names.iter().filter(|name| is_item(name)), BASES, None);
+    line.iter().map(|item| item.name.to_owned()).collect()
 }
 
 fn is_item(name: &str) -> bool {
