@@ -104,20 +104,18 @@ async fn run_locked(
             None => mutex.lock().await.map(Some),
         }
     };
-    let mut terminated = signal(SignalKind::terminate())?;
-    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut signals = Signals::listen()?;
     let taken = tokio::select! {
         taken = taken => taken.with_context(|| format!("cannot lock {path}"))?,
         // Closing the session below gives the place in line back.
-        _ = terminated.recv() => None,
-        _ = interrupted.recv() => None,
+        _ = signals.next() => None,
     };
     let Some(guard) = taken else {
         eprintln!("{path} was not granted");
         client.close().await?;
         return Ok(ExitCode::from(NOT_GRANTED));
     };
-    let code = run_under(&guard, &args.command).await;
+    let code = run_under(&guard, &args.command, &mut signals).await;
     let released = guard.release().await;
     client.close().await?;
     match released {
@@ -126,7 +124,7 @@ async fn run_locked(
     }
 }
 
-async fn run_under(guard: &Guard, command: &[String]) -> Result<ExitCode> {
+async fn run_under(guard: &Guard, command: &[String], signals: &mut Signals) -> Result<ExitCode> {
     let [program, arguments @ ..] = command else { bail!("no program to run") };
     let Zxid(token) = guard.fencing_token();
     let mut command = Command::new(program);
@@ -136,20 +134,50 @@ async fn run_under(guard: &Guard, command: &[String]) -> Result<ExitCode> {
         .env("IRONKEEPER_LOCK_TOKEN", token.to_string());
     let mut running =
         Program::start(&mut command).with_context(|| format!("cannot run {program}"))?;
-    let mut terminated = signal(SignalKind::terminate())?;
-    // A terminal sends this to the program as well; what becomes of us follows from that.
-    let mut interrupted = signal(SignalKind::interrupt())?;
     let share = guard.client().session_timeout() / 6;
     loop {
         tokio::select! {
             status = running.ended() => return Ok(exit_code(status?)),
-            _ = terminated.recv() => running.tell(Signal::TERM),
-            _ = interrupted.recv() => {}
+            // What becomes of us follows from what becomes of the program.
+            signal = signals.next() => match signal {
+                // A terminal sends these to the program as well.
+                Signal::INT | Signal::QUIT => {}
+                other => running.tell(other),
+            },
             why = lost(guard, share) => {
                 eprintln!("the lock was {why}; stopping {program}");
                 running.stop(share).await?;
                 return Ok(ExitCode::from(LOST));
             }
+        }
+    }
+}
+
+/// What would end this process, and leave the program running without a lock. Listened to from before the lock is
+/// granted, so that none is missed.
+struct Signals {
+    terminated: tokio::signal::unix::Signal,
+    interrupted: tokio::signal::unix::Signal,
+    quit: tokio::signal::unix::Signal,
+    hung_up: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Signals> {
+        Ok(Signals {
+            terminated: signal(SignalKind::terminate())?,
+            interrupted: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            hung_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.terminated.recv() => Signal::TERM,
+            _ = self.interrupted.recv() => Signal::INT,
+            _ = self.quit.recv() => Signal::QUIT,
+            _ = self.hung_up.recv() => Signal::HUP,
         }
     }
 }

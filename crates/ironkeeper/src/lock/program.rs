@@ -26,6 +26,8 @@ impl Program {
     pub fn start(command: &mut Command) -> Result<Program> {
         #[cfg(target_os = "linux")]
         rustix::process::set_child_subreaper(Some(getpid())).context("cannot take in orphans")?;
+        #[cfg(target_os = "linux")]
+        end_with_parent(command);
         Ok(Program { child: command.kill_on_drop(true).spawn()? })
     }
 
@@ -58,6 +60,24 @@ impl Program {
         }
         Ok(())
     }
+}
+
+/// Whoever kills this process with a signal that it cannot catch kills the program with it, though not what that has
+/// started.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn end_with_parent(command: &mut Command) {
+    let parent = getpid();
+    let ask = move || {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // It may have died before it was asked.
+        match rustix::process::getppid() == Some(parent) {
+            true => Ok(()),
+            false => Err(std::io::ErrorKind::BrokenPipe.into()),
+        }
+    };
+    // SAFETY: between fork and exec it makes two system calls and nothing else.
+    unsafe { command.pre_exec(ask) };
 }
 
 fn send(to: Pid, what: Signal) {

@@ -120,6 +120,39 @@ fn the_program_is_stopped_in_time_when_no_server_can_be_reached() {
     assert_eq!(code_with_open_input(&mut child), Some(76));
 }
 
+fn send(signal: &str, to: &str) {
+    assert!(Command::new("kill").args([signal, to]).status().unwrap().success());
+}
+
+/// Closing a terminal must not end the holder of the lock alone.
+#[test]
+fn a_program_that_outlives_its_terminal_keeps_the_lock() {
+    let server = TestServer::start().unwrap();
+    let script = "trap 'echo heard' HUP; sleep 1000 & echo held; wait; kill $!; read line; exit 7";
+    let mut child = lock(&server, &[], &["sh", "-c", script]).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(said.next().as_deref(), Some("held"));
+    send("-HUP", &child.id().to_string());
+    assert_eq!(said.next().as_deref(), Some("heard"));
+    let refused = lock(&server, &["--try"], &["true"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(75), "{refused:?}");
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+}
+
+#[test]
+fn a_program_ends_with_a_holder_that_is_killed() {
+    let server = TestServer::start().unwrap();
+    let mut child =
+        lock(&server, &[], &["sh", "-c", "echo held; exec sleep 1000"]).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(said.next().as_deref(), Some("held"));
+    child.kill().unwrap();
+    // Its output ends with it.
+    assert_eq!(said.next(), None);
+    child.wait().unwrap();
+}
+
 #[test]
 fn deadlocks_are_shown_and_ended() {
     let server = TestServer::start().unwrap();
