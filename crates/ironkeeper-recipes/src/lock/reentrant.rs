@@ -85,15 +85,14 @@ impl Reentrant {
 
     async fn enter_again(&mut self) -> Result<bool> {
         let Some(held) = &self.held else { return Ok(false) };
-        let lost = |why| RecipeError::Lost { path: held.path().to_owned(), why };
         if held.client().state().is_final() {
-            return Err(lost(Lost::SessionEnded));
+            return Err(lost(held, Lost::SessionEnded));
         }
         // Nobody need have waited for the news of a loss, so it is asked for.
         match held.check().await {
             Ok(true) if !held.is_known_lost() => {}
-            Ok(_) => return Err(lost(Lost::NodeDeleted)),
-            Err(error) if error.is_session_over() => return Err(lost(Lost::SessionEnded)),
+            Ok(_) => return Err(lost(held, Lost::NodeDeleted)),
+            Err(error) if error.is_session_over() => return Err(lost(held, Lost::SessionEnded)),
             Err(error) => return Err(error),
         }
         self.count += 1;
@@ -113,7 +112,13 @@ impl Reentrant {
             }
             _ => {
                 self.count -= 1;
-                Ok(())
+                match &self.held {
+                    Some(held) if held.client().state().is_final() => {
+                        Err(lost(held, Lost::SessionEnded))
+                    }
+                    Some(held) if held.is_known_lost() => Err(lost(held, Lost::NodeDeleted)),
+                    _ => Ok(()),
+                }
             }
         }
     }
@@ -127,4 +132,8 @@ impl Reentrant {
     pub fn guard(&self) -> Option<&Guard> {
         self.held.as_ref()
     }
+}
+
+fn lost(held: &Guard, why: Lost) -> RecipeError {
+    RecipeError::Lost { path: held.path().to_owned(), why }
 }

@@ -59,6 +59,25 @@ async fn a_lock_whose_node_was_deleted_is_not_taken_again_although_nobody_has_no
 }
 
 #[tokio::test]
+async fn every_release_of_a_lost_lock_says_so() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let mut handle = Reentrant::new(Mutex::new(&client, "/lock"));
+    for _ in 0..3 {
+        handle.acquire().await.unwrap();
+    }
+    let path = handle.guard().unwrap().path().to_owned();
+    client.delete(&path, Version::Any).await.unwrap();
+    handle.acquire().await.unwrap_err();
+    for left in [2, 1, 0] {
+        let refused = handle.release().await.unwrap_err();
+        assert!(matches!(refused, RecipeError::Lost { why: Lost::NodeDeleted, .. }), "{refused}");
+        assert_eq!(handle.count(), left);
+    }
+    assert!(matches!(handle.release().await.unwrap_err(), RecipeError::NotHeld { .. }));
+}
+
+#[tokio::test]
 async fn overlapping_sets_of_locks_do_not_wait_for_each_other() {
     let world = World::start().await;
     let mut tasks = Vec::new();
