@@ -43,6 +43,31 @@ impl Changes for NoChanges {
     fn data_changed(&mut self, _: &str, _: &AclList) {}
 }
 
+/// For a transaction of several changes. Whoever is the oldest in the middle of it may be gone at its end, so nothing
+/// is said of that.
+struct WithoutOldest<'a>(&'a mut dyn Changes);
+
+impl Changes for WithoutOldest<'_> {
+    fn created(&mut self, path: &str, acl: &AclList, parent: &str, parent_acl: &AclList) {
+        self.0.created(path, acl, parent, parent_acl);
+    }
+
+    fn deleted(
+        &mut self,
+        path: &str,
+        acl: &AclList,
+        parent: &str,
+        parent_acl: &AclList,
+        _oldest: Option<Zxid>,
+    ) {
+        self.0.deleted(path, acl, parent, parent_acl, None);
+    }
+
+    fn data_changed(&mut self, path: &str, acl: &AclList) {
+        self.0.data_changed(path, acl);
+    }
+}
+
 /// What a transaction came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -90,7 +115,7 @@ impl Tree {
     ) -> Applied {
         self.snapshots.forget_abandoned();
         let applied = match txn {
-            Txn::Multi(multi) => self.apply_multi(header, multi, changes),
+            Txn::Multi(multi) => self.apply_multi(header, multi, &mut WithoutOldest(changes)),
             single => self.apply_single(header, single, changes),
         };
         // Last, so that the tree never claims a transaction whose effects it lacks.
@@ -107,7 +132,9 @@ impl Tree {
         match txn {
             // Sessions are kept elsewhere; here they only have ephemerals.
             Txn::CreateSession { .. } | Txn::Check { .. } => Applied::done(None),
-            Txn::CloseSession { paths } => self.close_session(header, *paths, changes),
+            Txn::CloseSession { paths } => {
+                self.close_session(header, *paths, &mut WithoutOldest(changes))
+            }
             Txn::Error { code } => Applied::error(*code),
             Txn::Create(create) => self.create(header, create, changes),
             Txn::Delete { path } => self.delete(header.zxid, path, changes),

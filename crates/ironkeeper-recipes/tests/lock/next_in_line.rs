@@ -3,7 +3,7 @@
 
 use ironkeeper_client::{Client, CreateMode, Version};
 use ironkeeper_recipes::lock::{Mutex, ReadWriteLock};
-use ironkeeper_recipes::{Guard, Result};
+use ironkeeper_recipes::{Guard, RecipeError, Result};
 use tokio::task::JoinHandle;
 
 use crate::world::requests::{self, Requests, followed};
@@ -102,6 +102,40 @@ async fn a_waiter_without_a_node_is_not_next_although_its_session_has_another_th
     first.delete(&format!("{PATH}/{other}"), Version::Any).await.unwrap();
     held.release().await.unwrap();
     assert!(waiting.await.unwrap().is_err());
+}
+
+/// The end of a session takes the holder's node first, and then the waiter's: in between the waiter is the oldest.
+#[tokio::test]
+async fn a_session_that_ends_with_holder_and_waiter_grants_nothing_on_its_way_out() {
+    for by_client in [false, true] {
+        let world = World::start().await;
+        let (client, other) = (world.client().await, world.client().await);
+        let held = Mutex::new(&client, PATH).lock().await.unwrap();
+        let waiting = waiter(&client).await;
+        let next = waiter(&other).await;
+        match by_client {
+            true => client.close().await.unwrap(),
+            false => world.end_session(&client).await,
+        }
+        let refused = waiting.await.unwrap().unwrap_err();
+        assert!(refused.is_session_over(), "{refused}");
+        next.await.unwrap().unwrap().release().await.unwrap();
+        drop(held);
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_takes_holder_and_waiter_grants_nothing_in_its_middle() {
+    let world = World::start().await;
+    let (first, second, other) = (world.client().await, world.client().await, world.client().await);
+    let held = Mutex::new(&first, PATH).lock().await.unwrap();
+    let waiting = waiter(&second).await;
+    let names = children(&other, PATH).await;
+    let waits = names.iter().find(|name| *name != held.node_name()).unwrap();
+    let both = other.transaction().delete(held.path(), Version::Any);
+    both.delete(&format!("{PATH}/{waits}"), Version::Any).commit().await.unwrap();
+    let refused = waiting.await.unwrap().unwrap_err();
+    assert!(matches!(refused, RecipeError::NodeGone { .. }), "{refused}");
 }
 
 /// The reader that a writer has become has the writer's number, but is younger than whoever waits.
