@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ironkeeper_proto::SessionId;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::chroot::Chroot;
@@ -318,8 +319,9 @@ impl ClientBuilder {
                 .authenticate(scheme, auth, None)
                 .map_err(|_| Error::new(ErrorKind::RequestTooLarge).with_detail("credentials"))?;
         }
-        let shared = Shared::new(machine, chance);
-        tokio::spawn(Driver::new(shared.clone(), self.transport));
+        let runtime = Handle::current();
+        let shared = Shared::new(machine, chance, runtime.clone());
+        runtime.spawn(Driver::new(shared.clone(), self.transport));
         let chroot = Chroot::new(parsed.chroot());
         Ok(Client::new(shared, chroot, request_bytes_max, self.watch_events_max))
     }

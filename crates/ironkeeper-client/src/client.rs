@@ -1125,6 +1125,28 @@ impl Client {
         lock(&self.shared().core).machine.timeout()
     }
 
+    /// The runtime that the session lives on: the one that was current when it was started. Whatever a future leaves
+    /// to be done when it is dropped should be done there: that may happen outside of any runtime, or in one that is
+    /// going down.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// let client = Client::connect(&server).await?;
+    /// let reading = client.runtime().spawn({
+    ///     let client = client.clone();
+    ///     async move { client.get("/zookeeper").await }
+    /// });
+    /// reading.await??;
+    /// # Ok(()) }
+    /// ```
+    pub fn runtime(&self) -> &tokio::runtime::Handle {
+        &self.shared().runtime
+    }
+
     /// The last transaction this client has seen the effects of.
     ///
     /// ```
@@ -1209,6 +1231,25 @@ impl Client {
         lock(&self.shared().states).current()
     }
 
+    /// Whether the session lives and its writes are taken, as far as can be told without asking: there is a connection
+    /// to a server that takes writes, and it has been heard from within two thirds of the session's timeout. Tells at
+    /// once what [`Client::state`] tells when the session's task has had its turn: after this process has stood still,
+    /// for one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// # let client = Client::connect(&server).await?;
+    /// assert!(client.is_in_touch());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_in_touch(&self) -> bool {
+        lock(&self.shared().core).machine.is_in_touch(tokio::time::Instant::now().into_std())
+    }
+
     /// All changes of the connection's state from now on. See [`States`].
     ///
     /// ```
@@ -1240,13 +1281,18 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn connected(&self) -> Result<()> {
+        self.reaches(ConnectionState::is_connected).await
+    }
+
+    /// Waits for such a state. An error if the session is over.
+    pub(crate) async fn reaches(&self, wanted: fn(ConnectionState) -> bool) -> Result<()> {
         let (mut states, mut state) = {
             let mut subscribers = lock(&self.shared().states);
             (subscribers.subscribe(), subscribers.current())
         };
         loop {
             match state {
-                _ if state.is_connected() => return Ok(()),
+                _ if wanted(state) => return Ok(()),
                 ConnectionState::Closed => return Err(Error::new(ErrorKind::Closed)),
                 ConnectionState::Lost => return Err(Error::new(ErrorKind::SessionExpired)),
                 ConnectionState::AuthFailed => return Err(Error::new(ErrorKind::AuthFailed)),

@@ -403,6 +403,7 @@ impl Error {
             self.kind,
             ErrorKind::ConnectionLoss
                 | ErrorKind::SessionMoved
+                | ErrorKind::NotReadOnly
                 | ErrorKind::ThrottledOp
                 | ErrorKind::Overloaded
                 | ErrorKind::NewConfigNoQuorum

@@ -50,15 +50,12 @@ impl Client {
     /// client.delete_guaranteed("/lock", Version::Any).await?;
     /// # Ok(()) }
     /// ```
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime.
     pub fn delete_guaranteed(&self, path: &str, version: impl Into<Version>) -> GuaranteedDelete {
         let version = version.into();
         // The first try takes its place in line now, not when the task first runs.
         let first = self.delete(path, version);
         let (client, path) = (self.clone(), path.to_owned());
-        let task = tokio::spawn(async move {
+        let task = self.runtime().spawn(async move {
             match quietly(first.await) {
                 Err(error) if error.is_retriable() => {}
                 other => return other,

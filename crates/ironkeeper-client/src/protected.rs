@@ -9,7 +9,6 @@
 //! the mark; found: that is the node; else create again.
 
 use ironkeeper_proto::path;
-use tokio::runtime::Handle;
 
 use crate::client::{Client, Version};
 use crate::create::{CreateOptions, Created};
@@ -93,8 +92,6 @@ struct Mark<'a> {
     /// What the create asks for.
     path: String,
     armed: bool,
-    /// The future may be dropped outside of the runtime it was made in.
-    runtime: Option<Handle>,
 }
 
 impl<'a> Mark<'a> {
@@ -106,7 +103,7 @@ impl<'a> Mark<'a> {
         let mark = format!("{PREFIX}{}-", client.random_uuid());
         let slash = if parent == "/" { "" } else { "/" };
         let path = format!("{parent}{slash}{mark}{}", path::name(path));
-        Ok(Mark { client, parent, mark, path, armed: true, runtime: Handle::try_current().ok() })
+        Ok(Mark { client, parent, mark, path, armed: true })
     }
 
     /// Waits for the first try, and repeats it as long as it has to be repeated.
@@ -153,12 +150,9 @@ impl Drop for Mark<'_> {
         if !self.armed {
             return;
         }
-        // Without a runtime there is nobody to do it. The driver's ends with it, the session with the
-        // driver, and ephemeral nodes with the session.
-        let Some(runtime) = self.runtime.take() else { return };
         let (client, parent, mark) =
             (self.client.clone(), self.parent.to_owned(), std::mem::take(&mut self.mark));
-        runtime.spawn(async move {
+        self.client.runtime().spawn(async move {
             let forever = RetryPolicy::forever(std::time::Duration::from_millis(200));
             let removed = client
                 .retry(&forever, async || match client.find_marked(&parent, &mark).await? {

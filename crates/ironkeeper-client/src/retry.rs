@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::error::{ErrorKind, Result};
 use crate::random::Random;
+use crate::state::ConnectionState;
 
 /// How often to try again, and how long to wait in between. The policies are Curator's.
 ///
@@ -222,7 +223,8 @@ impl Pauses {
 
 impl Client {
     /// Makes a request until it succeeds, fails for good, or the policy has enough. After a lost
-    /// connection it waits for the next one before it tries again.
+    /// connection it waits for the next one before it tries again, and after a refusal by a server that takes no
+    /// writes for one that does.
     ///
     /// A write may be carried out more than once: a reply that was lost does not tell. Where that
     /// matters, see [`Client::create_protected`] and the idempotent operations.
@@ -275,15 +277,18 @@ impl Retries<'_> {
     pub(crate) async fn pause(&mut self, error: crate::Error) -> Result<()> {
         let Some(pause) = self.pauses.next_after(self.started.elapsed()) else { return Err(error) };
         tokio::time::sleep(pause).await;
-        if error.kind() == ErrorKind::ConnectionLoss {
-            // A try without a connection is none. How long that may take is bounded by the life of
-            // the session, and before there is one by what it would be.
-            let patience = self.client.session_timeout();
-            if let Ok(connected) = tokio::time::timeout(patience, self.client.connected()).await {
-                connected?;
-            }
+        let wanted = match error.kind() {
+            ErrorKind::ConnectionLoss => ConnectionState::is_connected,
+            ErrorKind::NotReadOnly => ConnectionState::takes_writes,
+            _ => return Ok(()),
+        };
+        // A try without a connection is none. How long that may take is bounded by the life of
+        // the session, and before there is one by what it would be.
+        let patience = self.client.session_timeout();
+        match tokio::time::timeout(patience, self.client.reaches(wanted)).await {
+            Ok(reached) => reached,
+            Err(_) => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     next_watcher: AtomicU64,
     /// Whatever is left to chance, if that was given a seed.
     chance: Option<Mutex<Random>>,
+    /// Where the driver runs, and whatever else has to be done as long as the session lives.
+    pub(crate) runtime: Handle,
 }
 
 pub(crate) struct Core {
@@ -75,7 +77,11 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(machine: Machine<Token, WatchHandle>, chance: Option<Random>) -> Arc<Shared> {
+    pub(crate) fn new(
+        machine: Machine<Token, WatchHandle>,
+        chance: Option<Random>,
+        runtime: Handle,
+    ) -> Arc<Shared> {
         Arc::new(Shared {
             core: Mutex::new(Core { machine, sleeper: None, has_one_caller: true }),
             pipe: Mutex::new(Pipe::default()),
@@ -83,6 +89,7 @@ impl Shared {
             corked: AtomicBool::new(false),
             next_watcher: AtomicU64::new(1),
             chance: chance.map(Mutex::new),
+            runtime,
         })
     }
 

@@ -54,6 +54,18 @@ impl ConnectionState {
         matches!(self, Connected | ReadOnly | Reconnected)
     }
 
+    /// Whether writes are taken, too. What is seen of a server that is cut off from its ensemble may be long out of
+    /// date.
+    ///
+    /// ```
+    /// use ironkeeper_client::ConnectionState;
+    /// assert!(ConnectionState::Reconnected.takes_writes());
+    /// assert!(!ConnectionState::ReadOnly.takes_writes());
+    /// ```
+    pub fn takes_writes(self) -> bool {
+        self.is_connected() && self != ConnectionState::ReadOnly
+    }
+
     /// Whether no other state can follow.
     ///
     /// ```

@@ -144,12 +144,13 @@ impl Guard {
         self.token
     }
 
-    /// Whether, as far as this process knows, it is held: the session lives, the connection stands,
-    /// and nothing else has been heard. Makes no request.
+    /// Whether, as far as this process knows, it is held: the session lives, the connection stands and has been
+    /// heard of, and nothing else is known. Makes no request. It says no at once after this process has stood still for
+    /// so long that the session may be over.
     pub fn is_valid(&self) -> bool {
         !self.was_suspended()
             && !self.known_lost.load(Ordering::Acquire)
-            && self.place.client().state().is_connected()
+            && self.place.client().is_in_touch()
             && self.place.is_of_this_session()
             && !self.place.is_void()
             && self.deadline.is_none_or(|deadline| Instant::now() < deadline)

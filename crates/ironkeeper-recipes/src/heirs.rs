@@ -10,7 +10,8 @@
 //!
 //! - It sees all that the last holder wrote: requests of one session are carried out in the order in which they
 //!   were made. That is why the session has to be the same.
-//! - Its session lives as far as anybody here knows: nothing is handed on while the connection is broken.
+//! - Its session lives as far as anybody here knows: nothing is handed on while the connection is broken, or after this
+//!   process has stood still.
 //! - Its node is there. That is asked right behind the deletion, and if somebody else has deleted it, the
 //!   guard is lost from the beginning, as if that had happened a moment later.
 
@@ -41,7 +42,7 @@ fn heirs() -> MutexGuard<'static, BTreeMap<String, Entry>> {
 pub(crate) fn hand_on(client: &Client, node: &str) {
     let heir = heirs().remove(node);
     let is_ours = |heir: &Entry| heir.session == client.session_id() && !heir.turn.is_closed();
-    if let Some(heir) = heir.filter(is_ours).filter(|_| client.state().is_connected()) {
+    if let Some(heir) = heir.filter(is_ours).filter(|_| client.is_in_touch()) {
         let asked = State::Asked(client.exists(&heir.path));
         // Who gives up at this moment withdraws its node, and the server tells the next.
         let _ = heir.turn.send(Inheritance(Mutex::new(asked)));

@@ -14,7 +14,6 @@ use ironkeeper_client::{
     Client, CreateMode, CreateOptions, Created, ErrorKind, Happened, RetryPolicy, Stat, Version,
     Zxid,
 };
-use tokio::runtime::Handle;
 
 use crate::error::{RecipeError, Result};
 use crate::heirs::{self, Inheritance};
@@ -68,8 +67,6 @@ pub(crate) struct Place {
     hands_on: bool,
     /// How it got there, if that was handed on to it.
     inheritance: Option<Inheritance>,
-    /// Guards may be dropped outside of the runtime.
-    runtime: Handle,
 }
 
 impl Place {
@@ -143,7 +140,6 @@ impl Place {
             has_common_name: false,
             hands_on: false,
             inheritance: None,
-            runtime: Handle::current(),
         };
         // A server that swaps the session behind our back must not make us the owner of anything.
         if !place.is_of_this_session() {
@@ -172,7 +168,7 @@ impl Place {
         path: &str,
         data: &[u8],
     ) -> Result<Option<Place>> {
-        let mut claim = Claim { client, path, data, open: true, runtime: Handle::current() };
+        let mut claim = Claim { client, path, data, open: true };
         let creating =
             client.create_idempotent(path, data, CreateMode::Ephemeral, &patient()).await;
         let kind = creating.as_ref().err().map(ironkeeper_client::Error::kind);
@@ -190,7 +186,6 @@ impl Place {
             has_common_name: true,
             hands_on: false,
             inheritance: None,
-            runtime: Handle::current(),
         };
         if !place.is_of_this_session() {
             return Err(RecipeError::ForeignSession { path: path.to_owned() });
@@ -295,13 +290,9 @@ impl Drop for Place {
         if !self.open || self.client.state().is_final() {
             return;
         }
-        let _runtime = self.runtime.enter();
         if self.has_common_name {
-            drop(tokio::spawn(self.meant().tidy(
-                self.client.clone(),
-                self.created.path.clone(),
-                false,
-            )));
+            let (client, path) = (self.client.clone(), self.created.path.clone());
+            self.client.runtime().spawn(self.meant().tidy(client, path, false));
             return;
         }
         // The request is made now, and repeated in the background if it has to be.
@@ -316,8 +307,6 @@ struct Claim<'a> {
     path: &'a str,
     data: &'a [u8],
     open: bool,
-    /// The future may be dropped outside of the runtime.
-    runtime: Handle,
 }
 
 impl Drop for Claim<'_> {
@@ -326,7 +315,8 @@ impl Drop for Claim<'_> {
             return;
         }
         let ours = Meant::Data(self.data.to_vec());
-        drop(self.runtime.spawn(ours.tidy(self.client.clone(), self.path.to_owned(), true)));
+        let (client, path) = (self.client.clone(), self.path.to_owned());
+        self.client.runtime().spawn(ours.tidy(client, path, true));
     }
 }
 

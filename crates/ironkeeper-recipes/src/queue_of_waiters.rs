@@ -208,6 +208,7 @@ impl<'a> Standing<'a> {
         self.bases.len() == 1
             && event.oldest_sibling == Some(self.place.czxid())
             && self.place.is_of_this_session()
+            && self.place.client().is_in_touch()
     }
 
     fn gone(&self) -> RecipeError {

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ironkeeper_client::{Client, CreateMode, ErrorKind, Happened, Node, OpResult, Transaction};
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::error::{RecipeError, Result};
@@ -80,9 +79,8 @@ impl Receipts {
     /// is dropped, the node stays or is put back.
     pub(crate) async fn remove(&self, client: &Client, path: &str, node: &Node) -> Result<bool> {
         let receipt = self.take(client).await?;
-        let (taken_back, runtime) = (&self.taken_back, Handle::current());
-        let mut removal =
-            Removal { client, path, node, receipt: Some(receipt), taken_back, runtime };
+        let taken_back = &self.taken_back;
+        let mut removal = Removal { client, path, node, receipt: Some(receipt), taken_back };
         let receipt = removal.receipt.as_mut().expect("it was put there");
         let version = node.stat.version;
         let removed = receipt.commit(client, |once| once.delete(path, version)).await;
@@ -174,7 +172,6 @@ struct Removal<'a> {
     node: &'a Node,
     receipt: Option<Receipt>,
     taken_back: &'a watch::Sender<usize>,
-    runtime: Handle,
 }
 
 impl Drop for Removal<'_> {
@@ -183,7 +180,7 @@ impl Drop for Removal<'_> {
         let (client, path, node) = (self.client.clone(), self.path.to_owned(), self.node.clone());
         let taken_back = self.taken_back.clone();
         taken_back.send_modify(|count| *count += 1);
-        self.runtime.spawn(async move {
+        self.client.runtime().spawn(async move {
             let put_back = async {
                 if receipt.fence(&client).await? {
                     put_back(&client, &mut receipt, &path, &node).await?;

@@ -186,6 +186,7 @@ enum Link {
 struct Up {
     host: Host,
     last_sent: Instant,
+    read_only: bool,
     probe: Option<Probe>,
 }
 
@@ -219,7 +220,12 @@ pub(crate) struct Machine<T, W> {
     /// A session that only ever met read-only servers is worth nothing to the others.
     is_global: bool,
     was_connected: bool,
+    /// Of replies. Events do not count: one transaction can cause several, and if the connection breaks between them,
+    /// the watches that are set anew from here on have the server tell of the rest.
     last_zxid: Zxid,
+    /// Of replies and events. No server that knows less is good for us: whoever acts upon an event must find what
+    /// came before it.
+    last_zxid_seen: Zxid,
     last_heard: Instant,
     /// Rounds through all servers since the last useful connection.
     rounds: u32,
@@ -267,6 +273,7 @@ impl<T, W: Watcher> Machine<T, W> {
             is_global: false,
             was_connected: false,
             last_zxid: Zxid::ZERO,
+            last_zxid_seen: Zxid::ZERO,
             last_heard: now,
             rounds: 0,
             trouble: None,
@@ -535,7 +542,7 @@ impl<T, W: Watcher> Machine<T, W> {
         self.out.put_i32(0);
         ConnectRequest {
             protocol_version: 0,
-            last_zxid_seen: self.last_zxid,
+            last_zxid_seen: self.last_zxid_seen,
             timeout_ms: timeout_ms.unwrap_or(i32::MAX),
             session,
             password: &password,
@@ -631,7 +638,7 @@ impl<T, W: Watcher> Machine<T, W> {
             Link::Up(up) => {
                 let probe = up.probe.as_ref().filter(|probe| !probe.asked);
                 let ping = up.last_sent + self.ping_interval();
-                let silence = self.last_heard + self.timeout * 2 / 3;
+                let silence = self.silence();
                 probe.map_or(ping.min(silence), |probe| probe.next.min(ping).min(silence))
             }
             Link::Over(_) => return None,
@@ -660,8 +667,8 @@ impl<T, W: Watcher> Machine<T, W> {
     }
 
     fn on_connected_timer(&mut self, now: Instant) {
-        if now >= self.last_heard + self.timeout * 2 / 3 {
-            return self.drop_connection(now, "the server has been silent for too long");
+        if now >= self.silence() {
+            return self.drop_connection(now, SILENT);
         }
         let ping_interval = self.ping_interval();
         let Link::Up(up) = &mut self.link else { return };
@@ -684,6 +691,17 @@ impl<T, W: Watcher> Machine<T, W> {
                 None => up.probe = None,
             }
         }
+    }
+
+    /// From when on a connected server has been silent for too long. Up to then the session lives, since we ask for a
+    /// sign of life every third of its timeout.
+    fn silence(&self) -> Instant {
+        self.last_heard + self.timeout * 2 / 3
+    }
+
+    /// Whether the session lives, and its writes are taken, as far as can be told without asking.
+    pub(crate) fn is_in_touch(&self, now: Instant) -> bool {
+        matches!(&self.link, Link::Up(up) if !up.read_only) && !self.closing && now < self.silence()
     }
 
     fn ping_interval(&self) -> Duration {
@@ -860,7 +878,7 @@ impl<T, W: Watcher> Machine<T, W> {
             asked: false,
         });
         self.trouble = None;
-        self.link = Link::Up(Up { host, last_sent: now, probe });
+        self.link = Link::Up(Up { host, last_sent: now, read_only, probe });
         // On the wire: credentials, watches, then those who waited. Watches come behind credentials
         // because the server checks what their owner may read.
         for at in 0..self.credentials.len() {
@@ -937,6 +955,12 @@ impl<T, W: Watcher> Machine<T, W> {
             self.drop_connection(now, "a reply without a header");
             return Received::Nothing;
         };
+        // It has been there for who knows how long, and this process stood still. The session may be over, and whoever
+        // is told that it is its turn would act in the place of another.
+        if now >= self.silence() {
+            self.drop_connection(now, SILENT);
+            return Received::Nothing;
+        }
         self.last_heard = now;
         self.rounds = 0;
         match header.xid {
@@ -958,6 +982,7 @@ impl<T, W: Watcher> Machine<T, W> {
         }
         if header.zxid > Zxid::ZERO {
             self.last_zxid = self.last_zxid.max(header.zxid);
+            self.last_zxid_seen = self.last_zxid_seen.max(header.zxid);
         }
         let Some(pending) = self.in_line.pop_front() else { return Received::Nothing };
         match pending.what {
@@ -1023,6 +1048,10 @@ impl<T, W: Watcher> Machine<T, W> {
             tracing::debug!(kind = event.kind, "unknown kind of watch event");
             return;
         };
+        // Servers before 3.9 do not tell it.
+        if header.zxid > Zxid::ZERO {
+            self.last_zxid_seen = self.last_zxid_seen.max(header.zxid);
+        }
         let told = self.watches.fire(kind, &event.path);
         if !told.is_empty() {
             let event = RawEvent {
@@ -1048,6 +1077,8 @@ impl<T, W: Watcher> Machine<T, W> {
         }
     }
 }
+
+const SILENT: &str = "the server has been silent for too long";
 
 /// The `end` of requests that wait for a connection. No frame ends at the start of a stream.
 const WAITING: u64 = 0;

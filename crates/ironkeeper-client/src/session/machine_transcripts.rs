@@ -3,7 +3,7 @@
 //! writes the reactions anew, to be reviewed as a diff.
 //!
 //! Commands begin with `- `:
-//! `after <ms>` time passes; `opened`, `closed` the transport; `greet <session> <timeout> [ro]`,
+//! `after <ms>` time passes; `asleep <ms>` time passes, and this process stands still; `opened`, `closed` the transport; `greet <session> <timeout> [ro]`,
 //! `refuse` the handshake; `submit <token> <op> <path> [data|exist|child|persistent|recursive <watcher>]`;
 //! `auth <scheme> <text> [token]`; `reply <xid> <zxid> <err>`, `ping-reply <zxid>`, `auth-reply <err>`,
 //! `event <type> <path>`, `frame <hex>`, `oversize <len> <xid>` from the server; `write` all that is
@@ -63,6 +63,7 @@ impl World {
                 self.now += Duration::from_millis(number(1) as u64);
                 self.machine.handle_timeout(self.now);
             }
+            "asleep" => self.now += Duration::from_millis(number(1) as u64),
             "opened" => {
                 self.greeted = false;
                 self.machine.handle_opened(self.now);
@@ -364,6 +365,7 @@ fn transcripts_session_ends() {
 #[test]
 fn transcripts_pings_and_silence() {
     check("pings_and_silence.txt");
+    check("stood_still.txt");
 }
 
 #[test]

@@ -294,6 +294,58 @@ async fn a_read_only_server_is_left_when_another_takes_writes() {
     assert_eq!((client.session_id().0, client.server()), (10, Some(full)));
 }
 
+/// A server that is cut off, and refuses writes.
+async fn serve_reads(mut stream: DuplexStream) {
+    frame(&mut stream).await.unwrap();
+    send(&mut stream, &greeting(9, true)).await;
+    while let Some(request) = frame(&mut stream).await {
+        send(&mut stream, &answer(&request, ErrorCode::NotReadOnly.code(), &[])).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_a_read_only_server_refuses_waits_for_one_that_takes_it() {
+    let (client, mut listener) = client("a,b");
+    let (_, stream) = soon(listener.accept()).await.unwrap();
+    tokio::spawn(serve_reads(stream));
+    let once_more = RetryPolicy::once(Duration::ZERO);
+    let mut deleting = std::pin::pin!(client.retry(&once_more, || client.delete("/a", -1)));
+    let serving = async {
+        let (_, mut probe) = listener.accept().await.unwrap();
+        probe.read_exact(&mut [0; 4]).await.unwrap();
+        probe.write_all(b"rw").await.unwrap();
+        let (_, stream) = listener.accept().await.unwrap();
+        serve(stream, 9, false).await;
+    };
+    tokio::select! {
+        deleted = &mut deleting => deleted.unwrap(),
+        () = serving => panic!("the client is there"),
+        () = tokio::time::sleep(Duration::from_secs(60)) => panic!("it takes too long"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_is_in_touch_with_a_server_that_takes_writes_and_was_heard_from() {
+    let (client, mut listener) = client("a");
+    let (_, mut stream) = soon(listener.accept()).await.unwrap();
+    assert!(!client.is_in_touch());
+    frame(&mut stream).await.unwrap();
+    send(&mut stream, &greeting(9, false)).await;
+    soon(client.connected()).await.unwrap();
+    assert!(client.is_in_touch());
+    // Two thirds of the timeout without a word.
+    tokio::time::advance(Duration::from_millis(3999)).await;
+    assert!(client.is_in_touch());
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(!client.is_in_touch());
+    let (_, mut stream) = soon(listener.accept()).await.unwrap();
+    frame(&mut stream).await.unwrap();
+    send(&mut stream, &greeting(9, true)).await;
+    soon(client.connected()).await.unwrap();
+    assert_eq!(client.state(), ConnectionState::ReadOnly);
+    assert!(!client.is_in_touch());
+}
+
 #[tokio::test(start_paused = true)]
 async fn clickhouse_116690_a_server_that_swaps_the_session_is_found_out() {
     let (client, mut listener) = client("a");

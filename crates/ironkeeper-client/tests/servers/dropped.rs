@@ -67,6 +67,25 @@ async fn a_dropped_protected_create_leaves_no_node_behind() {
     .await;
 }
 
+/// Neither made nor dropped in a runtime: the session's own is there to clean up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_protected_create_outside_of_runtimes_leaves_no_node_behind() {
+    let place = Place::new().await;
+    let client = place.client().await;
+    client.create("/p", "", CreateMode::Persistent).await.unwrap();
+    let of_thread = client.clone();
+    std::thread::spawn(move || {
+        let (policy, mode) = (patiently(), CreateMode::PersistentSequential);
+        drop(of_thread.create_protected("/p/n-", "", mode, &policy));
+    })
+    .join()
+    .unwrap();
+    // Behind the create, whose place in line is taken.
+    let created = client.exists("/p").await.unwrap().unwrap().cversion;
+    assert!(created > 0);
+    soon(async { while !client.children("/p").await.unwrap().is_empty() {} }).await;
+}
+
 #[tokio::test]
 async fn dropping_while_connections_break_sticks_nothing() {
     let place = Place::new().await;

@@ -30,7 +30,6 @@
 use std::time::Duration;
 
 use ironkeeper_client::{Client, CreateMode, ErrorKind, Node, Version};
-use tokio::runtime::Handle;
 
 use crate::error::{RecipeError, Result};
 use crate::place::{create_containers, join, patient};
@@ -67,14 +66,11 @@ pub struct CountDownLatch {
 struct Receipt<'a> {
     client: &'a Client,
     path: String,
-    /// The future may be dropped outside of the runtime.
-    runtime: Handle,
 }
 
 impl Drop for Receipt<'_> {
     fn drop(&mut self) {
         if !self.client.state().is_final() {
-            let _runtime = self.runtime.enter();
             drop(self.client.delete_guaranteed(&self.path, Version::Any));
         }
     }
@@ -103,7 +99,7 @@ impl CountDownLatch {
     /// Counts one. Says how many are missing then. Does nothing if the latch is open.
     pub async fn count_down(&self) -> Result<u64> {
         let path = join(&self.path, &format!("counted-{}", self.client.random_uuid()));
-        let receipt = Receipt { client: &self.client, path, runtime: Handle::current() };
+        let receipt = Receipt { client: &self.client, path };
         self.count(&receipt.path, CreateMode::Ephemeral).await
     }
 

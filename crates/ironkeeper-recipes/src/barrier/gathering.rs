@@ -48,7 +48,7 @@ impl Gathering {
         loop {
             let (ready, watch) =
                 client.retry(&patient(), || client.exists_and_watch(&ready_path)).await?;
-            let ready_written = TidyWatch::new(watch);
+            let ready_written = TidyWatch::new(client, watch);
             let (size, resized) = self.read_size().await?;
             let members = self.members().await?;
             if !members.contains(place.name()) {
@@ -104,7 +104,7 @@ impl Gathering {
         }
         let client = &self.client;
         let (node, watch) = client.retry(&patient(), || client.get_and_watch(&self.path)).await?;
-        let watch = TidyWatch::new(watch);
+        let watch = TidyWatch::new(client, watch);
         let text = std::str::from_utf8(&node.data).unwrap_or_default();
         match text.trim().parse() {
             Ok(size) if size > 0 => Ok((size, Some(watch))),

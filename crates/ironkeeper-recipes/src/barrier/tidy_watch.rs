@@ -3,19 +3,17 @@
 //! A watch on a node that is not there stays on the server until the node comes, which may be never.
 //! Whoever gives up waiting takes it along.
 
-use ironkeeper_client::{EventType, Result, Watch};
-use tokio::runtime::Handle;
+use ironkeeper_client::{Client, EventType, Result, Watch};
 
 #[derive(Debug)]
 pub(crate) struct TidyWatch {
     watch: Option<Watch>,
-    /// It may be dropped outside of the runtime.
-    runtime: Handle,
+    client: Client,
 }
 
 impl TidyWatch {
-    pub(crate) fn new(watch: Watch) -> TidyWatch {
-        TidyWatch { watch: Some(watch), runtime: Handle::current() }
+    pub(crate) fn new(client: &Client, watch: Watch) -> TidyWatch {
+        TidyWatch { watch: Some(watch), client: client.clone() }
     }
 
     /// Waits for the event, whatever it is.
@@ -32,7 +30,7 @@ impl Drop for TidyWatch {
         if let Some(watch) = self.watch.take() {
             // If it fails the session is over, and its watches with it, or there is no connection,
             // and the watch that the client forgets now is not set again on the next one.
-            self.runtime.spawn(async move { drop(watch.remove().await) });
+            self.client.runtime().spawn(async move { drop(watch.remove().await) });
         }
     }
 }

@@ -117,7 +117,7 @@ impl Config {
     /// Whether the connection stands, so that [`Config::current`] is what the server has told last.
     /// Without it the values may be out of date.
     pub fn is_fresh(&self) -> bool {
-        !self.latest.borrow().is_over && self.client.state().is_connected()
+        !self.latest.borrow().is_over && self.client.is_in_touch()
     }
 
     /// Asks for the latest values that any server has.

@@ -258,14 +258,17 @@ impl Candidate {
             loop {
                 let now = self.client.state();
                 told.send_replace(match now {
-                    _ if now.is_connected() => LatchState::Leading(leadership.clone()),
-                    ConnectionState::Suspended => LatchState::InDoubt(leadership.clone()),
+                    _ if now.takes_writes() => LatchState::Leading(leadership.clone()),
+                    // A server that is cut off does not hear who else is elected.
+                    ConnectionState::Suspended | ConnectionState::ReadOnly => {
+                        LatchState::InDoubt(leadership.clone())
+                    }
                     _ => LatchState::Waiting,
                 });
                 // The node is looked at again before a reconnected leader leads on.
                 loop {
                     match states.next().await {
-                        Some(state) if state.is_connected() => {
+                        Some(state) if state.takes_writes() => {
                             if matches!(guard.check().await, Ok(true)) {
                                 break;
                             }

@@ -40,7 +40,7 @@ impl Leadership {
     /// Whether the session that leads lives and the connection stands. Makes no request, and does not
     /// know of a node that somebody has deleted.
     pub fn is_connected(&self) -> bool {
-        self.client.state().is_connected() && self.client.session_id().0 == self.session
+        self.client.is_in_touch() && self.client.session_id().0 == self.session
     }
 
     /// Asks the server whether it is still in force.

@@ -288,7 +288,7 @@ impl HeartbeatMonitor {
     }
 
     fn find_silent(&mut self) {
-        if !self.client.state().is_connected() {
+        if !self.client.is_in_touch() {
             return self.begin_anew();
         }
         let now = Instant::now();

@@ -35,7 +35,6 @@
 use std::time::Duration;
 
 use ironkeeper_client::{Client, CreateMode, ErrorKind, EventType, Version, Watch};
-use tokio::runtime::Handle;
 
 use crate::error::{RecipeError, Result};
 use crate::guard::Guard;
@@ -204,8 +203,7 @@ impl Condition {
         let client = self.mutex.client();
         let mode = CreateMode::EphemeralSequential;
         let place = Place::take(client, &self.path, BASES[0], b"", mode).await?;
-        let mut waiter =
-            Waiter { condition: self.path.clone(), place: Some(place), runtime: Handle::current() };
+        let mut waiter = Waiter { condition: self.path.clone(), place: Some(place) };
         let mut watch = waiter.watch().await?;
         guard.release().await?;
         let told = async {
@@ -244,8 +242,6 @@ async fn line(client: &Client, path: &str) -> Result<Vec<String>> {
 struct Waiter {
     condition: String,
     place: Option<Place>,
-    /// It may be dropped outside of the runtime.
-    runtime: Handle,
 }
 
 impl Waiter {
@@ -288,7 +284,8 @@ impl Drop for Waiter {
             return;
         }
         let condition = std::mem::take(&mut self.condition);
-        self.runtime.spawn(async move {
+        let runtime = place.client().runtime().clone();
+        runtime.spawn(async move {
             match pass_on(place, &condition).await {
                 Err(error) if !error.is_session_over() => {
                     tracing::warn!(condition, %error, "a notification may be lost");

@@ -352,11 +352,7 @@ impl Semaphore {
     /// The leases in order, and where the last of ours stands. The place decides, not the number of
     /// leases: two who ask at the same time, because somebody deleted the head of the line, do not
     /// wait for each other then.
-    fn line<'a>(
-        &self,
-        names: &'a [String],
-        ours: &[Place],
-    ) -> Result<(Vec<Contender<'a>>, usize)> {
+    fn line<'a>(&self, names: &'a [String], ours: &[Place]) -> Result<(Vec<Contender<'a>>, usize)> {
         let line = line_up(names, BASES, ours.first().map(Place::name));
         let mut last = 0;
         for place in ours {

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use bytes::Bytes;
 use ironkeeper_client::{Client, Error, ErrorKind, Happened, OpResult, Transaction, Version};
-use tokio::runtime::Handle;
 
 use crate::error::{RecipeError, Result};
 use crate::lost::Lost;
@@ -30,7 +29,6 @@ pub struct Assignment {
     version: AtomicI32,
     /// Whether it is still to be given back.
     is_open: bool,
-    runtime: Handle,
 }
 
 impl Assignment {
@@ -59,7 +57,6 @@ impl Assignment {
             attempt: record.attempt,
             version: AtomicI32::new(status.stat.version),
             is_open: true,
-            runtime: Handle::current(),
         }))
     }
 
@@ -261,9 +258,8 @@ impl Drop for Assignment {
             attempt: self.attempt,
             version: AtomicI32::new(self.version.load(Ordering::Relaxed)),
             is_open: false,
-            runtime: self.runtime.clone(),
         };
-        self.runtime.spawn(async move {
+        self.client().runtime().spawn(async move {
             let task = again.task.clone();
             let mut again = again;
             match again.end(State::Returned, b"dropped", |all| all).await {

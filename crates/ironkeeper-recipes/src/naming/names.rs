@@ -102,7 +102,7 @@ impl NameService {
             }
             let (found, watch) =
                 client.retry(&patient(), || client.exists_and_watch(&path)).await?;
-            let watch = TidyWatch::new(watch);
+            let watch = TidyWatch::new(client, watch);
             if found.is_none() {
                 watch.fired().await?;
             }

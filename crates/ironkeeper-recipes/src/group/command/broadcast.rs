@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ironkeeper_client::{Client, ErrorKind, Watch};
-use tokio::runtime::Handle;
 
 use super::Paths;
 use crate::error::{RecipeError, Result};
@@ -36,8 +35,6 @@ pub struct Broadcast {
     pub(super) expected: BTreeSet<String>,
     told: BTreeSet<String>,
     is_open: bool,
-    /// It may be dropped outside of the runtime.
-    runtime: Handle,
 }
 
 impl Broadcast {
@@ -50,7 +47,6 @@ impl Broadcast {
             expected: BTreeSet::new(),
             told: BTreeSet::new(),
             is_open: true,
-            runtime: Handle::current(),
         }
     }
 
@@ -138,7 +134,7 @@ impl Drop for Broadcast {
         }
         let (client, paths) = (self.client.clone(), self.paths.clone());
         let mark = std::mem::take(&mut self.mark);
-        self.runtime.spawn(async move {
+        self.client.runtime().spawn(async move {
             let withdrawn = async {
                 // It may be on its way still: after a reconnect the next server need not know of it yet.
                 client.retry(&patient(), || client.sync(&paths.commands)).await?;
