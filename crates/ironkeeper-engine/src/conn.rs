@@ -237,7 +237,7 @@ impl Inner {
             return false;
         }
         self.stats.packets_sent += 1;
-        self.outbox.tail().put_raw(frame);
+        self.outbox.put_event(frame);
         true
     }
 
@@ -687,6 +687,16 @@ impl Conn {
         inner.phase == Phase::Open
             && inner.lane.has_read_in_front()
             && inner.outbox.len() < SERVE_BYTES_MAX
+    }
+
+    /// Whether watch events are all there is to do: nothing else is to be sent, no read waits to be served, and the
+    /// connection goes on.
+    pub fn has_only_events(&self) -> bool {
+        let inner = self.lock();
+        inner.phase == Phase::Open
+            && inner.turn.state != TurnState::Granted
+            && !inner.lane.has_read_in_front()
+            && inner.outbox.has_only_events()
     }
 
     /// Fetches what is to be sent. `tail` must be empty; it comes back with the bytes that go after

@@ -17,6 +17,7 @@ pub struct Outbox {
     /// Of the pieces: bytes that lie in the tree.
     shared_len: usize,
     tail: Vec<u8>,
+    events_len: usize,
 }
 
 impl Outbox {
@@ -24,6 +25,17 @@ impl Outbox {
     /// boundary must not be made inside a frame except by [`Outbox::share`].
     pub fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.tail
+    }
+
+    /// Appends a watch event.
+    pub fn put_event(&mut self, frame: &[u8]) {
+        self.tail.extend_from_slice(frame);
+        self.events_len += frame.len();
+    }
+
+    /// Whether there is something, and nothing but events.
+    pub fn has_only_events(&self) -> bool {
+        self.events_len > 0 && self.events_len == self.len()
     }
 
     /// Appends bytes without copying them.
@@ -55,6 +67,7 @@ impl Outbox {
     pub fn take(&mut self, spare: &mut Vec<u8>) -> VecDeque<Bytes> {
         self.pieces_len = 0;
         self.shared_len = 0;
+        self.events_len = 0;
         std::mem::swap(&mut self.tail, spare);
         std::mem::take(&mut self.pieces)
     }
@@ -92,6 +105,21 @@ mod tests {
         assert_eq!(sent(&mut outbox), b"");
         outbox.share(Bytes::from_static(b"second"));
         assert_eq!(sent(&mut outbox), b"second");
+    }
+
+    #[test]
+    fn events_are_told_from_answers() {
+        let mut outbox = Outbox::default();
+        assert!(!outbox.has_only_events());
+        outbox.put_event(b"event");
+        outbox.put_event(b"event");
+        assert!(outbox.has_only_events());
+        outbox.tail().extend_from_slice(b"answer");
+        assert!(!outbox.has_only_events());
+        assert_eq!(sent(&mut outbox), b"eventeventanswer");
+        outbox.tail().extend_from_slice(b"answer");
+        outbox.put_event(b"event");
+        assert!(!outbox.has_only_events());
     }
 
     #[test]

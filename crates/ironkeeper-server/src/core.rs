@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use ironkeeper_engine::baton::Baton;
+use ironkeeper_engine::conn::Conn;
 use ironkeeper_engine::{Database, Engine, Input, Output};
 
 use crate::alarm::Alarm;
@@ -47,8 +48,22 @@ struct Owner {
     inputs: Vec<Input>,
     outputs: Vec<Output>,
     appends: Vec<LogItem>,
+    /// Connections with something to do.
+    ready: Vec<Arc<Conn>>,
     woken: Vec<bool>,
 }
+
+/// What becomes of watch events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Events {
+    /// The I/O threads send them, with everything else.
+    Left,
+    /// Lone ones are sent here and now.
+    Sent,
+}
+
+/// Where more connections than this have something to do, the I/O threads do it: they share the work.
+const TOLD_MAX: usize = 4;
 
 impl Core {
     pub fn new(
@@ -62,6 +77,7 @@ impl Core {
             inputs: Vec::new(),
             outputs: Vec::new(),
             appends: Vec::new(),
+            ready: Vec::new(),
             woken: vec![false; io.len()],
         };
         Arc::new_cyclic(|this| Core {
@@ -98,13 +114,18 @@ impl Core {
 
     /// Works off the inbox unless somebody else is doing so.
     pub fn run(&self) {
-        self.baton.run(|owner| self.work(owner, false));
+        self.baton.run(|owner| self.work(owner, false, Events::Left));
+    }
+
+    /// The same on a thread that does not serve connections: it sends lone events itself.
+    pub fn run_and_tell(&self) {
+        self.baton.run(|owner| self.work(owner, false, Events::Sent));
     }
 
     /// Expires what is due and returns when to come again, in milliseconds of the clock.
     pub fn on_timer(&self) -> u64 {
         let deadline_ms = self.baton.hold(|owner| {
-            self.work(owner, true);
+            self.work(owner, true, Events::Left);
             owner.engine.deadline_ms()
         });
         self.run();
@@ -118,7 +139,7 @@ impl Core {
         seen
     }
 
-    fn work(&self, owner: &mut Owner, timer: bool) {
+    fn work(&self, owner: &mut Owner, timer: bool, events: Events) {
         let mut timer = timer;
         loop {
             self.baton.fetch(&mut owner.inputs);
@@ -136,7 +157,7 @@ impl Core {
                 owner.engine.on_timer(now, &mut owner.outputs);
             }
             owner.engine.settle(now, &mut owner.outputs);
-            self.perform(owner);
+            self.perform(owner, events);
             if self.member.is_some() {
                 // What was heard, or was not, decides when an ensemble has to act.
                 self.alarm.not_later_than(owner.engine.deadline_ms());
@@ -144,17 +165,13 @@ impl Core {
         }
     }
 
-    fn perform(&self, owner: &mut Owner) {
+    fn perform(&self, owner: &mut Owner, events: Events) {
         for output in owner.outputs.drain(..) {
             match output {
                 Output::Append { zxid, txn } => owner.appends.push(LogItem::Append { zxid, txn }),
                 Output::Roll => owner.appends.push(LogItem::Roll),
                 Output::Snapshot(job) => self.snapshots.push(job),
-                Output::Wake(conn) => {
-                    let thread = IoHandle::thread_of(conn.tag);
-                    self.io[thread].push_ready(conn);
-                    owner.woken[thread] = true;
-                }
+                Output::Wake(conn) => owner.ready.push(conn),
                 Output::Warn(warning) => tracing::warn!("{warning}"),
                 Output::Halt(reason) => {
                     self.halted.store(true, Ordering::Relaxed);
@@ -177,6 +194,14 @@ impl Core {
         // The log thread is awake: while it syncs, the others get what it writes.
         if let Some(member) = &self.member {
             member.links.flush();
+        }
+        let sends = events == Events::Sent && owner.ready.len() <= TOLD_MAX;
+        for conn in owner.ready.drain(..) {
+            let thread = IoHandle::thread_of(conn.tag);
+            if !(sends && self.io[thread].send_events(&conn)) {
+                self.io[thread].push_ready(conn);
+                owner.woken[thread] = true;
+            }
         }
         for (thread, woken) in owner.woken.iter_mut().enumerate() {
             if std::mem::take(woken) {

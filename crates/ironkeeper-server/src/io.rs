@@ -6,29 +6,29 @@
 //! a thread once for all its connections.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
 use ironkeeper_engine::conn::{CloseReason, Conn, Next, Submit};
 use ironkeeper_engine::database::Hasher;
 use ironkeeper_engine::{Input, Now};
 use ironkeeper_proto::four_letter::FourLetterWord;
 use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Sleep;
 
 use crate::accept;
 use crate::four_letter;
 use crate::limits::Permit;
+use crate::outlet::Outlet;
 use crate::shared::Shared;
 
 /// One read of a socket takes in at most this much.
@@ -39,8 +39,6 @@ const BUFFER_BYTES_KEPT: usize = 16 << 10;
 const CLOSING_GRACE: Duration = Duration::from_secs(5);
 /// Four-letter words of a thread's connections that are answered at the same time.
 const WORD_THREADS: usize = 2;
-/// Pieces handed to the kernel in one call.
-const SLICES_MAX: usize = 16;
 
 thread_local! {
     /// All connections of a thread read into one buffer, so idle ones hold none.
@@ -69,14 +67,27 @@ struct IoInner {
     notify: Notify,
     accepted: mpsc::UnboundedSender<Accepted>,
     connections: AtomicUsize,
-    /// The wake-up signals of the thread's connections, by slot.
-    signals: Mutex<Slots>,
+    /// How the thread's connections are reached, by slot.
+    doors: Mutex<Slots>,
 }
 
 #[derive(Debug, Default)]
 struct Slots {
-    signals: Vec<Option<Arc<Signal>>>,
+    doors: Vec<Option<Arc<Door>>>,
     free: Vec<usize>,
+}
+
+impl Slots {
+    fn find(&self, conn: &Conn) -> Option<&Arc<Door>> {
+        self.doors.get((conn.tag & 0xffff_ffff) as usize)?.as_ref()
+    }
+}
+
+/// How one connection is reached.
+#[derive(Debug)]
+struct Door {
+    signal: Signal,
+    outlet: Outlet,
 }
 
 impl IoHandle {
@@ -89,7 +100,7 @@ impl IoHandle {
             notify: Notify::new(),
             accepted,
             connections: AtomicUsize::new(0),
-            signals: Mutex::default(),
+            doors: Mutex::default(),
         };
         (IoHandle { inner: Arc::new(inner) }, receiver)
     }
@@ -106,6 +117,17 @@ impl IoHandle {
 
     pub fn wake(&self) {
         self.inner.notify.notify_one();
+    }
+
+    /// Sends a connection's events from the caller's thread, if they are all there is. False if the connection has to be
+    /// queued.
+    pub fn send_events(&self, conn: &Conn) -> bool {
+        let door = self.doors().find(conn).cloned();
+        door.is_some_and(|door| door.outlet.send_events(conn))
+    }
+
+    fn doors(&self) -> MutexGuard<'_, Slots> {
+        self.inner.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets this thread work for the engine.
@@ -142,22 +164,23 @@ impl IoHandle {
         tokio::spawn(connection.run());
     }
 
-    fn register(&self) -> (u64, Arc<Signal>) {
-        let signal = Arc::new(Signal::default());
-        let mut slots = self.inner.signals.lock().unwrap_or_else(PoisonError::into_inner);
+    fn register(&self, outlet: Outlet) -> (u64, Arc<Door>) {
+        let door = Arc::new(Door { signal: Signal::default(), outlet });
+        let mut slots = self.doors();
         let slot = slots.free.pop().unwrap_or_else(|| {
-            slots.signals.push(None);
-            slots.signals.len() - 1
+            slots.doors.push(None);
+            slots.doors.len() - 1
         });
-        slots.signals[slot] = Some(Arc::clone(&signal));
-        (((self.inner.index as u64) << 32) | slot as u64, signal)
+        slots.doors[slot] = Some(Arc::clone(&door));
+        (((self.inner.index as u64) << 32) | slot as u64, door)
     }
 
     fn unregister(&self, tag: u64) {
         let slot = (tag & 0xffff_ffff) as usize;
-        let mut slots = self.inner.signals.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.signals[slot] = None;
+        let mut slots = self.doors();
+        slots.doors[slot] = None;
         slots.free.push(slot);
+        drop(slots);
         self.inner.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -252,11 +275,10 @@ async fn dispatch(handle: IoHandle, shared: Arc<Shared>) {
             &mut *handle.inner.ready.lock().unwrap_or_else(PoisonError::into_inner),
             &mut ready,
         );
-        let slots = handle.inner.signals.lock().unwrap_or_else(PoisonError::into_inner);
+        let slots = handle.doors();
         for conn in ready.drain(..) {
-            let slot = (conn.tag & 0xffff_ffff) as usize;
-            if let Some(Some(signal)) = slots.signals.get(slot) {
-                signal.raise();
+            if let Some(door) = slots.find(&conn) {
+                door.signal.raise();
             }
         }
     }
@@ -264,22 +286,20 @@ async fn dispatch(handle: IoHandle, shared: Arc<Shared>) {
 
 /// One client's socket and what belongs to it alone.
 struct Connection {
-    stream: TcpStream,
+    reader: OwnedReadHalf,
     conn: Arc<Conn>,
-    signal: Arc<Signal>,
+    door: Arc<Door>,
     handle: IoHandle,
     shared: Arc<Shared>,
     /// Received, but not complete or not yet wanted.
     unread: Vec<u8>,
-    /// Taken from the outbox, but not yet accepted by the kernel.
-    unsent: VecDeque<Bytes>,
-    /// An empty buffer to swap with the outbox's.
-    spare: Vec<u8>,
     submits: Vec<Submit>,
     /// The engine has to answer something, or replies have to leave, before more is read.
     waiting: bool,
-    /// Something left since this was last reset.
-    sent: bool,
+    /// What had left when that was last decided.
+    departures: u64,
+    /// The kernel takes no more for now.
+    is_blocked: bool,
     /// The client has asked for a session.
     asked: bool,
     /// Until when the client must have introduced itself, or the last reply must have left.
@@ -316,22 +336,22 @@ impl Connection {
         permit: Permit,
         shared: &Arc<Shared>,
     ) -> Connection {
-        let (tag, signal) = handle.register();
+        let (reader, writer) = stream.into_split();
+        let (tag, door) = handle.register(Outlet::new(writer));
         let hasher = Hasher::with_seed(shared.core.db.config.tree.hash_seed);
         let conn = Conn::new(shared.next_conn_id(), tag, peer, shared.core.clock.now(), hasher);
         shared.connections.insert(Arc::clone(&conn));
         Connection {
-            stream,
+            reader,
             conn,
-            signal,
+            door,
             handle: handle.clone(),
             shared: Arc::clone(shared),
             unread: Vec::new(),
-            unsent: VecDeque::new(),
-            spare: Vec::new(),
             submits: Vec::new(),
             waiting: false,
-            sent: false,
+            departures: 0,
+            is_blocked: false,
             asked: false,
             deadline: Some(Box::pin(tokio::time::sleep(shared.sessionless_timeout))),
             _permit: permit,
@@ -349,10 +369,12 @@ impl Connection {
         self.conn.disconnect(self.now(), &self.shared.core.db, &mut self.submits);
         self.submit();
         self.shared.connections.remove(self.conn.id);
-        // Closing a socket with unread bytes resets it, and the last reply would be lost. A client
-        // that closed its session has nothing more to say.
-        if !matches!(end, End::Close(CloseReason::SessionClosed)) {
-            let _ = self.stream.shutdown().await;
+        // Closing a socket with unread bytes resets it, and the last reply would be lost: so the writer is shut down,
+        // which dropping it does. A client that closed its session has nothing more to say.
+        if let Some(writer) = self.door.outlet.close()
+            && matches!(end, End::Close(CloseReason::SessionClosed))
+        {
+            writer.forget();
         }
         self.handle.unregister(self.conn.tag);
     }
@@ -381,9 +403,9 @@ impl Connection {
                     | CloseReason::SessionMoved
                     | CloseReason::SlowReader(_)),
                 )) => return End::Close(reason),
-                Ok(Some(reason)) if self.unsent.is_empty() => return End::Close(reason),
+                Ok(Some(reason)) if !self.is_blocked => return End::Close(reason),
                 Ok(Some(_)) => {
-                    self.waiting = true;
+                    self.set_waiting(true);
                     if self.deadline.is_none() {
                         self.deadline = Some(Box::pin(tokio::time::sleep(CLOSING_GRACE)));
                     }
@@ -435,9 +457,8 @@ impl Connection {
     /// Sends what there is. Room made that way may let requests pass that had to wait for it.
     async fn advance(&mut self) -> Result<Option<CloseReason>, End> {
         loop {
-            self.sent = false;
             let close = self.flush()?;
-            if close.is_some() || !self.waiting || !self.sent {
+            if close.is_some() || !self.waiting || self.departures == self.door.outlet.departures() {
                 return Ok(close);
             }
             let done = self.on_bytes(0).await;
@@ -447,17 +468,17 @@ impl Connection {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
-        if self.signal.poll(cx).is_ready() {
+        if self.door.signal.poll(cx).is_ready() {
             return Poll::Ready(Ok(Event::Woken));
         }
-        if !self.unsent.is_empty() && self.stream.poll_write_ready(cx)?.is_ready() {
+        if self.is_blocked && self.reader.as_ref().poll_write_ready(cx)?.is_ready() {
             return Poll::Ready(Ok(Event::Writable));
         }
         // A client that does not take its replies gets no more requests read.
-        if !self.waiting && self.unsent.is_empty() {
+        if !self.waiting && !self.is_blocked {
             let received = SCRATCH.with_borrow_mut(|scratch| {
                 let mut buffer = ReadBuf::new(scratch);
-                Pin::new(&mut self.stream)
+                Pin::new(&mut self.reader)
                     .poll_read(cx, &mut buffer)
                     .map_ok(|()| buffer.filled().len())
             });
@@ -476,6 +497,7 @@ impl Connection {
     /// Takes in what was just read into the thread's buffer, behind what was left before.
     async fn on_bytes(&mut self, len: usize) -> Result<(), End> {
         let now = self.now();
+        self.departures = self.door.outlet.departures();
         let db = &self.shared.core.db;
         let received = SCRATCH.with_borrow(|scratch| {
             let fresh = &scratch[..len];
@@ -500,8 +522,8 @@ impl Connection {
             {
                 return Err(self.answer_word(FourLetterWord::Stmk, 0).await);
             }
-            Next::Read => self.waiting = false,
-            Next::Wait => self.waiting = true,
+            Next::Read => self.set_waiting(false),
+            Next::Wait => self.set_waiting(true),
             Next::FourLetter { word, argument } => {
                 return Err(self.answer_word(word, argument).await);
             }
@@ -510,6 +532,13 @@ impl Connection {
             self.put_off_deadline();
         }
         Ok(())
+    }
+
+    fn set_waiting(&mut self, waiting: bool) {
+        if self.waiting != waiting {
+            self.waiting = waiting;
+            self.door.outlet.set_waiting(waiting);
+        }
     }
 
     /// Once the client has asked for a session, the time is the server's: at most as long as the
@@ -533,7 +562,7 @@ impl Connection {
         if !(throttle.config.drop_stale && throttle.config.stale_when_gone) {
             return false;
         }
-        let ready = std::pin::pin!(self.stream.ready(Interest::READABLE));
+        let ready = std::pin::pin!(self.reader.ready(Interest::READABLE));
         let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
         self.conn.is_in_line() && matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
@@ -541,85 +570,17 @@ impl Connection {
     /// Answers a four-letter word, which is all that happens on its connection.
     async fn answer_word(&mut self, word: FourLetterWord, argument: i64) -> End {
         let answer = four_letter::answer(&self.shared, &self.conn, word, argument).await;
-        let sending = self.stream.write_all(answer.as_bytes());
-        let _ = tokio::time::timeout(CLOSING_GRACE, sending).await;
+        if let Some(mut writer) = self.door.outlet.close() {
+            let sending = writer.write_all(answer.as_bytes());
+            let _ = tokio::time::timeout(CLOSING_GRACE, sending).await;
+        }
         End::Gone
     }
 
-    /// Serves reads that may be served now and sends what there is, as far as the kernel takes it.
-    /// The reason, if the connection is to end after what is now in `unsent`.
+    /// Sends what there is. The reason, if the connection is to end after what the kernel has not taken yet.
     fn flush(&mut self) -> Result<Option<CloseReason>, End> {
-        loop {
-            if !self.send()? {
-                return Ok(self.conn.close_reason());
-            }
-            // First, so that their answers go out with those of the writes before them: one call of the
-            // kernel, and the client is woken once.
-            while self.conn.has_ready_reads() {
-                self.conn.serve_lane(self.now(), &self.shared.core.db);
-            }
-            let mut outgoing = self.conn.take_output(&mut self.spare);
-            let nothing = outgoing.pieces.is_empty() && self.spare.is_empty();
-            if nothing && outgoing.close.is_none() {
-                return Ok(None);
-            }
-            if outgoing.pieces.is_empty() {
-                self.send_spare()?;
-            } else {
-                self.unsent.append(&mut outgoing.pieces);
-                if !self.spare.is_empty() {
-                    self.unsent.push_back(Bytes::copy_from_slice(&self.spare));
-                }
-            }
-            self.spare.clear();
-            if self.spare.capacity() > BUFFER_BYTES_KEPT {
-                self.spare = Vec::new();
-            }
-            if let Some(reason) = outgoing.close {
-                self.send()?;
-                return Ok(Some(reason));
-            }
-        }
-    }
-
-    /// Sends the small replies straight from their buffer.
-    fn send_spare(&mut self) -> io::Result<()> {
-        let sent = match self.stream.try_write(&self.spare) {
-            Ok(sent) => sent,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) => return Err(error),
-        };
-        self.sent |= sent > 0;
-        if sent < self.spare.len() {
-            self.unsent.push_back(Bytes::copy_from_slice(&self.spare[sent..]));
-        }
-        Ok(())
-    }
-
-    /// True when nothing is left unsent.
-    fn send(&mut self) -> io::Result<bool> {
-        while !self.unsent.is_empty() {
-            let mut slices = [io::IoSlice::new(&[]); SLICES_MAX];
-            let count = self.unsent.len().min(SLICES_MAX);
-            for (slice, bytes) in slices.iter_mut().zip(&self.unsent) {
-                *slice = io::IoSlice::new(bytes);
-            }
-            let mut sent = match self.stream.try_write_vectored(&slices[..count]) {
-                Ok(sent) => sent,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error),
-            };
-            self.sent |= sent > 0;
-            while let Some(front) = self.unsent.front_mut() {
-                let step = front.len().min(sent);
-                front.advance(step);
-                sent -= step;
-                if !front.is_empty() {
-                    break;
-                }
-                self.unsent.pop_front();
-            }
-        }
-        Ok(true)
+        let flushed = self.door.outlet.flush(&self.conn, &self.shared.core)?;
+        self.is_blocked = flushed.is_blocked;
+        Ok(flushed.close)
     }
 }

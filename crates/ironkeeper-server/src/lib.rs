@@ -27,6 +27,7 @@ mod log_work;
 mod member;
 mod metrics;
 mod open_files;
+mod outlet;
 pub mod peer;
 mod recovery;
 mod rehearsal;

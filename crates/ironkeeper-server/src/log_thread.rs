@@ -146,7 +146,7 @@ impl LogThread {
             if self.core.member.is_some() || self.core.log.is_empty() {
                 // Nothing to write: applying here saves a wake-up. And what is durable at a member is
                 // waited for elsewhere: the word of it leaves before the next batch is begun.
-                self.core.run();
+                self.core.run_and_tell();
             } else {
                 // The disk should not idle while memory is worked on.
                 self.core.io[0].run_core();

@@ -1,0 +1,181 @@
+//! A connection's way out: from its outbox into its socket.
+//!
+//! The connection's task sends, as a rule: most of what there is to send is an answer, and whoever asked is likely to
+//! be on the processor that the question came from. An event finds its client asleep, and mostly one that will act upon
+//! it, the next holder of a lock for one. So whoever has applied the transaction sends a lone event right away, instead
+//! of waking an I/O thread to do so.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::{Buf, Bytes};
+use ironkeeper_engine::conn::{CloseReason, Conn};
+use tokio::net::tcp::OwnedWriteHalf;
+
+use crate::core::Core;
+
+/// A connection's own buffer is given back above this size when it is empty.
+const BUFFER_BYTES_KEPT: usize = 16 << 10;
+/// Pieces handed to the kernel in one call.
+const SLICES_MAX: usize = 16;
+
+/// Where what there is to send goes, in order, whoever sends it.
+#[derive(Debug)]
+pub struct Outlet {
+    socket: Mutex<Socket>,
+    /// The task waits until something has left or was answered, and has to be told.
+    task_waits: AtomicBool,
+    /// How often something has left.
+    departures: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Socket {
+    /// `None` when the task has done with it.
+    writer: Option<OwnedWriteHalf>,
+    /// Taken from the outbox, but not yet accepted by the kernel.
+    unsent: VecDeque<Bytes>,
+    /// An empty buffer to swap with the outbox's.
+    spare: Vec<u8>,
+}
+
+/// How far a flush has come.
+#[derive(Debug)]
+pub struct Flushed {
+    /// Why the connection is to end, if it is.
+    pub close: Option<CloseReason>,
+    /// The kernel takes no more for now.
+    pub is_blocked: bool,
+}
+
+impl Outlet {
+    pub fn new(writer: OwnedWriteHalf) -> Outlet {
+        let socket = Socket { writer: Some(writer), unsent: VecDeque::new(), spare: Vec::new() };
+        let (task_waits, departures) = (AtomicBool::new(false), AtomicU64::new(0));
+        Outlet { socket: Mutex::new(socket), task_waits, departures }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Socket> {
+        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing leaves this way any more.
+    pub fn close(&self) -> Option<OwnedWriteHalf> {
+        self.lock().writer.take()
+    }
+
+    /// How often something has left: what has made room since the task last looked?
+    pub fn departures(&self) -> u64 {
+        self.departures.load(Ordering::Acquire)
+    }
+
+    /// Whether the task waits until something has left or was answered.
+    pub fn set_waiting(&self, waits: bool) {
+        self.task_waits.store(waits, Ordering::Release);
+    }
+
+    /// Serves reads that may be served now and sends what there is, as far as the kernel takes it. For the
+    /// connection's task.
+    pub fn flush(&self, conn: &Arc<Conn>, core: &Core) -> io::Result<Flushed> {
+        let mut socket = self.lock();
+        loop {
+            if !self.send(&mut socket)? {
+                return Ok(Flushed { close: conn.close_reason(), is_blocked: true });
+            }
+            // First, so that their answers go out with those of the writes before them: one call of the
+            // kernel, and the client is woken once.
+            while conn.has_ready_reads() {
+                conn.serve_lane(core.clock.now(), &core.db);
+            }
+            let fetched = self.fetch(&mut socket, conn)?;
+            if fetched.close.is_some() {
+                let is_blocked = !self.send(&mut socket)?;
+                return Ok(Flushed { close: fetched.close, is_blocked });
+            }
+            if !fetched.found {
+                return Ok(Flushed { close: None, is_blocked: false });
+            }
+        }
+    }
+
+    /// Sends events from a thread that is not the task's. False if the task has to be woken, because there is more to
+    /// do, or because it is at it.
+    pub fn send_events(&self, conn: &Conn) -> bool {
+        let Ok(mut socket) = self.socket.try_lock() else { return false };
+        let task_waits = self.task_waits.load(Ordering::Acquire);
+        if task_waits || !socket.unsent.is_empty() || !conn.has_only_events() {
+            return false;
+        }
+        // A broken connection is the task's business.
+        let fetched = self.fetch(&mut socket, conn);
+        fetched.is_ok_and(|fetched| fetched.close.is_none()) && socket.unsent.is_empty()
+    }
+
+    /// Takes what is in the outbox. Small replies are sent straight from their buffer; the rest is left in `unsent`.
+    fn fetch(&self, socket: &mut Socket, conn: &Conn) -> io::Result<Fetched> {
+        let Socket { writer, unsent, spare } = socket;
+        let mut outgoing = conn.take_output(spare);
+        let found = !outgoing.pieces.is_empty() || !spare.is_empty();
+        let mut sent = 0;
+        if outgoing.pieces.is_empty() && !spare.is_empty() {
+            sent = self.departed(writer.as_ref().map(|writer| writer.try_write(spare)))?;
+        }
+        unsent.append(&mut outgoing.pieces);
+        if sent < spare.len() {
+            unsent.push_back(Bytes::copy_from_slice(&spare[sent..]));
+        }
+        spare.clear();
+        if spare.capacity() > BUFFER_BYTES_KEPT {
+            *spare = Vec::new();
+        }
+        Ok(Fetched { found, close: outgoing.close })
+    }
+
+    /// True when nothing is left unsent.
+    fn send(&self, socket: &mut Socket) -> io::Result<bool> {
+        let Socket { writer, unsent, .. } = socket;
+        while !unsent.is_empty() {
+            let mut slices = [io::IoSlice::new(&[]); SLICES_MAX];
+            let count = unsent.len().min(SLICES_MAX);
+            for (slice, bytes) in slices.iter_mut().zip(&*unsent) {
+                *slice = io::IoSlice::new(bytes);
+            }
+            let slices = &slices[..count];
+            let mut sent =
+                self.departed(writer.as_ref().map(|writer| writer.try_write_vectored(slices)))?;
+            if sent == 0 {
+                return Ok(false);
+            }
+            while let Some(front) = unsent.front_mut() {
+                let step = front.len().min(sent);
+                front.advance(step);
+                sent -= step;
+                if !front.is_empty() {
+                    break;
+                }
+                unsent.pop_front();
+            }
+        }
+        Ok(true)
+    }
+
+    /// How many bytes have left; none if the kernel takes no more for now.
+    fn departed(&self, written: Option<io::Result<usize>>) -> io::Result<usize> {
+        match written.unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into())) {
+            Ok(sent) => {
+                self.departures.fetch_add(1, Ordering::Release);
+                Ok(sent)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What was in the outbox.
+struct Fetched {
+    found: bool,
+    close: Option<CloseReason>,
+}
