@@ -22,7 +22,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::crowd::Crowd;
 use crate::measured::{Load, median};
@@ -79,6 +79,9 @@ pub struct Options {
     /// How often each library has its turn in each setting.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,
+    /// Only the settings with this in their name, on Ironkeeper alone: `share`, `session`, `processes`.
+    #[arg(long, value_name = "PART")]
+    only: Option<String>,
     /// Who wants the lock.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..))]
     contenders: u32,
@@ -104,9 +107,17 @@ pub fn run(options: &Options) -> Result<bool> {
     println!("| --- | --- | ---: | ---: | ---: | ---: | ---: |");
     let mut all_met = true;
     let mut told = Vec::new();
+    let wanted = |setting: &&Setting| {
+        options.only.as_ref().is_none_or(|part| setting.name.contains(part.as_str()))
+    };
+    ensure!(SETTINGS.iter().any(|setting| wanted(&setting)), "no setting has that in its name");
     for program in [Program::Ironkeeper(binary), Program::Apache(cache.apache()?)] {
         let is_ours = matches!(program, Program::Ironkeeper(_));
-        for setting in SETTINGS.iter().filter(|setting| is_ours || setting.on_apache) {
+        let is_played = |setting: &&Setting| match is_ours {
+            true => wanted(setting),
+            false => options.only.is_none() && setting.on_apache,
+        };
+        for setting in SETTINGS.iter().filter(is_played) {
             let (name, server) = (setting.name, program.name());
             eprintln!("{server}, {name}: Curator gets warm ({:?})", setting.curator_warm);
             let dir = match &options.dir {

@@ -458,7 +458,8 @@ impl Connection {
     async fn advance(&mut self) -> Result<Option<CloseReason>, End> {
         loop {
             let close = self.flush()?;
-            if close.is_some() || !self.waiting || self.departures == self.door.outlet.departures() {
+            if close.is_some() || !self.waiting || self.departures == self.door.outlet.departures()
+            {
                 return Ok(close);
             }
             let done = self.on_bytes(0).await;

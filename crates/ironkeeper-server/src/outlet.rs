@@ -2,8 +2,8 @@
 //!
 //! The connection's task sends, as a rule: most of what there is to send is an answer, and whoever asked is likely to
 //! be on the processor that the question came from. An event finds its client asleep, and mostly one that will act upon
-//! it, the next holder of a lock for one. So whoever has applied the transaction sends a lone event right away, instead
-//! of waking an I/O thread to do so.
+//! it, the next holder of a lock for one. So the log thread, when it has applied the transaction, sends a lone event
+//! right away instead of waking an I/O thread to do so.
 
 use std::collections::VecDeque;
 use std::io;
@@ -118,19 +118,21 @@ impl Outlet {
         let Socket { writer, unsent, spare } = socket;
         let mut outgoing = conn.take_output(spare);
         let found = !outgoing.pieces.is_empty() || !spare.is_empty();
-        let mut sent = 0;
-        if outgoing.pieces.is_empty() && !spare.is_empty() {
-            sent = self.departed(writer.as_ref().map(|writer| writer.try_write(spare)))?;
-        }
+        let sent = match outgoing.pieces.is_empty() && !spare.is_empty() {
+            true => self.departed(writer.as_ref().map(|writer| writer.try_write(spare))),
+            false => Ok(0),
+        };
         unsent.append(&mut outgoing.pieces);
-        if sent < spare.len() {
+        if let Ok(sent) = sent
+            && sent < spare.len()
+        {
             unsent.push_back(Bytes::copy_from_slice(&spare[sent..]));
         }
         spare.clear();
         if spare.capacity() > BUFFER_BYTES_KEPT {
             *spare = Vec::new();
         }
-        Ok(Fetched { found, close: outgoing.close })
+        sent.map(|_| Fetched { found, close: outgoing.close })
     }
 
     /// True when nothing is left unsent.

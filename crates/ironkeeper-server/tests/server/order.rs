@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use ironkeeper_proto::watch_event::EventType;
 use ironkeeper_proto::{CreateMode, ErrorCode};
 
 use crate::client::{Client, Heard, Op, Random, Reply};
@@ -65,6 +66,31 @@ fn what_every_connection_hears_is_in_order() {
     println!("{lines} answers and events on {} connections, {events} events", transcripts.len());
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(events > WRITERS * WRITER_REQUESTS / 2, "the watches were hardly used: {events}");
+    server.stop().expect("a server without failures");
+}
+
+/// The first ones are sent by the thread that applied the writes. When the socket takes no more, the connection's task
+/// goes on, and nothing may be lost or change places in between.
+#[test]
+fn events_of_a_client_that_reads_late_all_arrive_and_in_order() {
+    const ROUNDS: usize = 4000;
+    let (server, _dir) = start(config());
+    let mut writer = Client::connect(server.address());
+    let mut watcher = Client::connect(server.address());
+    // Long names, so that the socket is full before the end.
+    let paths = ["a", "b"].map(|name| format!("/{}", name.repeat(2000)));
+    for path in &paths {
+        writer.create(path, b"");
+        watcher.call(&Op::watch(path)).ok();
+    }
+    for round in 0..ROUNDS {
+        writer.set(&paths[round % 2], b"");
+    }
+    for round in 0..ROUNDS {
+        let (kind, path) = watcher.hear_event().expect("an event for every write");
+        assert_eq!((kind, &path), (EventType::NodeDataChanged, &paths[round % 2]), "{round}");
+    }
+    assert!(watcher.has("/zookeeper"), "it is served as ever");
     server.stop().expect("a server without failures");
 }
 
