@@ -77,7 +77,7 @@ pub struct Options {
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
     /// How often each library has its turn in each setting.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,
     /// Only the settings with this in their name, on Ironkeeper alone: `share`, `session`, `processes`.
     #[arg(long, value_name = "PART")]

@@ -24,7 +24,8 @@ impl Client {
     /// gets a unique mark in front, as Curator's protected creates do: `/locks/n-` becomes something
     /// like `/locks/_c_<uuid>-n-0000000007`.
     ///
-    /// If the future is dropped before it is done, the node is removed again in the background.
+    /// The first try takes its place in line when this is called. If the future is dropped before it is done, the node
+    /// is removed again in the background.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
