@@ -92,6 +92,10 @@ pub struct Options {
 
 /// Plays all settings and prints the table; `false` when ours is not as far ahead as it has to be.
 pub fn run(options: &Options) -> Result<bool> {
+    let wanted = |setting: &&Setting| {
+        options.only.as_ref().is_none_or(|part| setting.name.contains(part.as_str()))
+    };
+    ensure!(SETTINGS.iter().any(|setting| wanted(&setting)), "no setting has that in its name");
     let binary = match &options.server {
         Some(path) => path.canonicalize().with_context(|| format!("no {}", path.display()))?,
         None => ironkeeper::build()?,
@@ -107,10 +111,6 @@ pub fn run(options: &Options) -> Result<bool> {
     println!("| --- | --- | ---: | ---: | ---: | ---: | ---: |");
     let mut all_met = true;
     let mut told = Vec::new();
-    let wanted = |setting: &&Setting| {
-        options.only.as_ref().is_none_or(|part| setting.name.contains(part.as_str()))
-    };
-    ensure!(SETTINGS.iter().any(|setting| wanted(&setting)), "no setting has that in its name");
     for program in [Program::Ironkeeper(binary), Program::Apache(cache.apache()?)] {
         let is_ours = matches!(program, Program::Ironkeeper(_));
         let is_played = |setting: &&Setting| match is_ours {

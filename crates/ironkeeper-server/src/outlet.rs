@@ -119,7 +119,7 @@ impl Outlet {
         let mut outgoing = conn.take_output(spare);
         let found = !outgoing.pieces.is_empty() || !spare.is_empty();
         let sent = match outgoing.pieces.is_empty() && !spare.is_empty() {
-            true => self.departed(writer.as_ref().map(|writer| writer.try_write(spare))),
+            true => self.departed(open(writer).and_then(|writer| writer.try_write(spare))),
             false => Ok(0),
         };
         unsent.append(&mut outgoing.pieces);
@@ -145,8 +145,8 @@ impl Outlet {
                 *slice = io::IoSlice::new(bytes);
             }
             let slices = &slices[..count];
-            let mut sent =
-                self.departed(writer.as_ref().map(|writer| writer.try_write_vectored(slices)))?;
+            let written = open(writer).and_then(|writer| writer.try_write_vectored(slices));
+            let mut sent = self.departed(written)?;
             if sent == 0 {
                 return Ok(false);
             }
@@ -164,8 +164,8 @@ impl Outlet {
     }
 
     /// How many bytes have left; none if the kernel takes no more for now.
-    fn departed(&self, written: Option<io::Result<usize>>) -> io::Result<usize> {
-        match written.unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into())) {
+    fn departed(&self, written: io::Result<usize>) -> io::Result<usize> {
+        match written {
             Ok(sent) => {
                 self.departures.fetch_add(1, Ordering::Release);
                 Ok(sent)
@@ -174,6 +174,10 @@ impl Outlet {
             Err(error) => Err(error),
         }
     }
+}
+
+fn open(writer: &Option<OwnedWriteHalf>) -> io::Result<&OwnedWriteHalf> {
+    writer.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
 }
 
 /// What was in the outbox.
