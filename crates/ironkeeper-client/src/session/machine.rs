@@ -601,7 +601,9 @@ impl<T, W: Watcher> Machine<T, W> {
             self.handle_garbage(now);
             return false;
         }
-        self.last_heard = now;
+        if !self.hear(now) {
+            return false;
+        }
         let pending = self.in_line.pop_front();
         if let Some(Pending {
             what: What::Request { token, .. } | What::Remove { token, .. },
@@ -697,6 +699,17 @@ impl<T, W: Watcher> Machine<T, W> {
     /// sign of life every third of its timeout.
     fn silence(&self) -> Instant {
         self.last_heard + self.timeout * 2 / 3
+    }
+
+    /// Takes note of a word from a connected server. False if it has been there for who knows how long, since this process
+    /// stood still: the session may be over, and whoever is told that it is its turn would act in the place of another.
+    fn hear(&mut self, now: Instant) -> bool {
+        if now >= self.silence() {
+            self.drop_connection(now, SILENT);
+            return false;
+        }
+        self.last_heard = now;
+        true
     }
 
     /// Whether the session lives, and its writes are taken, as far as can be told without asking.
@@ -955,13 +968,9 @@ impl<T, W: Watcher> Machine<T, W> {
             self.drop_connection(now, "a reply without a header");
             return Received::Nothing;
         };
-        // It has been there for who knows how long, and this process stood still. The session may be over, and whoever
-        // is told that it is its turn would act in the place of another.
-        if now >= self.silence() {
-            self.drop_connection(now, SILENT);
+        if !self.hear(now) {
             return Received::Nothing;
         }
-        self.last_heard = now;
         self.rounds = 0;
         match header.xid {
             Xid::NOTIFICATION => {

@@ -3,8 +3,9 @@
 //! writes the reactions anew, to be reviewed as a diff.
 //!
 //! Commands begin with `- `:
-//! `after <ms>` time passes; `asleep <ms>` time passes, and this process stands still; `opened`, `closed` the transport; `greet <session> <timeout> [ro]`,
-//! `refuse` the handshake; `submit <token> <op> <path> [data|exist|child|persistent|recursive <watcher>]`;
+//! `after <ms>` time passes; `asleep <ms>` time passes, and this process stands still; `opened`, `closed` the
+//! transport; `greet <session> <timeout> [ro]`, `refuse` the handshake;
+//! `submit <token> <op> <path> [data|exist|child|persistent|recursive <watcher>]`;
 //! `auth <scheme> <text> [token]`; `reply <xid> <zxid> <err>`, `ping-reply <zxid>`, `auth-reply <err>`,
 //! `event <type> <path>`, `frame <hex>`, `oversize <len> <xid>` from the server; `write` all that is
 //! outgoing has left, `write <n>` only so much; `forget <kind> <path> <watcher>`,
