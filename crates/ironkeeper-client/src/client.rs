@@ -1070,6 +1070,23 @@ impl Client {
         lock(&self.shared().core).machine.session().0
     }
 
+    /// Whether requests of both are made in one session: one of them is a clone of the other.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let running = ironkeeper_testing::TestServer::start()?;
+    /// # let server = running.connect_string();
+    /// # use ironkeeper_client::Client;
+    /// let (client, other) = (Client::connect(&server).await?, Client::connect(&server).await?);
+    /// assert!(client.has_same_session_as(&client.clone()));
+    /// assert!(!client.has_same_session_as(&other));
+    /// # Ok(()) }
+    /// ```
+    pub fn has_same_session_as(&self, other: &Client) -> bool {
+        Arc::ptr_eq(&self.handle, &other.handle)
+    }
+
     /// A random (version 4) UUID as text, for names that nobody else shall have. Nothing that could serve
     /// as a secret.
     ///

@@ -14,8 +14,9 @@ use crate::retry::{Retries, RetryPolicy};
 
 impl Client {
     /// Creates a node and tries again after a lost connection. If the node is there when it is tried
-    /// again, with this data and never changed, it was created. Not for sequential nodes, which have
-    /// [`Client::create_protected`].
+    /// again, with this data and never changed, it was created. With other data it may have been created and
+    /// written to since: the error says that it [may have happened](Error::happened). Not for sequential nodes,
+    /// which have [`Client::create_protected`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -55,7 +56,7 @@ impl Client {
                         {
                             return Ok(Created { path: path.to_owned(), stat: node.stat });
                         }
-                        Ok(_) => return Err(error),
+                        Ok(_) => return Err(error.maybe_happened()),
                         // Deleted in between: create it again.
                         Err(gone) if gone.kind() == ErrorKind::NoNode => {
                             in_doubt = false;

@@ -81,6 +81,7 @@
 
 pub mod barrier;
 pub mod cache;
+mod claimed;
 pub mod config;
 pub mod election;
 mod error;

@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ironkeeper_client::{
-    Client, CreateMode, CreateOptions, Created, ErrorKind, Happened, RetryPolicy, Stat, Version,
-    Zxid,
+    Client, CreateMode, CreateOptions, Created, ErrorKind, Happened, Node, RetryPolicy, Stat,
+    Version, Zxid,
 };
 
+use crate::claimed::Claimed;
 use crate::error::{RecipeError, Result};
 use crate::heirs::{self, Inheritance};
 use crate::naming::Uuid;
@@ -58,11 +59,13 @@ pub(crate) fn refuse_bad_name(parent: &str, name: &str) -> Result<()> {
 pub(crate) struct Place {
     client: Client,
     parent: String,
-    created: Created,
+    path: String,
+    /// As of its creation.
+    stat: Stat,
     /// Whether the node is still to be deleted.
     open: bool,
-    /// Others use the same name: it is ours only as long as it is the node we created.
-    has_common_name: bool,
+    /// Others use the same name, if this is there: it is ours only as long as it is the node we created.
+    claimed: Option<Claimed>,
     /// Nobody in its line is before it, and whoever is behind it comes next. See [`heirs`].
     hands_on: bool,
     /// How it got there, if that was handed on to it.
@@ -109,7 +112,7 @@ impl Place {
                 Ok((Place::take(client, parent, name, data, mode).await?, None))
             }
             created => {
-                let place = Place::of(client, parent, created?)?;
+                let place = Place::of_protected(client, parent, created?)?;
                 let names = listing.await.ok();
                 let names = names.filter(|names| names.iter().any(|one| one == place.name()));
                 Ok((place, names))
@@ -127,17 +130,27 @@ impl Place {
     ) -> Result<Place> {
         let path = join(parent, name);
         let created = client.create_protected(&path, data, mode, &patient()).await?;
-        Place::of(client, parent, created)
+        Place::of_protected(client, parent, created)
+    }
+
+    fn of_protected(client: &Client, parent: &str, created: Created) -> Result<Place> {
+        Place::of(client, parent.to_owned(), (created.path, created.stat), None)
     }
 
     /// The place that a node of ours is.
-    fn of(client: &Client, parent: &str, created: Created) -> Result<Place> {
+    fn of(
+        client: &Client,
+        parent: String,
+        (path, stat): (String, Stat),
+        claimed: Option<Claimed>,
+    ) -> Result<Place> {
         let place = Place {
             client: client.clone(),
-            parent: parent.to_owned(),
-            created,
+            parent,
+            path,
+            stat,
             open: true,
-            has_common_name: false,
+            claimed,
             hands_on: false,
             inheritance: None,
         };
@@ -171,26 +184,48 @@ impl Place {
         let mut claim = Claim { client, path, data, open: true };
         let creating =
             client.create_idempotent(path, data, CreateMode::Ephemeral, &patient()).await;
-        let kind = creating.as_ref().err().map(ironkeeper_client::Error::kind);
-        // Nothing of ours is there, or it becomes a place.
-        claim.open = !matches!(kind, None | Some(ErrorKind::NodeExists | ErrorKind::NoNode));
-        let created = match creating {
-            Err(error) if error.kind() == ErrorKind::NodeExists => return Ok(None),
-            created => created?,
+        let place = match creating {
+            Ok(created) => Place::of_claim(client, created.path, created.stat)?,
+            Err(error) if error.kind() == ErrorKind::NodeExists => match error.happened() {
+                Happened::No => None,
+                // An earlier try may have created it.
+                Happened::Maybe => Place::of_claim_in_doubt(client, path, data).await?,
+            },
+            Err(error) => {
+                claim.open = error.kind() != ErrorKind::NoNode;
+                return Err(error.into());
+            }
         };
-        let place = Place {
-            client: client.clone(),
-            parent: path.rsplit_once('/').map_or("/", |(parent, _)| parent).to_owned(),
-            created,
-            open: true,
-            has_common_name: true,
-            hands_on: false,
-            inheritance: None,
+        claim.open = false;
+        Ok(place)
+    }
+
+    /// The place that a claimed node is, unless somebody else here has it.
+    fn of_claim(client: &Client, path: String, stat: Stat) -> Result<Option<Place>> {
+        let Some(claimed) = Claimed::note(client, stat.czxid) else { return Ok(None) };
+        let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent).to_owned();
+        Place::of(client, parent, (path, stat), Some(claimed)).map(Some)
+    }
+
+    /// The place that a claim has become although its reply was lost.
+    ///
+    /// It looks behind a `sync`: a server that we have come to by a reconnect may not know yet what was carried
+    /// out elsewhere, and whatever has not been carried out before the `sync` is refused, since the session has moved.
+    async fn of_claim_in_doubt(client: &Client, path: &str, data: &[u8]) -> Result<Option<Place>> {
+        let look = async || {
+            client.sync(path).await?;
+            client.get(path).await
         };
-        if !place.is_of_this_session() {
-            return Err(RecipeError::ForeignSession { path: path.to_owned() });
+        let Node { data: found, stat, .. } = match client.retry(&patient(), look).await {
+            Err(error) if error.kind() == ErrorKind::NoNode => return Ok(None),
+            node => node?,
+        };
+        // Somebody may have written to it, as a revocation does, and our mark is gone.
+        let is_of_this_session = stat.ephemeral_owner == client.session_id().0;
+        if found != data && !(is_of_this_session && stat.version > 0) {
+            return Ok(None);
         }
-        Ok(Some(place))
+        Place::of_claim(client, path.to_owned(), stat)
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -202,7 +237,7 @@ impl Place {
     }
 
     pub(crate) fn path(&self) -> &str {
-        &self.created.path
+        &self.path
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -210,16 +245,16 @@ impl Place {
     }
 
     pub(crate) fn stat(&self) -> &Stat {
-        &self.created.stat
+        &self.stat
     }
 
     pub(crate) fn czxid(&self) -> Zxid {
-        self.created.stat.czxid
+        self.stat.czxid
     }
 
     /// Whether the session that created the node is the client's still.
     pub(crate) fn is_of_this_session(&self) -> bool {
-        self.created.stat.ephemeral_owner == self.client.session_id().0
+        self.stat.ephemeral_owner == self.client.session_id().0
     }
 
     /// Notes that it is the first in its line, and the only one whose turn it is.
@@ -252,8 +287,8 @@ impl Place {
     /// Deletes the node, however long that takes. Says whether it was there until now. An error only
     /// if the session is over, or the server refuses.
     pub(crate) async fn withdraw(mut self) -> Result<bool> {
-        if self.has_common_name {
-            let was_there = self.meant().delete(&self.client, self.path(), false).await?;
+        if self.claimed.is_some() {
+            let was_there = self.meant().delete(&self.client, self.path()).await?;
             self.open = false;
             return Ok(was_there);
         }
@@ -290,13 +325,19 @@ impl Drop for Place {
         if !self.open || self.client.state().is_final() {
             return;
         }
-        if self.has_common_name {
-            let (client, path) = (self.client.clone(), self.created.path.clone());
-            self.client.runtime().spawn(self.meant().tidy(client, path, false));
+        if let Some(claimed) = self.claimed.take() {
+            let (client, path, meant) = (self.client.clone(), self.path.clone(), self.meant());
+            self.client.runtime().spawn(async move {
+                if let Err(error) = meant.delete(&client, &path).await {
+                    warn_of_leftover(&path, &error.into());
+                }
+                // Nobody may take it for his own before it is gone.
+                drop(claimed);
+            });
             return;
         }
         // The request is made now, and repeated in the background if it has to be.
-        drop(self.client.delete_guaranteed(&self.created.path, Version::Any));
+        drop(self.client.delete_guaranteed(&self.path, Version::Any));
         self.hand_on();
     }
 }
@@ -314,9 +355,13 @@ impl Drop for Claim<'_> {
         if !self.open || self.client.state().is_final() {
             return;
         }
-        let ours = Meant::Data(self.data.to_vec());
-        let (client, path) = (self.client.clone(), self.path.to_owned());
-        self.client.runtime().spawn(ours.tidy(client, path, true));
+        let (client, path, data) = (self.client.clone(), self.path.to_owned(), self.data.to_vec());
+        self.client.runtime().spawn(async move {
+            match Place::of_claim_in_doubt(&client, &path, &data).await {
+                Ok(place) => drop(place),
+                Err(error) => warn_of_leftover(&path, &error),
+            }
+        });
     }
 }
 
@@ -326,29 +371,17 @@ pub(crate) enum Meant {
     Creation(Zxid),
     /// The one that this transaction was the last to write.
     Write(Zxid),
-    /// The one with this data, which no other has.
-    Data(Vec<u8>),
 }
 
 impl Meant {
-    async fn find(&self, client: &Client, path: &str) -> ironkeeper_client::Result<Option<Stat>> {
+    fn is(&self, stat: &Stat) -> bool {
         match self {
-            Meant::Creation(czxid) => {
-                Ok(client.exists(path).await?.filter(|stat| stat.czxid == *czxid))
-            }
-            Meant::Write(mzxid) => {
-                Ok(client.exists(path).await?.filter(|stat| stat.mzxid == *mzxid))
-            }
-            Meant::Data(data) => match client.get(path).await {
-                Ok(node) => Ok((node.data == *data).then_some(node.stat)),
-                Err(error) if error.kind() == ErrorKind::NoNode => Ok(None),
-                Err(error) => Err(error),
-            },
+            Meant::Creation(czxid) => stat.czxid == *czxid,
+            Meant::Write(mzxid) => stat.mzxid == *mzxid,
         }
     }
 
-    /// Deletes it, however long that takes. Says whether it was there until now. `in_doubt` says that a
-    /// request that concerns it may be on its way.
+    /// Deletes it, however long that takes. Says whether it was there until now.
     ///
     /// Every try looks first, for the one before may have been carried out although its answer was lost,
     /// and then it is another's node that is there by now. In doubt it looks behind a `sync`: a server
@@ -358,15 +391,15 @@ impl Meant {
         &self,
         client: &Client,
         path: &str,
-        in_doubt: bool,
     ) -> ironkeeper_client::Result<bool> {
-        let unsure = AtomicBool::new(in_doubt);
+        let unsure = AtomicBool::new(false);
         let try_once = async || {
             loop {
                 if unsure.load(Ordering::Relaxed) {
                     client.sync(path).await?;
                 }
-                let Some(found) = self.find(client, path).await? else {
+                let found = client.exists(path).await?.filter(|stat| self.is(stat));
+                let Some(found) = found else {
                     return Ok(unsure.load(Ordering::Relaxed));
                 };
                 match client.delete(path, found.version).await {
@@ -385,15 +418,12 @@ impl Meant {
         };
         client.retry(&patient(), try_once).await
     }
+}
 
-    /// The same for nobody who waits for it.
-    async fn tidy(self, client: Client, path: String, in_doubt: bool) {
-        match self.delete(&client, &path, in_doubt).await {
-            Err(error) if !error.is_session_over() => {
-                tracing::warn!(path, %error, "a node that is not needed any more stays");
-            }
-            _ => {}
-        }
+/// Tells of a node that could not be deleted. The end of the session takes it along.
+fn warn_of_leftover(path: &str, error: &RecipeError) {
+    if !error.is_session_over() {
+        tracing::warn!(path, %error, "a node that is not needed any more stays");
     }
 }
 

@@ -183,6 +183,6 @@ impl HeldLease {
 
     /// Ends it before its time, if it is still ours. Says whether it was.
     pub async fn end(self) -> Result<bool> {
-        Ok(Meant::Write(self.token).delete(&self.client, &self.path, false).await?)
+        Ok(Meant::Write(self.token).delete(&self.client, &self.path).await?)
     }
 }

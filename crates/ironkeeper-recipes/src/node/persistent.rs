@@ -489,7 +489,7 @@ impl Keeper {
             },
         };
         // Our own, and not the one of whoever keeps the same node after us.
-        Meant::Creation(czxid).delete(client, &path, false).await?;
+        Meant::Creation(czxid).delete(client, &path).await?;
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ironkeeper_client::{CreateMode, ErrorKind, Version};
 use ironkeeper_recipes::lock::{
-    MultiLock, Mutex, NonBlockingLease, Optimistic, Reentrant, SingleNodeLock,
+    MultiLock, Mutex, NonBlockingLease, Optimistic, Reentrant, SingleNodeLock, revoke,
 };
 use ironkeeper_recipes::{Lost, RecipeError};
 use ironkeeper_testing::Direction;
@@ -191,6 +191,82 @@ async fn a_release_whose_reply_is_lost_leaves_the_next_holder_alone() {
         }
     }
     assert!(was_handed_over);
+}
+
+#[tokio::test]
+async fn a_claim_whose_reply_is_lost_finds_its_node_although_it_was_revoked_meanwhile() {
+    let world = World::start().await;
+    let two = world.client().await;
+    let mut was_revoked = false;
+    for bytes in (0..).step_by(7) {
+        let (proxy, one) = world.proxied().await;
+        let lock = SingleNodeLock::new(&one, "/locks/single");
+        let mut revoked = false;
+        let meanwhile = async { revoked = revoke(&two, "/locks/single").await.unwrap() };
+        let (locked, was_cut) = while_away(&proxy, bytes, lock.lock(), meanwhile).await;
+        let held = locked.unwrap();
+        assert!(held.check().await.unwrap(), "after {bytes} bytes");
+        if revoked {
+            was_revoked = true;
+            held.revocation().await.unwrap();
+        }
+        held.release().await.unwrap();
+        assert_eq!(children(&two, "/locks").await, [""; 0]);
+        if !was_cut {
+            break;
+        }
+    }
+    assert!(was_revoked);
+}
+
+#[tokio::test]
+async fn a_wait_whose_reply_is_lost_and_which_is_dropped_leaves_no_revoked_node() {
+    let world = World::start().await;
+    let two = world.client().await;
+    let mut was_revoked = false;
+    for bytes in (0..).step_by(7) {
+        let (proxy, one) = world.proxied().await;
+        let lock = SingleNodeLock::new(&one, "/locks/single");
+        let given_up = tokio::sync::Notify::new();
+        let work = async {
+            tokio::select! {
+                biased;
+                () = given_up.notified() => {}
+                held = lock.lock() => held.unwrap().release().await.unwrap(),
+            }
+        };
+        let meanwhile = async {
+            was_revoked |= revoke(&two, "/locks/single").await.unwrap();
+            given_up.notify_one();
+        };
+        let ((), was_cut) = while_away(&proxy, bytes, work, meanwhile).await;
+        until_children(&two, "/locks", 0).await;
+        if !was_cut {
+            break;
+        }
+    }
+    assert!(was_revoked);
+}
+
+#[tokio::test]
+async fn a_claim_in_doubt_does_not_take_the_revoked_node_of_its_own_session_from_its_holder() {
+    let world = World::start().await;
+    let two = world.client().await;
+    let mut was_in_doubt = false;
+    for bytes in (0..).step_by(7) {
+        let (proxy, one) = world.proxied().await;
+        let lock = SingleNodeLock::new(&one, "/locks/single");
+        let held = lock.lock().await.unwrap();
+        assert!(revoke(&two, held.path()).await.unwrap());
+        let (locked, was_cut) = while_away(&proxy, bytes, lock.try_lock(), async {}).await;
+        assert!(locked.unwrap().is_none(), "after {bytes} bytes");
+        held.release().await.unwrap();
+        if !was_cut {
+            break;
+        }
+        was_in_doubt = true;
+    }
+    assert!(was_in_doubt);
 }
 
 #[tokio::test]
