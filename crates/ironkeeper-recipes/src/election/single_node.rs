@@ -18,6 +18,9 @@
 //! that, but since all leaders use the same name [`Guard::fence`] tells only that somebody leads, not
 //! who: use the token.
 //!
+//! A leader that was asked to give it back ([`revoke`](crate::lock::revoke)) leads on until it does. Its id is
+//! overwritten: others see `__REVOKE__` in its place.
+//!
 //! Disconnected: the guard is in doubt, and [`Guard::lost`] waits for what becomes of the session. When
 //! that is over, the node goes, and whoever waits is elected.
 //!
@@ -26,7 +29,7 @@
 use ironkeeper_client::{Client, ErrorKind};
 
 use crate::error::{RecipeError, Result};
-use crate::guard::Guard;
+use crate::guard::{Guard, REVOKE_MESSAGE};
 use crate::place::{Place, patient};
 
 /// What became of an offer to lead.
@@ -118,6 +121,7 @@ impl StaticElection {
 }
 
 pub(crate) fn parse_leader(data: &[u8]) -> Option<String> {
-    let (id, _mark) = std::str::from_utf8(data).ok()?.rsplit_once('#')?;
+    let text = std::str::from_utf8(data).ok()?;
+    let id = if data == REVOKE_MESSAGE { text } else { text.rsplit_once('#')?.0 };
     Some(id.to_owned())
 }

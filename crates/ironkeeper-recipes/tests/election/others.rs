@@ -5,6 +5,7 @@ use ironkeeper_recipes::election::{
     Election, ElectionEvent, ElectionSupport, LeaderLatch, LeaderObserver, LeaderSelector, Offer,
     StaticElection,
 };
+use ironkeeper_recipes::lock::revoke;
 use ironkeeper_recipes::{Lost, RecipeError};
 
 use crate::world::{World, until_children};
@@ -102,6 +103,21 @@ async fn one_node_elects_one() {
     two.create_recursive("/election/other", "x", mode).await.unwrap();
     let refused = StaticElection::new(&two, "/election/other", "two").offer().await.unwrap_err();
     assert!(matches!(refused, RecipeError::Malformed { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn candidates_wait_on_when_the_one_node_leader_is_asked_to_go() {
+    let world = World::start().await;
+    let (one, two) = (world.client().await, world.client().await);
+    let leading = StaticElection::new(&one, "/election/static", "one").elected().await.unwrap();
+    let candidate = StaticElection::new(&two, "/election/static", "two");
+    assert!(revoke(&two, leading.path()).await.unwrap());
+    let offered = candidate.offer().await.unwrap();
+    assert!(matches!(offered, Offer::Leader(id) if id == "__REVOKE__"));
+    let waiting = tokio::spawn(async move { candidate.elected().await });
+    leading.revocation().await.unwrap();
+    leading.release().await.unwrap();
+    assert!(waiting.await.unwrap().unwrap().check().await.unwrap());
 }
 
 #[tokio::test]
