@@ -145,7 +145,8 @@ async fn an_heir_whose_node_is_gone_has_a_lost_guard_or_none() {
     other.delete(&format!("{PATH}/{theirs}"), Version::Any).await.unwrap();
     held.release().await.unwrap();
     let guard = next.await.unwrap().unwrap();
-    // The answer came with that to the release.
+    // Asked before this, its node is known to be gone after it.
+    client.exists("/").await.unwrap();
     assert!(!guard.is_valid());
     assert_eq!(guard.lost().await, Lost::NodeDeleted);
 }
