@@ -27,7 +27,7 @@ impl BuildAhead {
         BuildAhead::start_with(vec![
             permutations::build_command(),
             sim::build_command(),
-            ironkeeper::build_command(),
+            ironkeeper::build_checked_command(),
         ])
     }
 

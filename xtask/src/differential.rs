@@ -40,7 +40,7 @@ const CROWDS: u64 = 10;
 /// Options of `cargo xtask differential`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The ironkeeper binary to compare with Apache; by default the release binary of this tree is built.
+    /// The ironkeeper binary to compare with Apache; by default that of this tree is built, with all assertions.
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
     /// What stands on the other side; `apache` shows that the comparison itself is sound.
@@ -193,7 +193,7 @@ pub fn run(options: &Options) -> Result<bool> {
         (Peer::Ours, Some(binary)) => Program::Ironkeeper(
             std::fs::canonicalize(binary).with_context(|| format!("no {}", binary.display()))?,
         ),
-        (Peer::Ours, None) => Program::Ironkeeper(ironkeeper::build()?),
+        (Peer::Ours, None) => Program::Ironkeeper(ironkeeper::build_checked()?),
     };
     let mut lab =
         Lab { options, programs: [apache, other], differences: 0, seen_once: 0, played: 0 };

@@ -33,7 +33,7 @@ use scenarios::Scenario;
 /// Options of `cargo xtask ensemble`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The ironkeeper binary to test; by default the release binary of this tree is built.
+    /// The ironkeeper binary to test; by default that of this tree is built, with all assertions.
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
     /// Play only this scenario; may be repeated.
@@ -99,7 +99,7 @@ pub fn run(options: &Options) -> Result<bool> {
     let mut programs = if wants_ours {
         let binary = match &options.server {
             Some(given) => fs::canonicalize(given)?,
-            None => ironkeeper::build()?,
+            None => ironkeeper::build_checked()?,
         };
         Programs::only(Kind::Ours, Program::Ironkeeper(binary))
     } else {

@@ -7,32 +7,42 @@ use anyhow::{Context, Result, bail};
 
 use crate::repo;
 
-/// Builds the release binary and returns its path.
-pub fn build() -> Result<PathBuf> {
-    build_program("ironkeeper", "bin", "ironkeeper")
+/// Fast, with all assertions, and built in a fraction of the time that a release takes: the simulator and whatever else
+/// is tested but not measured.
+pub const CHECKED: &str = "checked";
+const RELEASE: &str = "release";
+
+/// Builds the binary for tests and returns its path.
+pub fn build_checked() -> Result<PathBuf> {
+    build_program(CHECKED, "ironkeeper", "bin", "ironkeeper")
 }
 
-/// What [`build`] runs.
-pub fn build_command() -> Command {
-    command("ironkeeper", "bin", "ironkeeper")
+/// What [`build_checked`] runs.
+pub fn build_checked_command() -> Command {
+    command(CHECKED, "ironkeeper", "bin", "ironkeeper")
+}
+
+/// Builds the release binary and returns its path.
+pub fn build() -> Result<PathBuf> {
+    build_program(RELEASE, "ironkeeper", "bin", "ironkeeper")
 }
 
 /// Builds the example `name` of the crate `package` in release and returns its path.
 pub fn build_example(package: &str, name: &str) -> Result<PathBuf> {
-    build_program(package, "example", name)
+    build_program(RELEASE, package, "example", name)
 }
 
-fn command(package: &str, kind: &str, name: &str) -> Command {
+fn command(profile: &str, package: &str, kind: &str, name: &str) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--release", "--locked", "-p", package]);
+    command.args(["build", "--profile", profile, "--locked", "-p", package]);
     command.args([&format!("--{kind}"), name, "--message-format=json-render-diagnostics"]);
     command
 }
 
-fn build_program(package: &str, kind: &str, name: &str) -> Result<PathBuf> {
-    eprintln!("building {name} (release)");
-    let output = command(package, kind, name)
+fn build_program(profile: &str, package: &str, kind: &str, name: &str) -> Result<PathBuf> {
+    eprintln!("building {name} ({profile})");
+    let output = command(profile, package, kind, name)
         .current_dir(repo::root())
         .stderr(std::process::Stdio::inherit())
         .output()

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::repo;
+use crate::{ironkeeper, repo};
 
 /// Options of `cargo xtask sim`.
 #[derive(Debug, Args)]
@@ -34,7 +34,8 @@ pub struct Options {
 }
 
 /// What is built, and how.
-const BUILD: [&str; 5] = ["--quiet", "--profile", "sim", "--package", "ironkeeper-sim"];
+const BUILD: [&str; 5] =
+    ["--quiet", "--profile", ironkeeper::CHECKED, "--package", "ironkeeper-sim"];
 
 /// Builds the simulator and does not run it.
 pub fn build_command() -> Command {

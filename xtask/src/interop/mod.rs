@@ -41,7 +41,7 @@ pub use tally::Tally;
 /// Options of `cargo xtask interop`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The ironkeeper binary to test; by default the release binary of this tree is built.
+    /// The ironkeeper binary to test; by default that of this tree is built, with all assertions.
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
     /// Run only this suite; may be repeated.
@@ -254,7 +254,7 @@ pub fn run(options: &Options) -> Result<bool> {
         Some(given) => Some(fs::canonicalize(given)?),
         // Our shell is tried on Apache's server, too.
         None if wants(OURS) || jobs.iter().any(|job| job.suite == Suite::Shell) => {
-            Some(ironkeeper::build()?)
+            Some(ironkeeper::build_checked()?)
         }
         None => None,
     };
