@@ -321,7 +321,8 @@ class Meeting:
     def hasty_double_barrier(self):
         """kazoo's members take down the sign when they leave, and ours may not have seen it.
 
-        One of kazoo's alone, and the last to come: of two, the slower may not have seen it either, and waits for ever.
+        One of kazoo's alone, and the last to come: of two, the slower may look for the sign when it has been taken down
+        and count the members when ours has left. Then kazoo waits for ever, whatever the server.
         """
         for number in range(TIMES):
             name = f"/hasty-{number}"

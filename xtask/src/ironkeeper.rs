@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::repo;
 
-/// Fast, with all assertions, and built in a fraction of the time that a release takes: the simulator and whatever else
-/// is tested but not measured.
+/// Fast, with all assertions, and without what makes a release slow to build: the simulator and whatever else is tested
+/// but not measured.
 pub const CHECKED: &str = "checked";
 const RELEASE: &str = "release";
 
