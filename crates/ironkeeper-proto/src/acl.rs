@@ -57,7 +57,7 @@ pub fn open() -> Vec<Acl> {
 pub const OPEN_ENCODED: &[u8] = b"\x00\x00\x00\x1f\x00\x00\x00\x05world\x00\x00\x00\x06anyone";
 
 /// An entry that borrows its strings.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AclRef<'a> {
     pub perms: Perms,
     pub scheme: Cow<'a, str>,

@@ -22,9 +22,28 @@ impl Zxid {
         (self.0 & 0xffff_ffff) as u32
     }
 
+    /// The id as a plain number, for instance to store it in a database as a fencing token. Later
+    /// transactions have larger numbers.
+    ///
+    /// ```
+    /// use ironkeeper_proto::{Epoch, Zxid};
+    ///
+    /// assert_eq!(Zxid::new(Epoch(1), 2).as_i64(), 0x1_0000_0002);
+    /// assert_eq!(i64::from(Zxid::new(Epoch(1), 2)), 0x1_0000_0002);
+    /// ```
+    pub fn as_i64(self) -> i64 {
+        self.0
+    }
+
     /// The id after this one in the same epoch; `None` when the counter is used up.
     pub fn next(self) -> Option<Zxid> {
         (self.counter() != u32::MAX).then(|| Zxid(self.0 + 1))
+    }
+}
+
+impl From<Zxid> for i64 {
+    fn from(zxid: Zxid) -> i64 {
+        zxid.0
     }
 }
 

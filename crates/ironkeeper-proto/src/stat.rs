@@ -1,4 +1,4 @@
-//! A node's numbers, as clients see them and as snapshots keep them.
+//! The Stat of a node, as clients see it and as snapshots keep it.
 
 use crate::ids::Zxid;
 use crate::jute::{DecodeError, Put, Reader};
@@ -10,19 +10,31 @@ pub const TTL_OWNER: u64 = 0xff00_0000_0000_0000;
 /// The longest TTL that fits.
 pub const TTL_MS_MAX: i64 = (1 << 40) - 1;
 
-/// The 68-byte record clients get.
+/// What a server knows about a node besides its data and its ACL: versions, times, transaction ids,
+/// owner and sizes. ZooKeeper's `Stat`, a record of 68 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
+    /// The transaction that created the node. It tells two nodes of one name apart.
     pub czxid: Zxid,
+    /// The transaction that changed the data last.
     pub mzxid: Zxid,
+    /// When the node was created, in milliseconds since 1970, by the clock of the leader.
     pub ctime: i64,
+    /// When the data was changed last, in milliseconds since 1970, by the clock of the leader.
     pub mtime: i64,
+    /// How often the data was changed. A conditional set or delete compares this one.
     pub version: i32,
+    /// How often children were created or deleted.
     pub cversion: i32,
+    /// How often the ACL was changed.
     pub aversion: i32,
+    /// The id of the session that owns an ephemeral node; 0 for every other node.
     pub ephemeral_owner: i64,
+    /// The number of bytes of the data.
     pub data_length: i32,
+    /// The number of children.
     pub num_children: i32,
+    /// The transaction that created or deleted a child last.
     pub pzxid: Zxid,
 }
 
@@ -108,8 +120,8 @@ impl StatPersisted {
         })
     }
 
-    /// The numbers a client sees: `cversion` counts creations and deletions, and the owner is shown
-    /// for plain ephemerals only. All servers derive them in this one way.
+    /// The Stat that a client sees: `cversion` counts creations and deletions, and the owner is
+    /// shown for plain ephemerals only. All servers derive them in this one way.
     #[inline]
     pub fn visible(&self, data_length: usize, num_children: u32, owner: OwnerKind) -> Stat {
         let children = num_children as i32;

@@ -12,55 +12,7 @@ use ironkeeper_proto::acl::{self, Acl, AclVec, Perms};
 use ironkeeper_proto::jute::Reader;
 use ironkeeper_proto::snapshot_record::OPEN_ACL_ID;
 
-/// A list of permissions, decoded and encoded.
-#[derive(Debug)]
-pub struct AclList {
-    entries: Vec<Acl>,
-    /// With the count in front, as it came.
-    encoded: Box<[u8]>,
-    /// What `world:anyone` may do; everything if the list is empty.
-    anyone: Perms,
-}
-
-impl AclList {
-    pub fn new(list: AclVec<'_>) -> AclList {
-        let entries = list.to_vec();
-        let mut encoded = Vec::with_capacity(4 + list.raw().len());
-        list.encode(&mut encoded);
-        let anyone = if entries.is_empty() {
-            Perms(-1)
-        } else {
-            entries
-                .iter()
-                .filter(|entry| entry.scheme == "world" && entry.id == "anyone")
-                .fold(Perms(0), |perms, entry| perms.or(entry.perms))
-        };
-        AclList { entries, encoded: encoded.into_boxed_slice(), anyone }
-    }
-
-    pub fn entries(&self) -> &[Acl] {
-        &self.entries
-    }
-
-    pub fn as_vec(&self) -> AclVec<'_> {
-        AclVec::decode(&mut Reader::new(&self.encoded))
-            .ok()
-            .flatten()
-            .expect("encoded from a list that had been decoded")
-    }
-
-    /// Whether anybody, authenticated or not, has one of the wanted permissions. An empty list
-    /// allows everything.
-    #[inline]
-    pub fn allows_anyone(&self, wanted: Perms) -> bool {
-        self.anyone.allows(wanted)
-    }
-
-    /// The encoded elements: what tells lists apart.
-    fn raw(&self) -> &[u8] {
-        &self.encoded[4..]
-    }
-}
+use crate::acl_list::AclList;
 
 /// A node's reference to its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -244,21 +196,6 @@ mod tests {
         assert_eq!(table.acquire(vec(&write)), second);
         let third = encoded(&[]);
         assert_eq!(table.acquire(vec(&third)), first, "the freed number is used again");
-    }
-
-    #[test]
-    fn what_anyone_may_do_is_known_without_a_walk() {
-        let mixed = encoded(&[
-            Acl::new(Perms::ALL, "digest", "u:h"),
-            Acl::new(Perms::READ, "world", "anyone"),
-        ]);
-        let list = AclList::new(vec(&mixed));
-        assert!(list.allows_anyone(Perms::READ));
-        assert!(list.allows_anyone(Perms::READ.or(Perms::WRITE)), "any wanted bit is enough");
-        assert!(!list.allows_anyone(Perms::WRITE));
-        assert!(AclList::new(AclVec::EMPTY).allows_anyone(Perms::ADMIN));
-        assert!(AclList::new(AclVec::OPEN).allows_anyone(Perms::ADMIN));
-        assert_eq!(list.as_vec().to_vec(), list.entries());
     }
 
     #[test]

@@ -6,13 +6,15 @@
 //! that come after its zxid, and these are then applied once more. All rules here are safe under
 //! that: values are assigned, counters only raised, and what does not fit is ignored.
 
+use std::sync::Arc;
+
 use ironkeeper_proto::jute::StrVec;
 use ironkeeper_proto::path;
 use ironkeeper_proto::stat::{CONTAINER_OWNER, Stat, StatPersisted, ttl_owner};
 use ironkeeper_proto::txn::{CreateKind, CreateTxn, MultiTxn};
 use ironkeeper_proto::{AclVec, ErrorCode, OpCode, SessionId, Txn, TxnHeader, Zxid};
 
-use crate::acl_table::AclList;
+use crate::acl_list::AclList;
 use crate::arena::Slot;
 use crate::node::Node;
 use crate::tree::Tree;
@@ -20,17 +22,17 @@ use crate::tree::Tree;
 /// Hears of every change while it is applied, in the order in which watches fire. Paths are full
 /// paths; the lists are those in force at the change (for a deleted node, its last one).
 pub trait Changes {
-    fn created(&mut self, path: &str, acl: &AclList, parent: &str, parent_acl: &AclList);
+    fn created(&mut self, path: &str, acl: &Arc<AclList>, parent: &str, parent_acl: &Arc<AclList>);
     /// `oldest` is the czxid of the parent's oldest child from now on, if it is known: it may be left out.
     fn deleted(
         &mut self,
         path: &str,
-        acl: &AclList,
+        acl: &Arc<AclList>,
         parent: &str,
-        parent_acl: &AclList,
+        parent_acl: &Arc<AclList>,
         oldest: Option<Zxid>,
     );
-    fn data_changed(&mut self, path: &str, acl: &AclList);
+    fn data_changed(&mut self, path: &str, acl: &Arc<AclList>);
 }
 
 /// For replay, when nobody watches.
@@ -38,9 +40,9 @@ pub trait Changes {
 pub struct NoChanges;
 
 impl Changes for NoChanges {
-    fn created(&mut self, _: &str, _: &AclList, _: &str, _: &AclList) {}
-    fn deleted(&mut self, _: &str, _: &AclList, _: &str, _: &AclList, _: Option<Zxid>) {}
-    fn data_changed(&mut self, _: &str, _: &AclList) {}
+    fn created(&mut self, _: &str, _: &Arc<AclList>, _: &str, _: &Arc<AclList>) {}
+    fn deleted(&mut self, _: &str, _: &Arc<AclList>, _: &str, _: &Arc<AclList>, _: Option<Zxid>) {}
+    fn data_changed(&mut self, _: &str, _: &Arc<AclList>) {}
 }
 
 /// For a transaction of several changes. Whoever is the oldest in the middle of it may be gone at its end, so nothing
@@ -48,22 +50,22 @@ impl Changes for NoChanges {
 struct WithoutOldest<'a>(&'a mut dyn Changes);
 
 impl Changes for WithoutOldest<'_> {
-    fn created(&mut self, path: &str, acl: &AclList, parent: &str, parent_acl: &AclList) {
+    fn created(&mut self, path: &str, acl: &Arc<AclList>, parent: &str, parent_acl: &Arc<AclList>) {
         self.0.created(path, acl, parent, parent_acl);
     }
 
     fn deleted(
         &mut self,
         path: &str,
-        acl: &AclList,
+        acl: &Arc<AclList>,
         parent: &str,
-        parent_acl: &AclList,
+        parent_acl: &Arc<AclList>,
         _oldest: Option<Zxid>,
     ) {
         self.0.deleted(path, acl, parent, parent_acl, None);
     }
 
-    fn data_changed(&mut self, path: &str, acl: &AclList) {
+    fn data_changed(&mut self, path: &str, acl: &Arc<AclList>) {
         self.0.data_changed(path, acl);
     }
 }

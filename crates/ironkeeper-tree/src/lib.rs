@@ -14,6 +14,7 @@
 //! What a node costs: a record of 96 bytes, one heap block of 12 bytes plus name and data, and
 //! about 11 bytes of index. Full paths are not stored.
 
+mod acl_list;
 mod acl_table;
 mod apply;
 mod arena;
@@ -23,15 +24,18 @@ mod index;
 mod load;
 mod node;
 mod owners;
+mod path_hash;
 mod quota;
 mod snapshot;
+mod totals;
 mod tree;
 
-pub use acl_table::AclList;
+pub use acl_list::AclList;
 pub use apply::{Applied, Changes, NoChanges, Outcome};
 pub use block::SharedBytes;
 pub use load::{LoadError, Loader};
 pub use node::Node;
+pub use path_hash::PathHasher;
 pub use quota::{Quota, QuotaLimits, QuotaUsage};
 pub use snapshot::{Slice, SnapshotRemains, SnapshotWalk};
 pub use tree::{Tree, TreeConfig};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ironkeeper_proto::stat::{OwnerKind, Stat, StatPersisted};
 
-use crate::acl_table::AclList;
+use crate::acl_list::AclList;
 use crate::arena::{Record, Slot};
 use crate::block::SharedBytes;
 use crate::tree::Tree;
@@ -64,9 +64,15 @@ impl<'t> Node<'t> {
         tree.child_slots(self.slot).map(|child| tree.arena[child].name())
     }
 
-    /// All nodes below this one. Walks them.
+    /// How many nodes are below this one.
     pub fn descendant_count(&self) -> usize {
-        self.tree.subtree(self.slot).count() - 1
+        self.tree.below(self.slot).nodes
+    }
+
+    /// The child of this name.
+    #[inline]
+    pub fn child(&self, name: &str) -> Option<Node<'t>> {
+        self.tree.child(self.slot, name).map(|slot| Node::new(self.tree, slot))
     }
 
     #[inline]

@@ -15,16 +15,19 @@
 //! A quota on `/` has no effect, nor has one on `/zookeeper` or below.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 
-use ironkeeper_proto::path;
-
 use crate::arena::Slot;
+use crate::path_hash::PathHasher;
 use crate::tree::Tree;
 
 const QUOTA_ROOT: &str = "/zookeeper/quota";
 const LIMITS: &str = "zookeeper_limits";
 const STATS: &str = "zookeeper_stats";
+/// The longest text of a quota that is read. Every write below the quota reads it, and the clients
+/// who write there need not be those who wrote the text.
+const TEXT_BYTES_MAX: usize = 1024;
 
 /// A quota and how much of it is used up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,9 +54,12 @@ pub struct QuotaUsage {
     pub bytes: i64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Quotas {
     by_path: BTreeMap<String, Pair>,
+    /// How many of these paths have a hash.
+    hashes: BTreeMap<u64, usize>,
+    hasher: PathHasher,
 }
 
 /// The two nodes of a quota.
@@ -65,18 +71,40 @@ struct Pair {
 }
 
 impl Quotas {
+    pub(crate) fn new(seed: u64) -> Quotas {
+        Quotas {
+            by_path: BTreeMap::new(),
+            hashes: BTreeMap::new(),
+            hasher: PathHasher::with_seed(seed),
+        }
+    }
+
+    fn insert(&mut self, target: &str, pair: Pair) {
+        if self.by_path.insert(target.to_owned(), pair).is_none() {
+            *self.hashes.entry(self.hasher.hash(target)).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, target: &str) {
+        if self.by_path.remove(target).is_some()
+            && let Entry::Occupied(mut count) = self.hashes.entry(self.hasher.hash(target))
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
     /// The deepest quota on a node or above it.
     fn over(&self, path: &str) -> Option<(&str, Pair)> {
         if self.by_path.is_empty() || is_internal(path) {
             return None;
         }
-        let mut at = path;
-        loop {
-            if let Some((path, pair)) = self.by_path.get_key_value(at) {
-                return Some((path, *pair));
-            }
-            at = path::parent(at)?;
-        }
+        let with_hash = |(at, hash)| self.hashes.contains_key(&hash).then_some(at);
+        let candidates: Vec<&str> = self.hasher.prefixes(path).filter_map(with_hash).collect();
+        let found = candidates.into_iter().rev().find_map(|at| self.by_path.get_key_value(at));
+        found.map(|(path, pair)| (path.as_str(), *pair))
     }
 }
 
@@ -111,7 +139,7 @@ impl Tree {
             None => {}
             Some((target, Role::Limits)) => {
                 let stats = self.slot_of(&stats_path(target)).unwrap_or(Slot::NONE);
-                self.quotas.by_path.insert(target.to_owned(), Pair { limits: slot, stats });
+                self.quotas.insert(target, Pair { limits: slot, stats });
             }
             Some((target, Role::Stats)) => {
                 if let Some(pair) = self.quotas.by_path.get_mut(target) {
@@ -128,7 +156,7 @@ impl Tree {
         match target(path) {
             None => {}
             Some((target, Role::Limits)) => {
-                self.quotas.by_path.remove(target);
+                self.quotas.remove(target);
             }
             Some((target, Role::Stats)) => {
                 if let Some(pair) = self.quotas.by_path.get_mut(target) {
@@ -150,14 +178,13 @@ impl Tree {
         self.write_stats(stats, &stats_path, &text);
     }
 
-    /// Counts the subtree anew.
+    /// Counts the subtree anew. A quota is never on the root.
     fn recount(&mut self, target: &str, stats: Slot) {
         let mut text = Text { count: 0, bytes: 0, others: BTreeMap::new() };
         if let Some(top) = self.slot_of(target) {
-            for slot in self.subtree(top) {
-                text.count += 1;
-                text.bytes += self.arena[slot].block().data_len() as i64;
-            }
+            let below = self.below(top);
+            text.count = 1 + below.nodes as i64;
+            text.bytes = (self.arena[top].block().data_len() + below.bytes) as i64;
         }
         self.write_stats(stats, &stats_path(target), &text);
     }
@@ -221,6 +248,7 @@ struct Text {
 
 impl Text {
     fn parse(data: Option<&[u8]>) -> Text {
+        let data = data.filter(|data| data.len() <= TEXT_BYTES_MAX);
         let text = String::from_utf8_lossy(data.unwrap_or_default());
         let mut parsed = Text { count: -1, bytes: -1, others: BTreeMap::new() };
         for pair in text.split([',', ';']) {
@@ -284,6 +312,7 @@ mod tests {
         }
         check("count=99999999999999999999,bytes=3", "count=-1,bytes=3");
         assert_eq!(Text::parse(None).to_string(), "count=-1,bytes=-1");
+        check(&format!("count=1,bytes=2{}", ";".repeat(2000)), "count=-1,bytes=-1");
         assert_eq!(Text::parse(Some(&[0xff, 0xfe])).to_string(), "count=-1,bytes=-1");
     }
 
@@ -297,5 +326,27 @@ mod tests {
         assert_eq!(of("/zookeeper/quotas/zookeeper_limits"), None);
         assert_eq!(of("/zookeeper/quota/zookeeper/config/zookeeper_limits"), None);
         assert_eq!(of("/a/zookeeper_limits"), None);
+    }
+
+    #[test]
+    fn the_quota_over_a_deep_node_is_found_in_one_pass_over_its_path() {
+        let mut quotas = Quotas::new(7);
+        let pair = Pair { limits: Slot(1), stats: Slot::NONE };
+        let deep = "/a".repeat(100_000);
+        let of = |quotas: &Quotas, path: &str| quotas.over(path).map(|(path, _)| path.len());
+        quotas.insert("/b", pair);
+        // Looking each ancestor up by its text would read ten thousand million bytes.
+        assert_eq!(of(&quotas, &deep), None);
+        for len in [2, 100, 50] {
+            quotas.insert(&deep[..len], pair);
+        }
+        assert_eq!(of(&quotas, &deep), Some(100), "the deepest");
+        assert_eq!((of(&quotas, &deep[..98]), of(&quotas, "/ab")), (Some(50), None));
+        quotas.remove(&deep[..100]);
+        assert_eq!(of(&quotas, &deep), Some(50));
+        quotas.remove(&deep[..50]);
+        quotas.remove("/a");
+        quotas.remove("/b");
+        assert!(quotas.by_path.is_empty() && quotas.hashes.is_empty());
     }
 }

@@ -24,7 +24,8 @@ use ironkeeper_proto::jute::Put;
 use ironkeeper_proto::snapshot_record;
 use ironkeeper_proto::stat::StatPersisted;
 
-use crate::acl_table::{AclHandle, AclList};
+use crate::acl_list::AclList;
+use crate::acl_table::AclHandle;
 use crate::arena::{Arena, Record, Slot};
 use crate::block::Block;
 use crate::tree::Tree;

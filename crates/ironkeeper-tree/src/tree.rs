@@ -16,6 +16,7 @@ use crate::node::Node;
 use crate::owners::Owners;
 use crate::quota::Quotas;
 use crate::snapshot::Snapshots;
+use crate::totals::{Below, Totals};
 
 /// What a tree must know that is not in its transactions.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +40,7 @@ pub struct Tree {
     pub(crate) acls: AclTable,
     pub(crate) owners: Owners,
     pub(crate) quotas: Quotas,
+    pub(crate) totals: Totals,
     pub(crate) snapshots: Snapshots,
     pub(crate) last_zxid: Zxid,
     pub(crate) digest: u64,
@@ -73,7 +75,8 @@ impl Tree {
             index: Index::new(config.hash_seed),
             acls: AclTable::new(config.hash_seed),
             owners: Owners::default(),
-            quotas: Quotas::default(),
+            quotas: Quotas::new(config.hash_seed),
+            totals: Totals::new(config.hash_seed),
             snapshots: Snapshots::default(),
             last_zxid: Zxid::ZERO,
             digest: 0,
@@ -202,6 +205,15 @@ impl Tree {
         })
     }
 
+    /// How much is below a node.
+    pub(crate) fn below(&self, slot: Slot) -> Below {
+        if slot == Slot::ROOT {
+            // The bytes of everything are of no interest so far.
+            return Below { nodes: self.arena.len() - 1, bytes: 0 };
+        }
+        self.totals.of(slot)
+    }
+
     /// A node and everything below it, parents first, without a stack: trees can be deep.
     pub(crate) fn subtree(&self, top: Slot) -> impl Iterator<Item = Slot> {
         iter::successors(Some(top), move |&slot| {
@@ -265,7 +277,9 @@ impl Tree {
         parent.child_count += 1;
         self.index.insert(&self.arena, hash, slot);
         self.owners.insert(self.owner_kind(stat.ephemeral_owner), stat.ephemeral_owner, slot);
-        self.data_bytes += path_chars(path) + data.map_or(0, <[u8]>::len);
+        let data_len = data.map_or(0, <[u8]>::len);
+        self.data_bytes += path_chars(path) + data_len;
+        self.totals.added(&self.arena, self.arena[slot].parent, data_len);
         slot
     }
 
@@ -279,7 +293,9 @@ impl Tree {
         }
         let (parent, next, prev) = (record.parent, record.next, record.prev);
         let (owner, acl) = (record.owner, record.acl);
-        self.data_bytes -= path_chars(path) + record.block().data_len();
+        let data_len = record.block().data_len();
+        self.data_bytes -= path_chars(path) + data_len;
+        self.totals.removed(&self.arena, parent, data_len);
         self.index.remove(self.index.hash(parent, record.name()), slot);
         self.snapshots.before_remove(&self.arena, slot);
         self.owners.remove(self.owner_kind(owner), owner, slot);
@@ -333,6 +349,8 @@ impl Tree {
         let prefix_crc = digest::prefix_crc(path, data);
         let old_len = self.arena[slot].block().data_len();
         self.data_bytes = self.data_bytes - old_len + block.data_len();
+        let parent = self.arena[slot].parent;
+        self.totals.resized(&self.arena, parent, old_len, block.data_len());
         self.change(slot, path, |record| {
             record.block = Some(block);
             record.prefix_crc = prefix_crc;

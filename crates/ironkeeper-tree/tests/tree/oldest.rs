@@ -1,5 +1,7 @@
 //! Who is the oldest child from now on: told with a deletion where it is known, and never wrongly.
 
+use std::sync::Arc;
+
 use ironkeeper_proto::snapshot_record::{OPEN_ACL_ID, SnapshotNode};
 use ironkeeper_proto::txn::CreateKind;
 use ironkeeper_proto::{OpCode, Reader, SessionId, Txn, TxnHeader, Zxid, acl};
@@ -20,12 +22,19 @@ struct Line {
 struct Told(Vec<Option<Zxid>>);
 
 impl Changes for Told {
-    fn created(&mut self, _: &str, _: &AclList, _: &str, _: &AclList) {}
-    fn deleted(&mut self, _: &str, _: &AclList, parent: &str, _: &AclList, oldest: Option<Zxid>) {
+    fn created(&mut self, _: &str, _: &Arc<AclList>, _: &str, _: &Arc<AclList>) {}
+    fn deleted(
+        &mut self,
+        _: &str,
+        _: &Arc<AclList>,
+        parent: &str,
+        _: &Arc<AclList>,
+        oldest: Option<Zxid>,
+    ) {
         assert_eq!(parent, LINE);
         self.0.push(oldest);
     }
-    fn data_changed(&mut self, _: &str, _: &AclList) {}
+    fn data_changed(&mut self, _: &str, _: &Arc<AclList>) {}
 }
 
 impl Line {

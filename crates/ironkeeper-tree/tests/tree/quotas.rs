@@ -137,3 +137,28 @@ fn extra_keys_of_the_statistics_survive_updates() {
     world.create("/a/b");
     check_stats(&world, "/a", "count=2,bytes=0=;byteHardLimit=-1;countHardLimit=-1");
 }
+
+#[test]
+fn a_large_subtree_is_counted_without_a_walk_through_it() {
+    let mut world = World::new();
+    world.create("/top");
+    world.create("/top/large");
+    for n in 0..30_000 {
+        world.create_with(&format!("/top/large/{n}"), Some(b"12"), CreateKind::Persistent);
+    }
+    // Walks would come to nine thousand million nodes, and to three hundred million.
+    for _ in 0..300_000 {
+        assert_eq!(world.node("/top").descendant_count(), 30_001);
+    }
+    put_quota(&mut world, "/top", LIMITS);
+    for _ in 0..10_000 {
+        world.delete("/zookeeper/quota/top/zookeeper_stats");
+        world.create("/zookeeper/quota/top/zookeeper_stats");
+    }
+    check_stats(&world, "/top", "count=30002,bytes=60000");
+    world.set_data("/top/large/7", b"longer", 1);
+    world.delete("/top/large/8");
+    world.delete("/zookeeper/quota/top/zookeeper_stats");
+    world.create("/zookeeper/quota/top/zookeeper_stats");
+    check_stats(&world, "/top", "count=30001,bytes=60002");
+}

@@ -1,5 +1,7 @@
 //! A tree with a clock and a counter of zxids, driven by short commands.
 
+use std::sync::Arc;
+
 use ironkeeper_proto::acl::{self, Acl, AclVec};
 use ironkeeper_proto::jute::{Put, Reader};
 use ironkeeper_proto::stat::Stat;
@@ -94,22 +96,22 @@ impl World {
 struct Recorder<'e>(&'e mut Vec<String>);
 
 impl Changes for Recorder<'_> {
-    fn created(&mut self, path: &str, acl: &AclList, parent: &str, parent_acl: &AclList) {
+    fn created(&mut self, path: &str, acl: &Arc<AclList>, parent: &str, parent_acl: &Arc<AclList>) {
         self.0.push(format!("created {path}{} in {parent}{}", mark(acl), mark(parent_acl)));
     }
 
     fn deleted(
         &mut self,
         path: &str,
-        acl: &AclList,
+        acl: &Arc<AclList>,
         parent: &str,
-        parent_acl: &AclList,
+        parent_acl: &Arc<AclList>,
         _: Option<Zxid>,
     ) {
         self.0.push(format!("deleted {path}{} in {parent}{}", mark(acl), mark(parent_acl)));
     }
 
-    fn data_changed(&mut self, path: &str, acl: &AclList) {
+    fn data_changed(&mut self, path: &str, acl: &Arc<AclList>) {
         self.0.push(format!("changed {path}{}", mark(acl)));
     }
 }
