@@ -119,6 +119,11 @@ pub(crate) fn snapshot_name(name: &str) -> Option<(Zxid, Compression)> {
     Some((hex_zxid(hex)?, compression))
 }
 
+/// Whether a file of this name belongs into a `version-2` directory.
+pub(crate) fn is_data_file(name: &str) -> bool {
+    name.strip_prefix(LOG_PREFIX).and_then(hex_zxid).is_some() || snapshot_name(name).is_some()
+}
+
 fn hex_zxid(text: &str) -> Option<Zxid> {
     // The parser would take a sign.
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -23,6 +23,9 @@ pub use syscalls::let_others_finish;
 /// The unit in which a medium writes: recovery explains torn records by missing sectors.
 pub const SECTOR_BYTES: u64 = 512;
 
+/// The file of a locked directory. Apache ignores files of other names than its own.
+pub(crate) const LOCK_FILE: &str = "ironkeeper.lock";
+
 /// A file or directory inside a listed directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -54,9 +57,10 @@ pub trait Disk: Clone + Debug + Send + Sync + 'static {
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
     fn exists(&self, path: &Path) -> io::Result<bool>;
-    /// Takes the lock of a file, made if need be; [`io::ErrorKind::WouldBlock`] if another process
-    /// holds it.
-    fn lock(&self, path: &Path) -> io::Result<Self::Lock>;
+    /// Takes the lock of a directory, which survives the removal of any file in it;
+    /// [`io::ErrorKind::WouldBlock`] if another process holds it. [`LOCK_FILE`] in the directory
+    /// then holds the number of that process, if it could be written.
+    fn lock(&self, dir: &Path) -> io::Result<Self::Lock>;
 }
 
 #[expect(clippy::len_without_is_empty, reason = "nobody asks a file whether it is empty")]

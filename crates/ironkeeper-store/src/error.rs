@@ -10,7 +10,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    #[error("{}: cannot {action}: {cause}", path.display())]
+    #[error("{}: cannot {action}: {cause}{}", path.display(), denial(path, cause))]
     Io { path: PathBuf, action: &'static str, cause: io::Error },
 
     /// Bytes that no interrupted write explains.
@@ -55,8 +55,15 @@ pub enum StoreError {
     )]
     Misplaced { file: PathBuf, kind: &'static str, expected: &'static str },
 
-    #[error("{}: another server uses this data directory", path.display())]
-    Locked { path: PathBuf },
+    #[error("{}: another server{} uses this data directory", path.display(), process(*pid))]
+    Locked { path: PathBuf, pid: Option<u32> },
+
+    /// Where `version-2` belongs there is the content of one.
+    #[error(
+        "{}: it holds {file}, so it is a version-2 directory itself. Set {key} to its parent{}",
+        dir.display(), parent(dir)
+    )]
+    IsVersionDir { dir: PathBuf, file: String, key: &'static str },
 
     #[error("{}: {what}", file.display())]
     BadEpochFile { file: PathBuf, what: String },
@@ -97,6 +104,26 @@ impl StoreError {
                 | StoreError::SnapshotLost { .. }
         )
     }
+}
+
+/// What to do about a directory of another user.
+fn denial(path: &Path, cause: &io::Error) -> String {
+    if cause.kind() != io::ErrorKind::PermissionDenied {
+        return String::new();
+    }
+    format!(
+        "; give {} to the user that runs the server (chown -R), or run the server as its owner",
+        path.display()
+    )
+}
+
+fn process(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" (pid {pid})"))
+}
+
+fn parent(dir: &Path) -> String {
+    let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    absolute.parent().map_or_else(String::new, |parent| format!(", {}", parent.display()))
 }
 
 fn reasons(refused: &[(PathBuf, String)]) -> String {

@@ -107,7 +107,10 @@ impl<D: Disk> Store<D> {
                         }
                         Err(error) => {
                             stumps_of_nothing = false;
-                            error.to_string()
+                            // The file is named beside the reason.
+                            let text = error.to_string();
+                            let file = format!("{}: ", path.display());
+                            text.strip_prefix(&file).unwrap_or(&text).to_owned()
                         }
                     }
                 }

@@ -9,7 +9,7 @@ use ironkeeper_proto::Zxid;
 use ironkeeper_proto::jute::MAX_BUFFER_DEFAULT;
 
 use crate::catalog;
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile, LOCK_FILE};
 use crate::error::{At, StoreError};
 use crate::log::stream::LogStream;
 use crate::log::writer::LogWriter;
@@ -18,8 +18,6 @@ use crate::snapshot::writer::{Origin, SnapshotWriter};
 
 /// All files live in this directory below the configured ones.
 pub(crate) const VERSION_DIR: &str = "version-2";
-/// Held with an advisory lock while a server runs. Apache ignores files of other names.
-const LOCK_FILE: &str = "ironkeeper.lock";
 
 /// Where the files are: `dataDir` and `dataLogDir` of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +113,10 @@ impl<D: Disk> Store<D> {
         let Dirs { snap_dir, log_dir } = dirs;
         let initialize_file = log_dir.join("initialize");
         let separate = snap_dir != log_dir;
+        refuse_version_dir(&disk, &snap_dir, "dataDir")?;
+        if separate {
+            refuse_version_dir(&disk, &log_dir, "dataLogDir")?;
+        }
         let snap_dir = snap_dir.join(VERSION_DIR);
         let log_dir = log_dir.join(VERSION_DIR);
         for dir in [&snap_dir, &log_dir] {
@@ -243,11 +245,33 @@ fn sync_parent<D: Disk>(disk: &D, path: &Path) -> Result<(), StoreError> {
 }
 
 fn lock<D: Disk>(disk: &D, dir: &Path) -> Result<D::Lock, StoreError> {
-    let path = dir.join(LOCK_FILE);
-    disk.lock(&path).map_err(|cause| match cause.kind() {
-        io::ErrorKind::WouldBlock => StoreError::Locked { path: dir.to_owned() },
-        _ => StoreError::Io { path, action: "lock the directory", cause },
+    disk.lock(dir).map_err(|cause| match cause.kind() {
+        io::ErrorKind::WouldBlock => {
+            StoreError::Locked { path: dir.to_owned(), pid: lock_holder(disk, dir) }
+        }
+        _ => StoreError::Io { path: dir.to_owned(), action: "lock the directory", cause },
     })
+}
+
+/// The process that holds the lock of a directory, if its file tells.
+fn lock_holder<D: Disk>(disk: &D, dir: &Path) -> Option<u32> {
+    let mut text = [0; 16];
+    let file = disk.open(&dir.join(LOCK_FILE)).ok()?;
+    let len = file.read_at(&mut text, 0).ok()?;
+    std::str::from_utf8(&text[..len]).ok()?.trim().parse().ok()
+}
+
+/// Refuses a directory that holds snapshots or logs itself: it is a `version-2`, and beginning an
+/// empty database in it would hide the one that is there.
+fn refuse_version_dir<D: Disk>(disk: &D, dir: &Path, key: &'static str) -> Result<(), StoreError> {
+    // A directory that does not exist or cannot be listed is judged by what follows.
+    let Ok(entries) = disk.list(dir) else { return Ok(()) };
+    match entries.iter().find(|entry| !entry.is_dir && catalog::is_data_file(&entry.name)) {
+        Some(entry) => {
+            Err(StoreError::IsVersionDir { dir: dir.to_owned(), file: entry.name.clone(), key })
+        }
+        None => Ok(()),
+    }
 }
 
 fn refuse_prefix<D: Disk>(
@@ -272,7 +296,10 @@ fn dir_bytes<D: Disk>(disk: &D, dir: &Path) -> Result<u64, StoreError> {
             if entry.is_dir {
                 waiting.push(dir.join(&entry.name));
             }
-            total += entry.len;
+            // The lock is the one file that Apache would not have.
+            if entry.name != LOCK_FILE {
+                total += entry.len;
+            }
         }
     }
     Ok(total)

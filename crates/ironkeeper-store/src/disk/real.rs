@@ -1,11 +1,16 @@
 //! The file system of the machine.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::{Disk, DiskFile, Entry, syscalls};
+use super::{Disk, DiskFile, Entry, LOCK_FILE, syscalls};
+
+/// The mode of a file that is created here: the data is for the owner of the process alone. An
+/// existing file keeps its mode.
+const FILE_MODE: u32 = 0o600;
+const DIR_MODE: u32 = 0o700;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
@@ -13,17 +18,65 @@ pub struct RealDisk;
 #[derive(Debug)]
 pub struct RealFile(File);
 
-/// A locked file.
+/// A locked directory: its lock file, and the directory itself where the file system can lock it.
 #[derive(Debug)]
-pub struct RealLock(File);
+pub struct RealLock {
+    locked: Vec<File>,
+}
 
 impl Drop for RealLock {
-    /// Said, not left to the closing of the file: a child process that another thread is just starting
-    /// has the file open as well, and would hold the lock until it runs its own program.
+    /// Unlocks explicitly instead of by closing: a child process that another thread is just
+    /// starting has inherited the open files, and would hold the lock until it runs its own
+    /// program.
     fn drop(&mut self) {
-        // If it fails, closing the file follows anyway.
-        let _ = self.0.unlock();
+        for file in &self.locked {
+            // If it fails, closing the file follows anyway.
+            let _ = file.unlock();
+        }
     }
+}
+
+impl RealLock {
+    /// The lock on the directory keeps other processes out even if the lock file is removed. Not
+    /// every file system has it (NFS turns it into a record lock, which needs a file open for
+    /// writing), so the file is locked too. The file also tells which process holds the lock.
+    fn take(
+        dir: &Path,
+        lock_dir: impl Fn(&File) -> Result<(), TryLockError>,
+    ) -> io::Result<RealLock> {
+        let mut lock = RealLock { locked: Vec::new() };
+        let this = File::open(dir)?;
+        match lock_dir(&this) {
+            Ok(()) => lock.locked.push(this),
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) if cannot_lock_directories(&error) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
+        let file = options.open(dir.join(LOCK_FILE))?;
+        file.try_lock().map_err(io::Error::from)?;
+        // For the message of the next process; the lock holds without it, on a full disk as well.
+        let pid = format!("{}\n", std::process::id());
+        let _ = file.set_len(0).and_then(|()| file.write_all_at(pid.as_bytes(), 0));
+        lock.locked.push(file);
+        Ok(lock)
+    }
+}
+
+/// Whether the file system refuses to lock any directory, as opposed to this one at this time.
+fn cannot_lock_directories(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::EBADF
+                | libc::EINVAL
+                | libc::EISDIR
+                | libc::ENOLCK
+                | libc::ENOSYS
+                | libc::EOPNOTSUPP
+        )
+    )
 }
 
 impl Disk for RealDisk {
@@ -57,7 +110,8 @@ impl Disk for RealDisk {
 
     fn create(&self, path: &Path) -> io::Result<RealFile> {
         let mut options = OpenOptions::new();
-        Ok(RealFile(options.read(true).write(true).create(true).truncate(true).open(path)?))
+        options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE);
+        Ok(RealFile(options.open(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -77,21 +131,15 @@ impl Disk for RealDisk {
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        fs::create_dir_all(dir)
+        DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         path.try_exists()
     }
 
-    fn lock(&self, path: &Path) -> io::Result<RealLock> {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(RealLock(file)),
-            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+    fn lock(&self, dir: &Path) -> io::Result<RealLock> {
+        RealLock::take(dir, File::try_lock)
     }
 }
 
@@ -125,16 +173,65 @@ impl DiskFile for RealFile {
 mod tests {
     use super::*;
 
+    fn is_locked(dir: &Path) -> bool {
+        match RealDisk.lock(dir) {
+            Ok(_) => false,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
     #[test]
     fn a_lock_is_given_back_though_a_child_being_started_has_its_file() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("lock");
-        let lock = RealDisk.lock(&path).unwrap();
-        // Shares the open file, as the child does between its fork and its program.
-        let inherited = lock.0.try_clone().unwrap();
-        assert_eq!(RealDisk.lock(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let lock = RealDisk.lock(dir.path()).unwrap();
+        // Shares the open files, as the child does between its fork and its program.
+        let inherited: Vec<File> =
+            lock.locked.iter().map(|file| file.try_clone().unwrap()).collect();
+        assert!(is_locked(dir.path()));
         drop(lock);
-        RealDisk.lock(&path).unwrap();
+        assert!(!is_locked(dir.path()));
         drop(inherited);
+    }
+
+    #[test]
+    fn a_removed_lock_file_does_not_free_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = RealDisk.lock(dir.path()).unwrap();
+        fs::remove_file(dir.path().join(LOCK_FILE)).unwrap();
+        assert!(is_locked(dir.path()));
+        drop(lock);
+        assert!(!is_locked(dir.path()));
+    }
+
+    #[test]
+    fn where_directories_cannot_be_locked_the_file_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let refuses =
+            |_: &File| Err(TryLockError::Error(io::Error::from_raw_os_error(libc::EBADF)));
+        let lock = RealLock::take(dir.path(), refuses).unwrap();
+        let second = RealLock::take(dir.path(), refuses).unwrap_err();
+        assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
+        drop(lock);
+        RealLock::take(dir.path(), refuses).unwrap();
+        let fails = |_: &File| Err(TryLockError::Error(io::Error::from_raw_os_error(libc::EIO)));
+        assert!(RealLock::take(dir.path(), fails).is_err(), "an error of the disk is one");
+    }
+
+    #[test]
+    fn what_is_created_is_for_its_owner_alone_and_what_exists_keeps_its_mode() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let nested = dir.path().join("data/version-2");
+        RealDisk.create_dir_all(&nested).unwrap();
+        let file = nested.join("log.1");
+        RealDisk.create(&file).unwrap();
+        drop(RealDisk.lock(&nested).unwrap());
+        assert_eq!((mode(&dir.path().join("data")), mode(&nested)), (0o700, 0o700));
+        assert_eq!((mode(&file), mode(&nested.join(LOCK_FILE))), (0o600, 0o600));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        RealDisk.create(&file).unwrap();
+        assert_eq!(mode(&file), 0o640);
     }
 }

@@ -337,7 +337,7 @@ impl Disk for SimDisk {
         Ok(state.names.contains_key(path) || state.dirs.contains(path))
     }
 
-    fn lock(&self, _path: &Path) -> io::Result<()> {
+    fn lock(&self, _dir: &Path) -> io::Result<()> {
         self.state().alive()
     }
 }

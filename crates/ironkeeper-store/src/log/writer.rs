@@ -87,6 +87,11 @@ struct Current<F> {
 }
 
 impl<D: Disk> LogWriter<D> {
+    /// Where the log files are.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     pub(crate) fn new(disk: D, dir: PathBuf, options: &StoreOptions) -> LogWriter<D> {
         LogWriter {
             disk,

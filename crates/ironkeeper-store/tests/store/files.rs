@@ -91,12 +91,77 @@ fn one_server_at_a_time() {
     let open = || Store::open(RealDisk, Dirs::single(home.path()), StoreOptions::default());
     let first = open().unwrap();
     let error = open().unwrap_err();
-    assert!(matches!(error, StoreError::Locked { .. }), "{error}");
+    let pid = format!("another server (pid {}) uses", std::process::id());
+    assert!(error.to_string().contains(&pid), "{error}");
     let clone = first.clone();
     drop(first);
     open().unwrap_err();
     drop(clone);
     open().unwrap();
+}
+
+#[test]
+fn a_removed_lock_file_lets_no_second_server_in() {
+    let home = tempfile::tempdir().unwrap();
+    let at = |snap: &str, log: &str| {
+        let dirs = Dirs { snap_dir: home.path().join(snap), log_dir: home.path().join(log) };
+        Store::open(RealDisk, dirs, StoreOptions::default())
+    };
+    let first = at("snap", "log").unwrap();
+    for dir in ["snap", "log"] {
+        std::fs::remove_file(home.path().join(dir).join("version-2/ironkeeper.lock")).unwrap();
+    }
+    for (snap, log) in [("snap", "log"), ("snap", "other"), ("other", "log")] {
+        let error = at(snap, log).unwrap_err();
+        assert!(matches!(error, StoreError::Locked { .. }), "{snap}, {log}: {error}");
+    }
+    drop(first);
+    at("snap", "log").unwrap();
+}
+
+#[test]
+fn everything_that_is_created_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = tempfile::tempdir().unwrap();
+    let dirs = Dirs { snap_dir: home.path().join("a"), log_dir: home.path().join("b") };
+    let store = Store::open(RealDisk, dirs, StoreOptions::default()).unwrap();
+    write_snapshot(&store, 0).unwrap();
+    write_log(&store, 1..=3);
+    store.write_accepted_epoch(ironkeeper_proto::Epoch(1)).unwrap();
+    let mut left = vec![home.path().join("a"), home.path().join("b")];
+    let mut names = Vec::new();
+    while let Some(path) = left.pop() {
+        let metadata = std::fs::metadata(&path).unwrap();
+        let expected = if metadata.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(metadata.permissions().mode() & 0o777, expected, "{}", path.display());
+        if metadata.is_dir() {
+            left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            names.push(path.file_name().unwrap().to_str().unwrap().to_owned());
+        }
+    }
+    names.sort();
+    names.dedup();
+    assert_eq!(names, ["acceptedEpoch", "ironkeeper.lock", "log.1", "snapshot.0"]);
+}
+
+#[test]
+fn a_version_2_directory_is_no_data_directory() {
+    let home = tempfile::tempdir().unwrap();
+    let open = |dir| Store::open(RealDisk, Dirs::single(dir), StoreOptions::default());
+    let store = open(home.path().to_owned()).unwrap();
+    let version_2 = home.path().join("version-2");
+    open(version_2.clone()).expect("an empty directory may have any name");
+    std::fs::remove_dir_all(version_2.join("version-2")).unwrap();
+    write_snapshot(&store, 0).unwrap();
+    drop(store);
+    let error = open(version_2.clone()).unwrap_err().to_string();
+    assert!(error.contains("Set dataDir to its parent"), "{error}");
+    assert!(error.ends_with(&home.path().display().to_string()), "{error}");
+    assert!(!version_2.join("version-2").exists(), "nothing was created");
+    let dirs = Dirs { snap_dir: home.path().join("new"), log_dir: version_2 };
+    let error = Store::open(RealDisk, dirs, StoreOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("Set dataLogDir to its parent"), "{error}");
 }
 
 #[test]
