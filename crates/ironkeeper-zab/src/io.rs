@@ -220,6 +220,8 @@ pub enum Hangup {
     LargerIdDials,
     /// A newer connection has taken its place.
     Replaced,
+    /// The peer is connected already, and that connection is alive.
+    Connected,
     /// The peer says it is us.
     OwnId,
     TooManyStrangers,
@@ -247,6 +249,10 @@ pub enum Reason {
     Started,
     /// The chosen leader could not be reached.
     LeaderUnreachable,
+    /// Votes that came after the election name another leader.
+    ChoiceLost,
+    /// The chosen leader has hung up more than once: it does not lead.
+    LeaderHangsUp,
     /// The connection to the leader broke.
     LeaderGone,
     LeaderSilent,
@@ -273,6 +279,8 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Reason::Started => "the server has started",
             Reason::LeaderUnreachable => "the chosen leader cannot be reached",
+            Reason::ChoiceLost => "later votes name another leader than the chosen one",
+            Reason::LeaderHangsUp => "the chosen leader hangs up: it does not lead",
             Reason::LeaderGone => "the connection to the leader broke",
             Reason::LeaderSilent => "the leader has been silent for too long",
             Reason::LeaderProtocol(what) => {

@@ -30,6 +30,9 @@ pub(crate) enum Kind {
     Observer,
 }
 
+/// After so many hang-ups a chosen server is not dialled again.
+const HANG_UPS_MAX: u32 = 2;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Dialing,
@@ -85,6 +88,8 @@ pub(crate) struct Learner {
     link: Option<LinkId>,
     stage: Stage,
     tries: u32,
+    /// How often the chosen server has hung up instead of telling its epoch.
+    hang_ups: u32,
     epoch: Epoch,
     catchup: Catchup,
     /// Appended and to be acknowledged one by one, as Apache's leaders count them.
@@ -99,6 +104,7 @@ impl Learner {
             link: None,
             stage: Stage::Dialing,
             tries: 0,
+            hang_ups: 0,
             epoch: Epoch(0),
             catchup: Catchup::default(),
             unacked: VecDeque::new(),
@@ -129,6 +135,11 @@ impl Learner {
             }
             _ => Status::Looking,
         }
+    }
+
+    /// Whether the chosen server has not shown yet that it leads.
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        matches!(self.stage, Stage::Dialing | Stage::Greeted)
     }
 
     pub(crate) fn live_link(&self) -> Option<LinkId> {
@@ -192,9 +203,19 @@ impl Learner {
         }
         self.link = None;
         match self.stage {
-            Stage::Greeted => self.dial_later(cx),
+            Stage::Greeted => self.on_hung_up(cx),
             _ => Next::Look(Reason::LeaderGone),
         }
+    }
+
+    /// A server that accepts the connection and hangs up runs and does not lead. It may be about
+    /// to, once. (An Apache server that is about to lead refuses connections instead.)
+    fn on_hung_up(&mut self, cx: &mut Context<'_>) -> Next {
+        self.hang_ups += 1;
+        if self.hang_ups >= HANG_UPS_MAX && !cx.shared.settings.has(Bug::KeepChoice) {
+            return Next::Look(Reason::LeaderHangsUp);
+        }
+        self.dial_later(cx)
     }
 
     pub(crate) fn on_timers(&mut self, cx: &mut Context<'_>) -> Next {

@@ -23,6 +23,7 @@
 //! assert!(matches!(out.pop(), Some(Output::Commit { zxid: Zxid(42), .. })));
 //! ```
 
+mod choice;
 pub mod election;
 pub mod ensemble;
 pub mod history;
@@ -35,6 +36,7 @@ mod mesh;
 pub mod plan;
 pub mod quorum;
 mod reconfig;
+mod renewals;
 mod settings;
 mod timers;
 

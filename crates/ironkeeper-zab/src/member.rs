@@ -8,7 +8,7 @@
 //! *Settling* is the rule that nobody votes before all its writes have ended and its tree is where its
 //! log is: a write of an old role that ends during the next one would make the vote a lie.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use ironkeeper_proto::election::{Opening, PeerState};
@@ -17,6 +17,7 @@ use ironkeeper_proto::quorum_packet::ForwardedRequest;
 use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, SessionId, Zxid};
 
 use crate::LearnerView;
+use crate::choice::Choice;
 use crate::election::{Election, Reaction, Vote};
 use crate::ensemble::Ensemble;
 use crate::io::{Durable, Hangup, Input, LinkId, Output, Port, Reason, Status};
@@ -25,6 +26,7 @@ use crate::learner::{Kind, Learner};
 use crate::ledger::Ledger;
 use crate::mesh::Mesh;
 use crate::reconfig::ReconfigRefused;
+use crate::renewals::Renewals;
 use crate::settings::{Bug, Settings};
 use crate::timers::{Timer, Timers};
 
@@ -63,6 +65,10 @@ pub(crate) struct Shared {
     pub(crate) now_ms: u64,
     /// The latest epoch anybody has told us to have promised.
     pub(crate) accepted_seen: Epoch,
+    /// Voters that look for a leader, by the last vote on the connection between our election
+    /// ports.
+    pub(crate) looking: BTreeSet<ServerId>,
+    pub(crate) renewals: Renewals,
     /// Durable steps other than appends that have not been reported yet.
     pub(crate) steps_open: usize,
     /// Whom we chose last; what the others are told when they ask.
@@ -79,7 +85,7 @@ const EPOCH_LEAP: i64 = 1 << 20;
 impl Shared {
     /// The largest epoch that we believe somebody to have heard of.
     pub(crate) fn epoch_in_reach(&self) -> Epoch {
-        Epoch(self.epochs.accepted.max(self.accepted_seen).0.saturating_add(EPOCH_LEAP))
+        Epoch(self.epochs.accepted.0.saturating_add(EPOCH_LEAP))
     }
 }
 
@@ -141,7 +147,25 @@ pub(crate) struct Member {
     role: Role,
     /// When those who do not vote were last told what we propose. Bounded by the mesh.
     strangers_told: BTreeMap<ServerId, u64>,
+    /// Whom we have chosen, while that is not confirmed.
+    choice: Option<Choice>,
+    /// Learners that have come before we know whether we lead. Bounded by the driver's limit on
+    /// connections.
+    early: BTreeMap<LinkId, EarlyLearner>,
 }
+
+/// A connection to our quorum port during an election: this server may be about to lead. (Apache's
+/// servers refuse such a connection, and their learners try again; one that is hung up on begins a
+/// new election.)
+#[derive(Debug)]
+struct EarlyLearner {
+    until_ms: u64,
+    /// How it has introduced itself. It sends nothing more before it is answered.
+    greeting: Option<Packet>,
+}
+
+/// How long an early learner is kept.
+const EARLY_LEARNER_MS: u64 = 500;
 
 impl Member {
     pub(crate) fn new(
@@ -163,6 +187,8 @@ impl Member {
             ensemble,
             epochs,
             accepted_seen: epochs.accepted,
+            looking: BTreeSet::new(),
+            renewals: Renewals::default(),
             timers: Timers::default(),
             now_ms: 0,
             steps_open: 0,
@@ -171,14 +197,20 @@ impl Member {
             random: seed | 1,
         };
         let (mesh, strangers_told) = (Mesh::new(me), BTreeMap::new());
-        Member { shared, mesh, round: 0, role: Role::New, strangers_told }
+        let (choice, early) = (None, BTreeMap::new());
+        Member { shared, mesh, round: 0, role: Role::New, strangers_told, choice, early }
     }
 
     pub(crate) fn deadline_ms(&self) -> u64 {
         match self.role {
             Role::New => 0,
-            _ => self.shared.timers.deadline_ms(),
+            _ => self.shared.timers.deadline_ms().min(self.early_until_ms()),
         }
+    }
+
+    /// When the first of the early learners has waited long enough.
+    fn early_until_ms(&self) -> u64 {
+        self.early.values().map(|early| early.until_ms).min().unwrap_or(u64::MAX)
     }
 
     pub(crate) fn ensemble(&self) -> &Ensemble {
@@ -245,15 +277,8 @@ impl Member {
             Input::Notification { link, notification } => {
                 self.on_notification(ledger, link, &notification, out);
             }
-            Input::Accepted { link } => match &mut self.role {
-                Role::Leading(leader) => leader.on_accepted(&self.shared, link),
-                _ => out.push(Output::Hangup { link, reason: Hangup::NotLeading }),
-            },
-            Input::Packet { link, packet } => self.in_role(ledger, out, |role, cx| match role {
-                Role::Learning(learner) => learner.on_packet(cx, link, packet),
-                Role::Leading(leader) => leader.on_packet(cx, link, packet),
-                _ => Next::Stay,
-            }),
+            Input::Accepted { link } => self.on_accepted(link, out),
+            Input::Packet { link, packet } => self.on_packet(ledger, link, packet, out),
             Input::SnapshotReceived { link } => self.in_role(ledger, out, |role, cx| match role {
                 Role::Learning(learner) => learner.on_snapshot_received(cx, link),
                 _ => Next::Stay,
@@ -271,12 +296,18 @@ impl Member {
                 _ => Next::Stay,
             }),
             Input::Closed { link } => match self.mesh.on_closed(link) {
-                Some(peer) => self.on_away(ledger, peer, out),
-                None => self.in_role(ledger, out, |role, cx| match role {
-                    Role::Learning(learner) => learner.on_closed(cx, link),
-                    Role::Leading(leader) => leader.on_closed(link),
-                    _ => Next::Stay,
-                }),
+                Some(peer) => {
+                    self.shared.looking.remove(&peer);
+                    self.on_away(ledger, peer, out);
+                }
+                None => {
+                    self.early.remove(&link);
+                    self.in_role(ledger, out, |role, cx| match role {
+                        Role::Learning(learner) => learner.on_closed(cx, link),
+                        Role::Leading(leader) => leader.on_closed(cx, link),
+                        _ => Next::Stay,
+                    });
+                }
             },
             Input::Done(Durable::Flushed(zxid)) => self.on_flushed(ledger, zxid, out),
             Input::Done(done) => self.on_done(ledger, done, out),
@@ -299,6 +330,9 @@ impl Member {
 
     fn on_timers(&mut self, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let now_ms = self.shared.now_ms;
+        if self.early_until_ms() <= now_ms {
+            self.hang_up_early(|early| early.until_ms <= now_ms, out);
+        }
         if self.shared.timers.deadline_ms() > now_ms {
             return;
         }
@@ -444,6 +478,7 @@ impl Member {
         self.round = vote.round;
         self.shared.vote = vote;
         self.shared.timers.clear_all();
+        self.choice = Some(Choice::new(&vote));
         let mut cx = Context { shared: &mut self.shared, ledger, out };
         let next = if vote.leader == cx.shared.me {
             let (leader, next) = Leader::begin(&mut cx);
@@ -456,8 +491,28 @@ impl Member {
             Next::Stay
         };
         if let Next::Look(reason) = next {
-            self.become_settling(ledger, reason, out);
+            return self.become_settling(ledger, reason, out);
         }
+        if vote.leader != self.shared.me {
+            return self.hang_up_early(|_| true, out);
+        }
+        for (link, early) in std::mem::take(&mut self.early) {
+            self.on_accepted(link, out);
+            if let Some(packet) = early.greeting {
+                self.on_packet(ledger, link, packet, out);
+            }
+        }
+    }
+
+    /// Hangs up on learners that came early.
+    fn hang_up_early(&mut self, which: impl Fn(&EarlyLearner) -> bool, out: &mut Vec<Output>) {
+        self.early.retain(|link, early| {
+            let goes = which(early);
+            if goes {
+                out.push(Output::Hangup { link: *link, reason: Hangup::NotLeading });
+            }
+            !goes
+        });
     }
 
     // The election port.
@@ -491,6 +546,15 @@ impl Member {
             let vote = Vote { round: self.round, ..self.current_vote() };
             return self.tell(from, vote, out);
         }
+        if notification.state == PeerState::Looking {
+            self.shared.looking.insert(from);
+        } else {
+            self.shared.looking.remove(&from);
+        }
+        if self.is_choice_lost(from, notification) {
+            return self.become_settling(ledger, Reason::ChoiceLost, out);
+        }
+        let ensemble = &self.shared.ensemble;
         match &mut self.role {
             Role::New | Role::Settling => {}
             Role::Looking(election) => {
@@ -515,6 +579,22 @@ impl Member {
                 }
             }
         }
+    }
+
+    /// Whether a choice that is not confirmed yet is void with this vote.
+    fn is_choice_lost(&mut self, from: ServerId, notification: &Notification) -> bool {
+        let (is_unconfirmed, leader) = match &self.role {
+            Role::Learning(learner) => (learner.is_unconfirmed(), None),
+            Role::Leading(leader) => (leader.is_unconfirmed(), Some(leader)),
+            Role::New | Role::Settling | Role::Looking(_) => (false, None),
+        };
+        let Some(choice) = self.choice.as_mut().filter(|_| is_unconfirmed) else { return false };
+        choice.on_vote(from, notification);
+        let follows = |id| leader.is_some_and(|leader| leader.has_greeted(id));
+        let (me, chosen, mesh) = (self.shared.me, self.shared.vote.leader, &self.mesh);
+        let is_away = |id: ServerId| id != me && id != chosen && !mesh.is_linked(id);
+        choice.is_lost(&self.shared.ensemble, follows, is_away)
+            && !self.shared.settings.has(Bug::KeepChoice)
     }
 
     fn may_tell_stranger(&mut self, id: ServerId) -> bool {
@@ -647,6 +727,41 @@ impl Member {
     }
 
     // The quorum port.
+
+    fn on_accepted(&mut self, link: LinkId, out: &mut Vec<Output>) {
+        match &mut self.role {
+            Role::Leading(leader) => leader.on_accepted(&self.shared, link),
+            Role::Learning(_) => {
+                out.push(Output::Hangup { link, reason: Hangup::NotLeading });
+            }
+            Role::New | Role::Settling | Role::Looking(_) => {
+                let until_ms = self.shared.now_ms + EARLY_LEARNER_MS;
+                self.early.insert(link, EarlyLearner { until_ms, greeting: None });
+            }
+        }
+    }
+
+    fn on_packet(
+        &mut self,
+        ledger: &mut Ledger,
+        link: LinkId,
+        packet: Packet,
+        out: &mut Vec<Output>,
+    ) {
+        if let Some(early) = self.early.get_mut(&link) {
+            if early.greeting.replace(packet).is_some() {
+                self.early.remove(&link);
+                let reason = Hangup::Protocol("it did not wait for an answer");
+                out.push(Output::Hangup { link, reason });
+            }
+            return;
+        }
+        self.in_role(ledger, out, |role, cx| match role {
+            Role::Learning(learner) => learner.on_packet(cx, link, packet),
+            Role::Leading(leader) => leader.on_packet(cx, link, packet),
+            _ => Next::Stay,
+        });
+    }
 
     fn on_dialed(
         &mut self,

@@ -43,6 +43,11 @@ impl Mesh {
         self.peers.iter().find(|(_, peer)| peer.link == Some(link)).map(|(id, _)| *id)
     }
 
+    /// Whether there is a connection with this server.
+    pub(crate) fn is_linked(&self, id: ServerId) -> bool {
+        self.peers.get(&id).is_some_and(|peer| peer.link.is_some())
+    }
+
     pub(crate) fn send(&mut self, to: ServerId, vote: Notification, out: &mut Vec<Output>) {
         debug_assert_ne!(to, self.me);
         let peer = self.peers.entry(to).or_default();
@@ -106,9 +111,8 @@ impl Mesh {
         let peer = self.peers.entry(from).or_default();
         peer.address = opening.dialable().next().map(str::to_owned);
         if from < self.me {
-            if let Some(old) = peer.link.take() {
-                out.push(Output::Hangup { link: old, reason: Hangup::Replaced });
-            }
+            // A connection that is there stays until the dial has succeeded: any server can say
+            // that it is this one, and only the dial goes to its address.
             out.push(Output::Hangup { link, reason: Hangup::LargerIdDials });
             peer.dial(from, out);
             return false;
@@ -213,6 +217,16 @@ mod tests {
         assert_eq!(said(&mut out), "", "nothing was to be said yet");
         mesh.send(ServerId(1), vote(3), &mut out);
         assert_eq!(said(&mut out), "vote 3 on 13");
+        // Once more: it has restarted, or another server has its number.
+        mesh.on_opened(LinkId(14), &opening(1), true, &mut out);
+        assert_eq!(said(&mut out), "hangup 14, dial 1");
+        mesh.send(ServerId(1), vote(4), &mut out);
+        assert_eq!(said(&mut out), "vote 4 on 13");
+        mesh.on_dialed(ServerId(1), None, &mut out);
+        assert_eq!(mesh.peer_of(LinkId(13)), Some(ServerId(1)));
+        mesh.on_opened(LinkId(15), &opening(1), true, &mut out);
+        mesh.on_dialed(ServerId(1), Some(LinkId(16)), &mut out);
+        assert_eq!(said(&mut out), "hangup 15, dial 1, hangup 13, vote 4 on 16");
     }
 
     /// ZOOKEEPER-880, 2164.

@@ -96,4 +96,9 @@ pub enum Bug {
     CounterOverflow,
     /// A leader answers a `sync`, and calls sessions gone, without asking whether it still leads.
     SyncUnasked,
+    /// A server stays with its choice though votes and hang-ups show that the chosen server does
+    /// not lead.
+    KeepChoice,
+    /// A leader never begins a new epoch for a voter that has promised a later one.
+    KeepEpoch,
 }

@@ -10,7 +10,18 @@ use super::{Leader, Peer, Phase, Stage};
 use crate::io::{Hangup, LinkId, Reason};
 use crate::learner::Kind;
 use crate::member::{Context, Next};
+use crate::settings::Bug;
 use crate::timers::Timer;
+
+/// Who a learner says to be, and what it says to have promised.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    id: ServerId,
+    kind: Kind,
+    accepted: Epoch,
+    /// When it said so.
+    since_ms: u64,
+}
 
 impl Leader {
     pub(super) fn on_info(
@@ -21,8 +32,8 @@ impl Leader {
         accepted: Epoch,
         info: LearnerInfo,
     ) -> Next {
-        let follows = |peer: &Peer| peer.stage == Stage::Live && Some(peer.id) == info.server;
-        let refuse = if self.peers[&link].stage != Stage::Accepted {
+        let peer = &self.peers[&link];
+        let refuse = if peer.stage != Stage::Accepted || peer.claim.is_some() {
             Some(Hangup::Protocol("it said twice who it is"))
         } else if info.protocol < PROTOCOL_VERSION {
             Some(Hangup::Protocol("its version is too old"))
@@ -32,12 +43,6 @@ impl Leader {
             Some(Hangup::Protocol("there is no epoch after its own"))
         } else if accepted > cx.shared.epoch_in_reach() {
             Some(Hangup::Protocol("its epoch is beyond reach"))
-        } else if accepted > self.epoch
-            && self.phase == Phase::Established
-            && self.peers.values().any(follows)
-        {
-            // If it really has promised itself to somebody else, it will leave us first.
-            Some(Hangup::Protocol("it follows us already, on another connection"))
         } else if info.server == Some(cx.shared.me) {
             Some(Hangup::OwnId)
         } else {
@@ -51,13 +56,54 @@ impl Leader {
             self.next_stranger -= 1;
             ServerId(self.next_stranger + 1)
         });
-        // It has come back before we noticed that it was gone.
-        let old = self.peers.iter().find(|(_, peer)| peer.id == id).map(|(link, _)| *link);
-        if let Some(old) = old {
-            self.drop_peer(cx, old, Hangup::Replaced);
+        let claim = Claim { id, kind, accepted, since_ms: cx.shared.now_ms };
+        if let Some(peer) = self.peers.get_mut(&link) {
+            peer.claim = Some(claim);
         }
-        let peer = self.peers.get_mut(&link).expect("the peer that speaks");
-        (peer.id, peer.kind, peer.stage) = (id, kind, Stage::Greeted);
+        // If it is connected already and that connection is alive, an answer to this comes.
+        if let Some((old, true)) = self.connection_of(id).map(|(old, peer)| (old, peer.hears())) {
+            cx.send(old, Packet::Ping { zxid: cx.ledger.last_proposed });
+        }
+        self.decide_claims(cx)
+    }
+
+    /// The connection on which a server is known, which is another one than those that only claim
+    /// it.
+    fn connection_of(&self, id: ServerId) -> Option<(LinkId, &Peer)> {
+        let is_its = |peer: &Peer| peer.id == id && peer.stage > Stage::Accepted;
+        self.peers.iter().find(|(_, peer)| is_its(peer)).map(|(link, peer)| (*link, peer))
+    }
+
+    /// Goes through the connections whose server may be connected already. One that comes after its
+    /// server's restart takes the place of the old connection when that is closed, or silent for a
+    /// tick. One whose server still speaks on the old connection is another server's, and is
+    /// refused.
+    pub(super) fn decide_claims(&mut self, cx: &mut Context<'_>) -> Next {
+        let (now_ms, tick_ms) = (cx.shared.now_ms, cx.shared.settings.tick_ms);
+        let claims = self.peers.iter().filter_map(|(link, peer)| Some((*link, peer.claim?)));
+        for (link, claim) in claims.collect::<Vec<_>>() {
+            if let Some((old, peer)) = self.connection_of(claim.id) {
+                if peer.heard_ms > claim.since_ms {
+                    self.drop_peer(cx, link, Hangup::Connected);
+                    continue;
+                }
+                if now_ms.saturating_sub(peer.heard_ms) < tick_ms {
+                    continue;
+                }
+                self.drop_peer(cx, old, Hangup::Replaced);
+            }
+            if let Next::Look(reason) = self.admit(cx, link, claim) {
+                return Next::Look(reason);
+            }
+        }
+        Next::Stay
+    }
+
+    /// Takes a learner in under the name it has given.
+    fn admit(&mut self, cx: &mut Context<'_>, link: LinkId, claim: Claim) -> Next {
+        let Claim { id, kind, accepted, .. } = claim;
+        let Some(peer) = self.peers.get_mut(&link) else { return Next::Stay };
+        (peer.id, peer.kind, peer.stage, peer.claim) = (id, kind, Stage::Greeted, None);
         // What strangers say to have promised is not for us to keep.
         let is_member = cx.shared.ensemble.is_member(id);
         if is_member {
@@ -74,15 +120,32 @@ impl Leader {
         }
         let voter = kind == Kind::Follower && cx.shared.ensemble.may_vote(id);
         if voter && accepted > self.epoch {
-            // It has promised a later epoch to somebody who did not come to lead, and can follow
-            // nobody before that one. Without it we may still have a quorum, but one failure less is
-            // survived, for as long as we lead. A new epoch takes a moment.
-            return Next::Look(Reason::LaterEpochPromised);
+            peer.waits_for_epoch = true;
+            return self.try_renew(cx);
         }
         if self.phase >= Phase::Promising {
             self.tell_epoch(cx, link);
         }
         Next::Stay
+    }
+
+    /// Begins a new epoch for a voter that has promised a later one than ours, to a server that did
+    /// not come to lead: it cannot follow before, however long we lead. It takes a moment, so this
+    /// has two conditions, without which any server that reaches our port could have us begin one
+    /// epoch after the other. The voter looks for a leader by its own vote, which came over the
+    /// connection between the election ports; and such renewals are some time apart. Until then the
+    /// voter waits.
+    pub(super) fn try_renew(&mut self, cx: &mut Context<'_>) -> Next {
+        let (now_ms, pause_ms) = (cx.shared.now_ms, cx.shared.settings.init_ms());
+        let waits = |peer: &Peer| peer.waits_for_epoch && cx.shared.looking.contains(&peer.id);
+        if !self.peers.values().any(waits)
+            || !cx.shared.renewals.is_due(now_ms, pause_ms)
+            || cx.shared.settings.has(Bug::KeepEpoch)
+        {
+            return Next::Stay;
+        }
+        cx.shared.renewals.note(now_ms, pause_ms);
+        Next::Look(Reason::LaterEpochPromised)
     }
 
     pub(crate) fn try_epoch(&mut self, cx: &mut Context<'_>) -> Next {
@@ -102,7 +165,7 @@ impl Leader {
         let waiting: Vec<LinkId> = self
             .peers
             .iter()
-            .filter(|(_, peer)| peer.stage == Stage::Greeted)
+            .filter(|(_, peer)| peer.stage == Stage::Greeted && !peer.waits_for_epoch)
             .map(|(link, _)| *link)
             .collect();
         for link in waiting {

@@ -28,6 +28,7 @@ use crate::quorum::Quorum;
 use crate::reconfig::ReconfigRefused;
 use crate::timers::Timer;
 use broadcast::Revalidation;
+use discovery::Claim;
 use still_leading::Words;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,6 +73,11 @@ struct Peer {
     unacked: Option<(Zxid, u64)>,
     /// The last question whether it still follows that it has answered.
     answered: u64,
+    /// It has promised a later epoch than ours and waits for one that it can follow.
+    waits_for_epoch: bool,
+    /// Who it says to be, while another connection of that server may still be alive. Until that is
+    /// decided it has no name, at [`Stage::Accepted`].
+    claim: Option<Claim>,
 }
 
 impl Peer {
@@ -207,8 +213,22 @@ impl Leader {
                 acked: Zxid(i64::MIN),
                 unacked: None,
                 answered: 0,
+                waits_for_epoch: false,
+                claim: None,
             },
         );
+    }
+
+    /// Whether no quorum has come yet to agree on an epoch.
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        self.phase == Phase::Discovering
+    }
+
+    /// Whether this voter has come to follow us and is still connected.
+    pub(crate) fn has_greeted(&self, id: ServerId) -> bool {
+        self.peers.values().any(|peer| {
+            peer.id == id && peer.kind == Kind::Follower && peer.stage > Stage::Accepted
+        })
     }
 
     /// A learner takes in the tree it is sent.
@@ -218,9 +238,11 @@ impl Leader {
         }
     }
 
-    pub(crate) fn on_closed(&mut self, link: LinkId) -> Next {
-        self.peers.remove(&link);
-        Next::Stay
+    pub(crate) fn on_closed(&mut self, cx: &mut Context<'_>, link: LinkId) -> Next {
+        match self.peers.remove(&link) {
+            Some(peer) if peer.stage > Stage::Accepted => self.decide_claims(cx),
+            _ => Next::Stay,
+        }
     }
 
     fn drop_peer(&mut self, cx: &mut Context<'_>, link: LinkId, reason: Hangup) -> Next {
@@ -327,6 +349,12 @@ impl Leader {
         for link in gone {
             self.drop_peer(cx, link, Hangup::Silent);
         }
+        if let Next::Look(reason) = self.decide_claims(cx) {
+            return Next::Look(reason);
+        }
+        if let Next::Look(reason) = self.try_renew(cx) {
+            return Next::Look(reason);
+        }
         let zxid = cx.ledger.last_proposed;
         for (link, peer) in &self.peers {
             if peer.hears() {
@@ -338,7 +366,9 @@ impl Leader {
             let me = cx.shared.me;
             let here = |id: ServerId| {
                 id == me
-                    || self.peers.values().any(|peer| peer.id == id && peer.kind == Kind::Follower)
+                    || self.peers.values().any(|peer| {
+                        peer.id == id && peer.kind == Kind::Follower && !peer.waits_for_epoch
+                    })
             };
             if !cx.shared.ensemble.joint().holds(here) {
                 return Next::Look(Reason::QuorumLost);

@@ -163,6 +163,7 @@ impl Leader {
             // Now it can acknowledge what was proposed while it caught up, and be heard.
             peer.heard_ms = cx.shared.now_ms;
             peer.unacked = peer.unacked.map(|(zxid, _)| (zxid, cx.shared.now_ms));
+            cx.shared.looking.remove(&peer.id);
             cx.send(link, Packet::UpToDate);
             self.ask_newcomer(cx, link);
         }

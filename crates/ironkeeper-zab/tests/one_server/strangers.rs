@@ -8,10 +8,11 @@ use crate::server::*;
 
 #[test]
 fn nobody_uses_up_the_epochs_or_brings_down_a_leader_whose_followers_are_there() {
-    let (mut leader, ..) = established();
+    let (mut leader, one, _) = established();
     // As a voter that is here already, as one beyond reach, as a stranger, as an observer.
-    let (_, said) = leader.greet(1, 9);
-    assert!(said.starts_with("hangup Protocol"), "{said}");
+    assert_eq!(leader.greet(1, 9).1, "");
+    leader.now_ms += 1000;
+    assert_eq!(leader.packet(one, pong(z(3, 0))), "hangup Connected");
     for (id, accepted) in [(1, i64::from(i32::MAX) - 1), (77, 1 << 30), (4, 1 << 30)] {
         let (_, said) = leader.greet(id, accepted);
         assert!(said.starts_with("hangup Protocol"), "{id}: {said}");
@@ -89,7 +90,7 @@ fn two_that_look_do_not_answer_each_other_without_end() {
 
 #[test]
 fn of_those_who_are_no_members_a_few_get_the_history_at_a_time() {
-    let (mut leader, ..) = established();
+    let (mut leader, _, two) = established();
     let join = |leader: &mut Server, id: i64| {
         let (link, said) = leader.greet(id, 2);
         assert!(said.ends_with("LEADERINFO 3"), "{id}: {said}");
@@ -104,9 +105,108 @@ fn of_those_who_are_no_members_a_few_get_the_history_at_a_time() {
     }
     assert_eq!(join(&mut leader, 74).1, "hangup TooManyStrangers");
     // Members need not wait for them, and whoever is through makes room.
+    leader.input(Input::Closed { link: two });
     let (_, said) = join(&mut leader, 2);
     assert!(said.contains("NEWLEADER 3"), "{said}");
     leader.packet(links[0], Packet::Ack { zxid: z(3, 0) });
     let (_, said) = join(&mut leader, 74);
     assert!(said.contains("NEWLEADER 3"), "{said}");
+}
+
+/// A voter that was a follower is gone, and its connections with it. Returns the leader and the
+/// other follower.
+fn without_one() -> (Server, LinkId) {
+    let (mut leader, one, two) = established();
+    leader.input(Input::Closed { link: one });
+    (leader, two)
+}
+
+const INIT_MS: u64 = 20_000;
+
+/// Lets time pass in which this follower answers pings.
+fn pass(leader: &mut Server, ms: u64, alive: LinkId) -> String {
+    let mut said = Vec::new();
+    for _ in 0..ms / 1000 {
+        leader.now_ms += 1000;
+        said.push(leader.packet(alive, pong(z(3, 0))));
+    }
+    said.retain(|said| !said.is_empty());
+    said.join(", ")
+}
+
+#[test]
+fn a_later_promise_counts_only_with_a_vote_of_the_server_that_is_said_to_have_made_it() {
+    let (mut leader, two) = without_one();
+    // Server 1 has not looked for a leader since it followed: this is not server 1.
+    assert_eq!(leader.greet(1, 9).1, "");
+    assert_eq!(pass(&mut leader, 2 * INIT_MS, two), "hangup Silent");
+    assert_eq!(leader.greet(1, 9).1, "");
+    leader.votes(1, PeerState::Looking, 1, 2, 3);
+    let said = pass(&mut leader, 1000, two);
+    assert_eq!(said, "hangup RoleEnded, hangup RoleEnded, [Looking]");
+}
+
+#[test]
+fn later_promises_begin_new_epochs_at_growing_intervals_however_many_there_are() {
+    let (mut leader, mut two) = without_one();
+    let (began_ms, mut renewals) = (leader.now_ms, Vec::new());
+    while leader.now_ms < began_ms + 15 * INIT_MS {
+        let epoch = leader.zab.epochs().expect("a member").current.0;
+        // As server 1, on both ports, with one promise after the other.
+        leader.votes(1, PeerState::Looking, 1, 2, 1);
+        let (_, mut said) = leader.greet(1, epoch + 1);
+        said.push_str(&pass(&mut leader, 1000, two));
+        if said.contains("[Looking]") {
+            renewals.push((leader.now_ms - began_ms) / INIT_MS);
+            leader.round += 1;
+            leader.votes(2, PeerState::Looking, 3, 2, epoch);
+            leader.now_ms += 200;
+            leader.input(Input::Timer);
+            let (link, said) = leader.greet(2, epoch);
+            assert!(said.starts_with("accepted="), "{said}");
+            let epoch = Epoch(said["accepted=".len()..].parse().unwrap());
+            leader.done(Durable::AcceptedEpoch(epoch));
+            let current = Some(Epoch(1));
+            leader.packet(link, Packet::AckEpoch { last: z(1, 2), current });
+            leader.done(Durable::CurrentEpoch(epoch));
+            let said = leader.packet(link, Packet::Ack { zxid: z(epoch.0, 0) });
+            assert!(said.contains("[Leading"), "{said}");
+            two = link;
+        }
+    }
+    assert_eq!(renewals, [0, 1, 3, 7, 15]);
+}
+
+#[test]
+fn a_second_connection_of_a_server_waits_until_the_first_is_gone_or_silent() {
+    // The first one is alive: the second is another server's.
+    let (mut leader, one, two) = established();
+    let (_, said) = leader.greet(1, 3);
+    assert_eq!(said, "");
+    leader.now_ms += 1000;
+    assert_eq!(leader.packet(one, pong(z(3, 0))), "hangup Connected");
+    leader.packet(two, pong(z(3, 0)));
+    assert_eq!(leader.zab.learners().iter().filter(|peer| peer.is_up_to_date).count(), 2);
+
+    // The first one is closed.
+    let (second, said) = leader.greet(1, 3);
+    assert_eq!(said, "");
+    assert_eq!(leader.input(Input::Closed { link: one }), "LEADERINFO 3");
+    let ack = Packet::AckEpoch { last: z(1, 2), current: None };
+    assert_eq!(leader.packet(second, ack), "DIFF 1:2, NEWLEADER 3");
+    assert_eq!(leader.packet(second, Packet::Ack { zxid: z(3, 0) }), "UPTODATE");
+
+    // The first one is silent for a tick: the server has restarted, and nothing has closed its
+    // connection.
+    leader.now_ms += 1000;
+    leader.packet(two, pong(z(3, 0)));
+    assert_eq!(leader.greet(1, 3).1, "");
+    leader.now_ms += 1000;
+    assert_eq!(leader.packet(two, pong(z(3, 0))), "hangup Replaced, LEADERINFO 3");
+
+    // One that does not wait is refused.
+    let (third, said) = leader.greet(1, 3);
+    assert_eq!(said, "");
+    let said = leader.packet(third, Packet::Ack { zxid: z(3, 0) });
+    assert!(said.starts_with("hangup Protocol"), "{said}");
 }
