@@ -40,7 +40,8 @@ impl<W, I> Baton<W, I> {
         std::mem::swap(&mut *self.inbox(), into);
     }
 
-    /// Has `work` done unless somebody else is at it. It must [`Baton::fetch`] until nothing comes.
+    /// Has `work` done unless another thread is at it, or a panic has cut work short: what that
+    /// left is never built upon. It must [`Baton::fetch`] until nothing comes.
     pub fn run(&self, mut work: impl FnMut(&mut W)) {
         loop {
             let Ok(mut owned) = self.owner.try_lock() else { return };
@@ -55,7 +56,32 @@ impl<W, I> Baton<W, I> {
 
     /// Waits for the baton and does something else with it. Follow with [`Baton::run`]: work may
     /// have been left meanwhile by those who found the baton taken.
+    ///
+    /// # Panics
+    /// If an earlier panic has cut work short.
     pub fn hold<T>(&self, look: impl FnOnce(&mut W) -> T) -> T {
-        look(&mut self.owner.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.owner.lock().expect("no earlier panic has cut the engine's work short"))
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn what_a_panic_has_cut_short_is_never_built_upon() {
+        let baton: Baton<u32, ()> = Baton::new(0);
+        let cut = AssertUnwindSafe(|| {
+            baton.run(|half_done| {
+                *half_done = 1;
+                panic!("in the middle of the work");
+            });
+        });
+        assert!(catch_unwind(cut).is_err());
+        baton.leave([()]);
+        baton.run(|half_done| unreachable!("work goes on with {half_done}"));
+        assert!(catch_unwind(AssertUnwindSafe(|| baton.hold(|half_done| *half_done))).is_err());
     }
 }

@@ -4,8 +4,10 @@ use ironkeeper_proto::jute::MAX_BUFFER_DEFAULT;
 use ironkeeper_tree::TreeConfig;
 
 use crate::auth::AuthConfig;
+use crate::planted::Place;
 use crate::request_throttle::RequestThrottleConfig;
 use crate::throttle::ConnectionThrottleConfig;
+use crate::unsent::UNSENT_BYTES_MAX;
 
 /// Settings of the pure server. The defaults are Apache ZooKeeper's, with a tick of two seconds.
 #[derive(Clone, Debug)]
@@ -26,6 +28,9 @@ pub struct EngineConfig {
     pub large_request_bytes_min: Option<usize>,
     /// Bytes of large requests inside the server at one time.
     pub large_request_bytes_max: usize,
+    /// Bytes that may wait for clients to read them, over all connections. Above it connections
+    /// are closed, those first that read nothing and hold the most.
+    pub unsent_bytes_max: usize,
     /// Limits how fast sessions are opened; `None` is no limit.
     pub connection_throttle: Option<ConnectionThrottleConfig>,
     /// Limits the requests in work; `None` is no limit.
@@ -53,6 +58,9 @@ pub struct EngineConfig {
     pub snap_count: u64,
     /// Bytes of log between snapshots; `None` is off.
     pub snap_bytes: Option<u64>,
+    /// Where a test wants a panic; without debug assertions it has no effect.
+    #[doc(hidden)]
+    pub planted_panic: Option<Place>,
 }
 
 /// Sessions that only the server knows to which their client is connected (`localSessionsEnabled`,
@@ -87,6 +95,7 @@ impl Default for EngineConfig {
             outstanding_max: 1000,
             large_request_bytes_min: None,
             large_request_bytes_max: 100 << 20,
+            unsent_bytes_max: UNSENT_BYTES_MAX,
             connection_throttle: None,
             request_throttle: None,
             auth: AuthConfig::default(),
@@ -106,6 +115,7 @@ impl Default for EngineConfig {
             },
             snap_count: 100_000,
             snap_bytes: Some(4 << 30),
+            planted_panic: None,
         }
     }
 }

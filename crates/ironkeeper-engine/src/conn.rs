@@ -22,14 +22,15 @@ use thiserror::Error;
 use crate::auth::{self, Identity};
 use crate::database::{Database, Hasher, Serving};
 use crate::expiry::SessionClock;
-use crate::lane::Lane;
+use crate::lane::{LANE_WEIGHT_MAX, Lane, Weight};
 use crate::large_requests::{LargePermit, TooManyBytes};
-use crate::outbox::Outbox;
+use crate::outbox::{AtSocket, Outbox};
 use crate::reads::Reads;
 use crate::request_throttle::{RequestThrottle, Turn, TurnState};
 use crate::stats::{ConnStats, FRAME_HEAD_BYTES};
 use crate::sync::{Mutex, MutexGuard};
 use crate::time::Now;
+use crate::unsent::{Holding, Unsent, UnsentPart};
 use crate::watch::Modes;
 
 /// Requests served, and bytes of replies made, while the gate is held once.
@@ -40,6 +41,16 @@ pub const OUTBOX_BYTES_SOFT: usize = 1 << 20;
 /// Above this many unsent bytes a watch event closes the connection: the client does not read. No
 /// single reply to a multiRead, and no run of replies made at once, may take more memory either.
 pub const OUTBOX_BYTES_HARD: usize = 64 << 20;
+
+/// The longest connect request. It has 45 bytes and a password, which is 16 bytes long; the memory
+/// for more is not given to a client without a session.
+const CONNECT_BYTES_MAX: usize = 4 << 10;
+/// Work done on reads of one connection before others get their turn, and the part of it that is
+/// done while the gate is held once. See [`Reads::work`].
+const TURN_WORK_MAX: usize = 4096;
+const HOLD_WORK_MAX: usize = 1024;
+/// A client that has taken nothing for this long does not read.
+const STALLED_MS: u64 = 1000;
 
 /// Why a connection ends. For the log; the client sees a closed socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -86,6 +97,8 @@ pub enum CloseReason {
     OnlyReads,
     #[error("this server's part in the ensemble has changed")]
     RoleChanged,
+    #[error("the disk is full: no session can be opened until there is room")]
+    DiskFull,
     #[error("it was asked for")]
     Asked,
     #[error("the server shuts down")]
@@ -161,6 +174,8 @@ pub enum Next {
     Read,
     /// Give the rest again after the connection was woken: it has too much in work.
     Wait,
+    /// Give the rest again after other connections had their turn.
+    Yield,
     /// A four-letter word: answer it and close.
     FourLetter { word: FourLetterWord, argument: i64 },
 }
@@ -223,22 +238,36 @@ pub(crate) struct Inner {
     pub stats: ConnStats,
     pub turn: Turn,
     wake_pending: bool,
+    /// What the driver has fetched from the outbox and not sent yet.
+    at_socket: AtSocket,
+    /// When that number last changed.
+    moved_ms: u64,
+    unsent: UnsentPart,
 }
 
 impl Inner {
     /// False if the client will not see the event.
-    pub(crate) fn push_event(&mut self, frame: &[u8]) -> bool {
+    pub(crate) fn push_event(&mut self, frame: &Bytes, unsent: &Unsent) -> bool {
         use CloseReason::{RoleChanged, SlowReader};
         if matches!(self.phase, Phase::Gone | Phase::Closing(SlowReader(_) | RoleChanged)) {
             return false;
         }
-        if self.outbox.copied_len() > OUTBOX_BYTES_HARD {
+        let waiting = self.outbox.copied_len();
+        if waiting > OUTBOX_BYTES_HARD || (waiting > OUTBOX_BYTES_SOFT && unsent.is_over()) {
             self.cut_off();
+            self.count_unsent(unsent);
             return false;
         }
         self.stats.packets_sent += 1;
         self.outbox.put_event(frame);
+        self.count_unsent(unsent);
         true
+    }
+
+    /// To be called after the outbox has changed.
+    #[inline]
+    pub(crate) fn count_unsent(&mut self, unsent: &Unsent) {
+        self.unsent.set(unsent, self.outbox.held_len(self.at_socket));
     }
 
     /// Whether nothing more is read for now: the lane is full, or too many requests are in work
@@ -251,7 +280,8 @@ impl Inner {
     /// Ends the connection of a client that does not read, without what it has not read.
     pub(crate) fn cut_off(&mut self) {
         if !self.is_gone() {
-            self.phase = Phase::Closing(CloseReason::SlowReader(self.outbox.len()));
+            let waiting = self.outbox.len() + self.at_socket.len;
+            self.phase = Phase::Closing(CloseReason::SlowReader(waiting));
             self.outbox = Outbox::default();
         }
     }
@@ -293,8 +323,12 @@ impl Inner {
 pub struct Outgoing {
     /// Goes first.
     pub pieces: VecDeque<Bytes>,
+    /// Of the pieces: bytes that lie in the tree.
+    pub shared_len: usize,
     /// After this output the connection ends.
     pub close: Option<CloseReason>,
+    /// The output is long enough to count: the result is reported by [`Conn::note_unsent`].
+    pub is_counted: bool,
 }
 
 impl Conn {
@@ -318,6 +352,9 @@ impl Conn {
                 stats: ConnStats::new(now.wall_ms),
                 turn: Turn::default(),
                 wake_pending: false,
+                at_socket: AtSocket::default(),
+                moved_ms: now.mono_ms,
+                unsent: UnsentPart::default(),
             }),
         })
     }
@@ -350,6 +387,7 @@ impl Conn {
         submits: &mut Vec<Submit>,
     ) -> Result<Received, CloseReason> {
         let mut consumed = 0;
+        let mut work = 0;
         loop {
             let rest = &input[consumed..];
             let phase = self.lock().phase;
@@ -363,9 +401,12 @@ impl Conn {
                 },
                 Phase::Opening => return Ok(Received { consumed, next: Next::Wait }),
                 Phase::Open => {
-                    let (used, next) = self.serve_run(now, db, rest, submits)?;
+                    let (used, next) = self.serve_run(now, db, rest, &mut work, submits)?;
                     consumed += used;
                     match next {
+                        Run::More if work > TURN_WORK_MAX => {
+                            return Ok(Received { consumed, next: Next::Yield });
+                        }
                         Run::More => {}
                         Run::Incomplete => return Ok(Received { consumed, next: Next::Read }),
                         Run::Full => return Ok(Received { consumed, next: Next::Wait }),
@@ -398,7 +439,11 @@ impl Conn {
             };
             return Ok(Some((input.len(), Next::FourLetter { word, argument })));
         }
-        let Some(frame) = next_frame(input, db.config.frame_bytes_max)? else { return Ok(None) };
+        let frame = next_frame(input, db.config.frame_bytes_max)?;
+        if i32::from_be_bytes(*word) as usize > CONNECT_BYTES_MAX {
+            return Err(CloseReason::BadConnect);
+        }
+        let Some(frame) = frame else { return Ok(None) };
         let request = ConnectRequest::decode(frame).map_err(|_| CloseReason::BadConnect)?;
         let is_new = request.session == SessionId::NONE;
         // Who waits for the request throttle has passed this one.
@@ -457,6 +502,7 @@ impl Conn {
         now: Now,
         db: &Database,
         input: &[u8],
+        work: &mut usize,
         submits: &mut Vec<Submit>,
     ) -> Result<(usize, Run), CloseReason> {
         let Some(frame) = next_frame(input, db.config.frame_bytes_max)? else {
@@ -491,6 +537,7 @@ impl Conn {
             }
             if frames == SERVE_REQUESTS_MAX
                 || inner.outbox.len() - outbox_before > SERVE_BYTES_MAX
+                || reads.as_ref().is_some_and(|reads| reads.work() > HOLD_WORK_MAX)
                 || inner.must_pause(db)
             {
                 break;
@@ -521,6 +568,10 @@ impl Conn {
                 continue;
             }
             self.dispatch(now, db, reads.as_mut(), &mut inner, frame, &request, permit, submits)?;
+            if request.class == Class::Auth {
+                // A new identity is a copy of all that the connection has.
+                *work += 1 + inner.identity.ids().len() / 4;
+            }
             if inner.phase != Phase::Open {
                 break;
             }
@@ -530,6 +581,8 @@ impl Conn {
         {
             clock.hear(now.mono_ms);
         }
+        *work += reads.as_ref().map_or(0, Reads::work);
+        inner.count_unsent(&db.unsent);
         inner.stats.packets_received += frames as u64;
         db.stats.packets_received.fetch_add(frames as u64, Relaxed);
         db.stats.bytes_received.fetch_add(consumed as u64, Relaxed);
@@ -641,7 +694,8 @@ impl Conn {
                 reads.serve(self, inner, frame, now.mono_ms);
             }
             Class::Read => {
-                inner.lane.push_read(Bytes::copy_from_slice(frame), now.mono_ms, permit);
+                let frame = Bytes::copy_from_slice(frame);
+                inner.lane.push_read(frame, weight(request.op), now.mono_ms, permit);
             }
             Class::Write(op) => {
                 inner.lane.push_write(request.xid);
@@ -664,20 +718,24 @@ impl Conn {
         Ok(())
     }
 
-    /// Serves reads that waited behind writes which are answered by now. True if the bound was
-    /// reached and more can be served at once.
+    /// Serves reads that waited behind writes which are answered by now. True if the bound of one
+    /// hold of the gate was reached and more can be served at once.
     pub fn serve_lane(self: &Arc<Conn>, now: Now, db: &Database) -> bool {
         let state = db.read();
         let mut reads = Reads::new(db, &state, now);
         let mut inner = self.lock();
         let before = inner.outbox.len();
         for _ in 0..SERVE_REQUESTS_MAX {
-            if inner.phase != Phase::Open || inner.outbox.len() - before > SERVE_BYTES_MAX {
+            if inner.phase != Phase::Open
+                || inner.outbox.len() - before > SERVE_BYTES_MAX
+                || reads.work() > HOLD_WORK_MAX
+            {
                 break;
             }
-            let Some((frame, received_ms)) = inner.lane.pop_read() else { return false };
+            let Some((frame, received_ms)) = inner.lane.pop_read() else { break };
             reads.serve(self, &mut inner, &frame, received_ms);
         }
+        inner.count_unsent(&db.unsent);
         inner.phase == Phase::Open && inner.lane.has_read_in_front()
     }
 
@@ -705,12 +763,43 @@ impl Conn {
         debug_assert!(tail.is_empty());
         let mut inner = self.lock();
         inner.wake_pending = false;
+        let shared_len = inner.outbox.shared_len();
         let pieces = inner.outbox.take(tail);
         let close = match inner.phase {
             Phase::Closing(reason) => Some(reason),
             _ => None,
         };
-        Outgoing { pieces, close }
+        Outgoing { pieces, shared_len, close, is_counted: inner.unsent.is_counted() }
+    }
+
+    /// The driver has sent what it fetched, all but what is `left`. To be called if something is
+    /// left, and if [`Outgoing::is_counted`] was set.
+    pub fn note_unsent(&self, now: Now, db: &Database, left: AtSocket) {
+        let mut inner = self.lock();
+        if inner.is_gone() {
+            return;
+        }
+        if inner.at_socket != left {
+            inner.at_socket = left;
+            inner.moved_ms = now.mono_ms;
+        }
+        inner.count_unsent(&db.unsent);
+    }
+
+    /// What the connection holds of the bytes that wait for clients; `None` if it is hardly any.
+    pub fn holding(&self, now: Now) -> Option<Holding> {
+        let inner = self.lock();
+        // What the socket has not refused yet may leave at any moment.
+        let is_stalled =
+            inner.at_socket.len > 0 && now.mono_ms.saturating_sub(inner.moved_ms) >= STALLED_MS;
+        inner.unsent.is_counted().then(|| Holding { is_stalled, bytes: inner.unsent.counted() })
+    }
+
+    /// Ends the connection without what the client has not read. Its task must be woken to notice.
+    pub fn cut_off(&self, db: &Database) {
+        let mut inner = self.lock();
+        inner.cut_off();
+        inner.count_unsent(&db.unsent);
     }
 
     /// Has the connection end after what it was told so far. Its task must be woken to notice.
@@ -736,6 +825,8 @@ impl Conn {
         inner.phase = Phase::Gone;
         state.watches.remove_all(self, &mut inner);
         inner.outbox = Outbox::default();
+        inner.at_socket = AtSocket::default();
+        inner.unsent.clear(&db.unsent);
         inner.lane = Lane::default();
         let turn = std::mem::take(&mut inner.turn);
         if let Some(throttle) = &db.request_throttle
@@ -789,6 +880,19 @@ impl Conn {
 
     pub fn session(&self) -> SessionId {
         self.lock().session
+    }
+
+    /// Who the client has proved to be, without addresses and without what proves it, for the log.
+    pub fn user_names(&self) -> Vec<String> {
+        const NAMES_MAX: usize = 4;
+        const NAME_CHARS_MAX: usize = 64;
+        let identity = Arc::clone(&self.lock().identity);
+        let users = identity.ids().iter().filter(|auth| auth.scheme != "ip");
+        let name = |id: &str| -> String {
+            // Of a digest the user alone: the rest is a hash of the password.
+            id.split(':').next().unwrap_or_default().chars().take(NAME_CHARS_MAX).collect()
+        };
+        users.take(NAMES_MAX).map(|auth| format!("{}:{}", auth.scheme, name(&auth.id))).collect()
     }
 
     /// Whether the client has introduced itself and was accepted.
@@ -881,6 +985,23 @@ fn classify(frame: &[u8]) -> Result<Classified, CloseReason> {
         _ => Class::Read,
     };
     Ok(Classified { class, xid: header.xid, op: header.op })
+}
+
+/// How much work a read can ask for that has to wait: its reply may be long, and a list of
+/// ephemerals costs as much as all of the session's, however few are part of the reply.
+fn weight(op: i32) -> Weight {
+    match OpCode::from_code(op) {
+        Some(OpCode::GetEphemerals) => Weight(LANE_WEIGHT_MAX),
+        Some(
+            OpCode::GetChildren
+            | OpCode::GetChildren2
+            | OpCode::MultiRead
+            | OpCode::SetWatches
+            | OpCode::SetWatches2
+            | OpCode::GetAcl,
+        ) => Weight(1),
+        _ => Weight(0),
+    }
 }
 
 /// Whether the operation takes its turn in the order of transactions.

@@ -8,7 +8,7 @@
 //! reply's header is never older than the data; a multi is atomic to readers.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicI64, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
 use ironkeeper_proto::{Epoch, Zxid};
@@ -18,6 +18,7 @@ use crate::config::EngineConfig;
 use crate::conn::Conn;
 use crate::gate::{CoreToken, Exclusive, Gate, Shared};
 use crate::large_requests::LargeRequests;
+use crate::planted::PlantedPanic;
 use crate::request_throttle::RequestThrottle;
 use crate::session_table::SessionTable;
 use crate::stats::ServerStats;
@@ -25,6 +26,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::AtomicUsize;
 use crate::throttle::ConnectionThrottle;
 use crate::time::Now;
+use crate::unsent::Unsent;
 use crate::watch::WatchTable;
 
 /// Seeded, so that the simulator sees the same order every time and a client cannot aim at buckets.
@@ -98,11 +100,16 @@ pub struct Database {
     pub stats: ServerStats,
     /// Requests that wait for the engine, over all connections.
     pub outstanding: AtomicUsize,
+    /// Writes wait for room on the disk. The driver sets it; new sessions are refused meanwhile.
+    pub disk_full: AtomicBool,
+    pub unsent: Unsent,
     /// Bytes of large requests in work; `None` is no limit.
     pub large_requests: Option<Arc<LargeRequests>>,
     connection_throttle: Option<Mutex<ConnectionThrottle>>,
     /// Who may hand a request to the engine, and who waits for it; `None` is no limit.
     pub request_throttle: Option<RequestThrottle<Arc<Conn>>>,
+    #[doc(hidden)]
+    pub planted_panic: PlantedPanic,
 }
 
 impl Database {
@@ -114,8 +121,8 @@ impl Database {
         seed: u64,
         now: Now,
     ) -> (Database, CoreToken) {
-        let hasher = Hasher::with_seed(config.tree.hash_seed);
-        let state = State { tree, sessions, watches: WatchTable::new(hasher), digests };
+        let watches = WatchTable::new(config.tree.hash_seed);
+        let state = State { tree, sessions, watches, digests };
         let (gate, token) = Gate::new(state);
         let large_requests = config
             .large_request_bytes_min
@@ -129,9 +136,12 @@ impl Database {
             epoch_began: AtomicI64::new(0),
             stats: ServerStats::default(),
             outstanding: AtomicUsize::new(0),
+            disk_full: AtomicBool::new(false),
+            unsent: Unsent::new(config.unsent_bytes_max),
             large_requests,
             connection_throttle,
             request_throttle: config.request_throttle.map(RequestThrottle::new),
+            planted_panic: PlantedPanic::new(config.planted_panic, config.server_id),
             config,
         };
         (database, token)

@@ -1,5 +1,6 @@
 //! What goes into the engine and what comes out of it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -47,6 +48,9 @@ pub enum Output {
     Wake(Arc<Conn>),
     /// Something the operator should know.
     Warn(String),
+    /// For the log. Comes from the server that the client was connected to, and from the one that
+    /// decides about sessions.
+    SessionEnded(Box<SessionEnd>),
     /// Nothing can go on: the reason is for the operator.
     Halt(String),
     /// For the links to other servers. Only these come: `Dial`, `Hangup`, `Notify`, `Send` and
@@ -64,6 +68,19 @@ pub enum Output {
     /// The role has changed, to be logged with its reason. Connections have been told already;
     /// whether new ones are welcome is what [`crate::Database::serving`] says.
     Role { status: Status, reason: Option<Reason> },
+}
+
+/// The end of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionEnd {
+    pub session: SessionId,
+    /// Where its client was connected from last, if it was connected to this server.
+    pub client: Option<SocketAddr>,
+    pub timeout_ms: i32,
+    /// Ephemeral nodes that were deleted with it.
+    pub ephemerals: usize,
+    /// It was silent for too long; otherwise its client has closed it.
+    pub expired: bool,
 }
 
 /// A step of the log thread other than an append. The first four are answered when they are durable;

@@ -19,13 +19,19 @@ use crate::large_requests::LargePermit;
 pub const LANE_ITEMS_MAX: usize = 2048;
 /// The same in bytes of waiting reads.
 pub const LANE_BYTES_MAX: usize = 1 << 20;
+/// The same in [`Weight`]: the engine serves what waits ahead of a write in one hold of the gate.
+pub const LANE_WEIGHT_MAX: u32 = 4;
+
+/// How much work a short request for a read can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weight(pub u32);
 
 #[derive(Debug)]
 pub enum LaneItem {
     /// In the hands of the engine; it is removed when its reply is in the outbox.
     Write { xid: Xid },
     /// A whole request with its header, as it was received.
-    Read { frame: Bytes, received_ms: u64, _permit: Option<LargePermit> },
+    Read { frame: Bytes, weight: Weight, received_ms: u64, _permit: Option<LargePermit> },
 }
 
 /// See the head of this file.
@@ -33,6 +39,7 @@ pub enum LaneItem {
 pub struct Lane {
     items: VecDeque<LaneItem>,
     read_bytes: usize,
+    read_weight: u32,
     writes: usize,
 }
 
@@ -47,7 +54,9 @@ impl Lane {
 
     /// Whether the server should stop reading this connection for a while.
     pub fn is_full(&self) -> bool {
-        self.items.len() >= LANE_ITEMS_MAX || self.read_bytes >= LANE_BYTES_MAX
+        self.items.len() >= LANE_ITEMS_MAX
+            || self.read_bytes >= LANE_BYTES_MAX
+            || self.read_weight >= LANE_WEIGHT_MAX
     }
 
     /// How many writes are in the engine's hands.
@@ -60,9 +69,16 @@ impl Lane {
         self.items.push_back(LaneItem::Write { xid });
     }
 
-    pub fn push_read(&mut self, frame: Bytes, received_ms: u64, permit: Option<LargePermit>) {
+    pub fn push_read(
+        &mut self,
+        frame: Bytes,
+        weight: Weight,
+        received_ms: u64,
+        permit: Option<LargePermit>,
+    ) {
         self.read_bytes += frame.len();
-        self.items.push_back(LaneItem::Read { frame, received_ms, _permit: permit });
+        self.read_weight += weight.0;
+        self.items.push_back(LaneItem::Read { frame, weight, received_ms, _permit: permit });
     }
 
     /// Takes the read at the front, if a read is there.
@@ -71,8 +87,9 @@ impl Lane {
             return None;
         }
         match self.items.pop_front() {
-            Some(LaneItem::Read { frame, received_ms, .. }) => {
+            Some(LaneItem::Read { frame, weight, received_ms, .. }) => {
                 self.read_bytes -= frame.len();
+                self.read_weight -= weight.0;
                 Some((frame, received_ms))
             }
             _ => unreachable!("the front was a read"),
@@ -107,10 +124,10 @@ mod tests {
     fn reads_come_out_in_order_and_only_in_front_of_the_next_write() {
         let mut lane = Lane::default();
         lane.push_write(Xid(1));
-        lane.push_read(frame("r2"), 0, None);
-        lane.push_read(frame("r3"), 0, None);
+        lane.push_read(frame("r2"), Weight(0), 0, None);
+        lane.push_read(frame("r3"), Weight(0), 0, None);
         lane.push_write(Xid(4));
-        lane.push_read(frame("r5"), 0, None);
+        lane.push_read(frame("r5"), Weight(0), 0, None);
         assert!(lane.pop_read().is_none() && !lane.has_read_in_front());
         lane.pop_write(Xid(1));
         assert!(lane.has_read_in_front());
@@ -133,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_is_full_by_requests_or_by_bytes_and_has_room_again() {
+    fn a_lane_is_full_by_requests_bytes_or_work_and_has_room_again() {
         let mut lane = Lane::default();
         for xid in 0..LANE_ITEMS_MAX {
             assert!(!lane.is_full());
@@ -144,8 +161,17 @@ mod tests {
         assert!(!lane.is_full());
 
         let mut lane = Lane::default();
-        lane.push_read(Bytes::from(vec![0; LANE_BYTES_MAX]), 0, None);
+        lane.push_read(Bytes::from(vec![0; LANE_BYTES_MAX]), Weight(0), 0, None);
         assert!(lane.is_full());
+        lane.pop_read();
+        assert!(!lane.is_full());
+
+        let mut lane = Lane::default();
+        lane.push_read(frame("short"), Weight(0), 0, None);
+        lane.push_read(frame("long"), Weight(LANE_WEIGHT_MAX), 0, None);
+        assert!(lane.is_full());
+        lane.pop_read();
+        assert!(lane.is_full(), "the long one waits still");
         lane.pop_read();
         assert!(!lane.is_full());
     }

@@ -24,6 +24,8 @@ pub mod large_requests;
 mod local_writes;
 pub mod outbox;
 mod overlay;
+#[doc(hidden)]
+pub mod planted;
 mod prepare;
 mod quota_warnings;
 mod reads;
@@ -36,6 +38,7 @@ pub mod stats;
 mod sync;
 pub mod throttle;
 pub mod time;
+pub mod unsent;
 pub mod watch;
 
 pub use config::EngineConfig;

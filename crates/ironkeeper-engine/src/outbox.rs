@@ -8,6 +8,22 @@ use bytes::Bytes;
 /// the gate is held.
 pub const SHARE_BYTES_MIN: usize = 4096;
 
+/// See [`Outbox::cut_long_tail`].
+const LONG_TAIL_BYTES: usize = 256 << 10;
+
+/// Shared bytes of one connection that are not counted in the sum over all connections. As a rule
+/// they lie in the tree anyway, but data that was replaced since then is kept by its recipients
+/// alone, so only so much of it is free.
+const SHARED_BYTES_FREE: usize = 4 << 20;
+
+/// Bytes that were fetched from an outbox, and that the kernel has not accepted yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtSocket {
+    pub len: usize,
+    /// Of these: bytes that lie in the tree.
+    pub shared: usize,
+}
+
 /// Bytes on their way to the client, in order.
 #[derive(Debug, Default)]
 pub struct Outbox {
@@ -27,10 +43,22 @@ impl Outbox {
         &mut self.tail
     }
 
-    /// Appends a watch event.
-    pub fn put_event(&mut self, frame: &[u8]) {
-        self.tail.extend_from_slice(frame);
+    /// Appends a watch event. A long one is not copied: all recipients send the same bytes. It
+    /// counts as a copy nevertheless, because no more than these recipients keep it in memory.
+    pub fn put_event(&mut self, frame: &Bytes) {
+        if frame.len() < SHARE_BYTES_MIN {
+            self.tail.extend_from_slice(frame);
+        } else {
+            self.put_piece(frame.clone());
+        }
         self.events_len += frame.len();
+    }
+
+    /// Appends bytes without copying them, which count as if they were copied.
+    pub fn put_piece(&mut self, bytes: Bytes) {
+        self.finish_tail();
+        self.pieces_len += bytes.len();
+        self.pieces.push_back(bytes);
     }
 
     /// Whether there is something, and nothing but events.
@@ -38,15 +66,41 @@ impl Outbox {
         self.events_len > 0 && self.events_len == self.len()
     }
 
-    /// Appends bytes without copying them.
-    pub fn share(&mut self, bytes: Bytes) {
+    /// Makes a piece of a long tail. For a reply of many parts: one buffer for all of it would be
+    /// copied again and again while it grows.
+    pub fn cut_long_tail(&mut self) {
+        if self.tail.len() >= LONG_TAIL_BYTES {
+            self.finish_tail();
+        }
+    }
+
+    /// Makes a piece of the tail.
+    fn finish_tail(&mut self) {
         if !self.tail.is_empty() {
             self.pieces_len += self.tail.len();
             self.pieces.push_back(Bytes::from(std::mem::take(&mut self.tail)));
         }
-        self.pieces_len += bytes.len();
+    }
+
+    /// Appends bytes that lie in the tree, without copying them.
+    pub fn share(&mut self, bytes: Bytes) {
         self.shared_len += bytes.len();
-        self.pieces.push_back(bytes);
+        self.put_piece(bytes);
+    }
+
+    /// Appends all of another outbox.
+    pub fn append(&mut self, mut other: Outbox) {
+        if other.len() < SHARE_BYTES_MIN {
+            other.pieces.iter().for_each(|piece| self.tail.extend_from_slice(piece));
+            self.tail.extend_from_slice(&other.tail);
+        } else {
+            self.finish_tail();
+            self.pieces.append(&mut other.pieces);
+            self.pieces_len += other.pieces_len;
+            self.shared_len += other.shared_len;
+            self.tail = other.tail;
+        }
+        self.events_len += other.events_len;
     }
 
     pub fn len(&self) -> usize {
@@ -56,6 +110,19 @@ impl Outbox {
     /// The part of [`Outbox::len`] that takes memory of its own.
     pub fn copied_len(&self) -> usize {
         self.len() - self.shared_len
+    }
+
+    /// What the connection counts for in the sum over all connections, together with what was
+    /// fetched before and is still `at_socket`.
+    pub fn held_len(&self, at_socket: AtSocket) -> usize {
+        let shared = self.shared_len + at_socket.shared;
+        let copied = self.len() + at_socket.len - shared;
+        copied + shared.saturating_sub(SHARED_BYTES_FREE)
+    }
+
+    /// The part of [`Outbox::len`] that lies in the tree.
+    pub fn shared_len(&self) -> usize {
+        self.shared_len
     }
 
     pub fn is_empty(&self) -> bool {
@@ -111,15 +178,61 @@ mod tests {
     fn events_are_told_from_answers() {
         let mut outbox = Outbox::default();
         assert!(!outbox.has_only_events());
-        outbox.put_event(b"event");
-        outbox.put_event(b"event");
+        let event = Bytes::from_static(b"event");
+        outbox.put_event(&event);
+        outbox.put_event(&event);
         assert!(outbox.has_only_events());
         outbox.tail().extend_from_slice(b"answer");
         assert!(!outbox.has_only_events());
         assert_eq!(sent(&mut outbox), b"eventeventanswer");
         outbox.tail().extend_from_slice(b"answer");
-        outbox.put_event(b"event");
+        outbox.put_event(&event);
         assert!(!outbox.has_only_events());
+    }
+
+    #[test]
+    fn a_long_event_is_shared_by_its_recipients_and_counts_for_each() {
+        let event = Bytes::from(vec![b'e'; SHARE_BYTES_MIN]);
+        let mut outbox = Outbox::default();
+        outbox.tail().extend_from_slice(b"answer");
+        outbox.put_event(&event);
+        outbox.put_event(&Bytes::from_static(b"short"));
+        assert_eq!(outbox.copied_len(), 6 + SHARE_BYTES_MIN + 5);
+        let pieces = outbox.take(&mut Vec::new());
+        assert_eq!(pieces[1].as_ptr(), event.as_ptr());
+    }
+
+    #[test]
+    fn a_long_tail_becomes_a_piece_without_a_copy() {
+        let mut outbox = Outbox::default();
+        outbox.tail().resize(LONG_TAIL_BYTES - 1, b'a');
+        outbox.cut_long_tail();
+        assert_eq!(outbox.tail().len(), LONG_TAIL_BYTES - 1);
+        outbox.tail().push(b'a');
+        let place = outbox.tail().as_ptr();
+        outbox.cut_long_tail();
+        outbox.tail().push(b'b');
+        assert_eq!((outbox.len(), outbox.copied_len()), (LONG_TAIL_BYTES + 1, LONG_TAIL_BYTES + 1));
+        let mut tail = Vec::new();
+        let pieces = outbox.take(&mut tail);
+        assert_eq!((pieces.len(), pieces[0].as_ptr(), &tail[..]), (1, place, &b"b"[..]));
+    }
+
+    #[test]
+    fn an_appended_outbox_follows_what_was_there() {
+        for size in [1, SHARE_BYTES_MIN] {
+            let data = Bytes::from(vec![b'd'; size]);
+            let (mut outbox, mut other) = (Outbox::default(), Outbox::default());
+            outbox.tail().extend_from_slice(b"a");
+            other.tail().extend_from_slice(b"b");
+            other.share(data.clone());
+            other.tail().extend_from_slice(b"c");
+            outbox.append(other);
+            outbox.tail().extend_from_slice(b"e");
+            assert_eq!(outbox.len(), 4 + size);
+            assert_eq!(sent(&mut outbox), [b"ab", &data[..], b"ce"].concat());
+            assert!(outbox.is_empty());
+        }
     }
 
     #[test]

@@ -4,13 +4,13 @@
 //! to the disk at once. An entry holds the latest pending facts of one path and leaves when the
 //! transaction that set it is applied.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use ironkeeper_proto::stat::StatPersisted;
 use ironkeeper_proto::{SessionId, Zxid};
-use ironkeeper_tree::{AclList, Tree, digest};
+use ironkeeper_tree::{AclList, Node, Tree, digest};
 
 use crate::database::Hasher;
 
@@ -35,6 +35,8 @@ struct Pending {
 #[derive(Debug)]
 pub(crate) struct Overlay {
     nodes: HashMap<Arc<str>, Pending, Hasher>,
+    /// Those of them that will have an owner, by owner.
+    owned: BTreeSet<(i64, Arc<str>)>,
     /// Which paths each transaction touched, oldest first.
     touched: VecDeque<(Zxid, Arc<str>)>,
     /// The digest of the tree after everything proposed.
@@ -54,6 +56,7 @@ impl Overlay {
     pub fn new(tree_digest: u64, hasher: Hasher) -> Overlay {
         Overlay {
             nodes: HashMap::with_hasher(hasher),
+            owned: BTreeSet::new(),
             touched: VecDeque::new(),
             digest: tree_digest,
             undo: None,
@@ -66,10 +69,19 @@ impl Overlay {
 
     /// The node as it will be.
     pub fn find(&self, tree: &Tree, path: &str) -> Option<Facts> {
+        self.find_at(path, || tree.find(path))
+    }
+
+    /// The same for those who have another way to find the node in the tree.
+    pub fn find_at<'t>(
+        &self,
+        path: &str,
+        in_tree: impl FnOnce() -> Option<Node<'t>>,
+    ) -> Option<Facts> {
         if let Some(pending) = self.nodes.get(path) {
             return pending.facts.clone();
         }
-        tree.find(path).map(|node| Facts {
+        in_tree().map(|node| Facts {
             stat: node.persisted(),
             children: node.child_count(),
             acl: Arc::clone(node.acl()),
@@ -88,6 +100,7 @@ impl Overlay {
                 .wrapping_sub(before.map_or(0, of))
                 .wrapping_add(after.as_ref().map_or(0, of));
         }
+        let owner = after.as_ref().map_or(0, owner);
         let pending = Pending { zxid, facts: after };
         let (key, old) = match self.nodes.get_key_value_mut(path) {
             Some((key, slot)) => (Arc::clone(key), Some(std::mem::replace(slot, pending))),
@@ -97,6 +110,10 @@ impl Overlay {
                 (key, None)
             }
         };
+        self.disown(&key, old.as_ref());
+        if owner != 0 {
+            self.owned.insert((owner, Arc::clone(&key)));
+        }
         if let Some(undo) = &mut self.undo {
             undo.nodes.push((Arc::clone(&key), old));
         }
@@ -116,9 +133,14 @@ impl Overlay {
     pub fn take_back(&mut self) {
         let Some(undo) = self.undo.take() else { return };
         for (path, old) in undo.nodes.into_iter().rev() {
-            match old {
-                Some(pending) => drop(self.nodes.insert(path, pending)),
-                None => drop(self.nodes.remove(&path)),
+            let owner = old.as_ref().and_then(|old| old.facts.as_ref()).map_or(0, owner);
+            let undone = match old {
+                Some(pending) => self.nodes.insert(Arc::clone(&path), pending),
+                None => self.nodes.remove(&path),
+            };
+            self.disown(&path, undone.as_ref());
+            if owner != 0 {
+                self.owned.insert((owner, path));
             }
         }
         self.touched.truncate(undo.touched);
@@ -133,8 +155,17 @@ impl Overlay {
             }
             let (_, path) = self.touched.pop_front().expect("front was just seen");
             if self.nodes.get(&path).is_some_and(|pending| pending.zxid <= zxid) {
-                self.nodes.remove(&path);
+                let done = self.nodes.remove(&path);
+                self.disown(&path, done.as_ref());
             }
+        }
+    }
+
+    /// A node is not pending any more as it was.
+    fn disown(&mut self, path: &Arc<str>, was: Option<&Pending>) {
+        let owner = was.and_then(|was| was.facts.as_ref()).map_or(0, owner);
+        if owner != 0 {
+            self.owned.remove(&(owner, Arc::clone(path)));
         }
     }
 
@@ -150,18 +181,71 @@ impl Overlay {
         let in_tree = |path: &str| {
             tree.find(path).is_some_and(|node| node.persisted().ephemeral_owner == session.0)
         };
-        let mut added: Vec<String> = self
-            .nodes
-            .iter()
-            .filter(|(path, pending)| is_owner(pending, session) && !in_tree(path))
-            .map(|(path, _)| path.to_string())
-            .collect();
-        added.sort_unstable();
-        paths.append(&mut added);
+        let own = self.owned.range((session.0, Arc::from(""))..);
+        let own = own.take_while(|(owner, _)| *owner == session.0);
+        paths.extend(own.filter(|(_, path)| !in_tree(path)).map(|(_, path)| path.to_string()));
         paths
     }
 }
 
+fn owner(facts: &Facts) -> i64 {
+    facts.stat.ephemeral_owner
+}
+
 fn is_owner(pending: &Pending, session: SessionId) -> bool {
-    pending.facts.as_ref().is_some_and(|facts| facts.stat.ephemeral_owner == session.0)
+    pending.facts.as_ref().is_some_and(|facts| owner(facts) == session.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use ironkeeper_proto::AclVec;
+    use ironkeeper_tree::TreeConfig;
+
+    use super::*;
+
+    fn facts(owner: i64) -> Facts {
+        let stat = StatPersisted { ephemeral_owner: owner, ..StatPersisted::default() };
+        let acl = Arc::new(AclList::new(AclVec::OPEN));
+        Facts { stat, children: 0, acl, prefix_crc: 0, data_len: 0 }
+    }
+
+    fn overlay() -> (Overlay, Tree) {
+        let tree = Tree::new(TreeConfig::default());
+        (Overlay::new(tree.digest(), Hasher::with_seed(7)), tree)
+    }
+
+    #[test]
+    fn a_session_has_the_pending_nodes_that_it_will_own() {
+        let (mut overlay, tree) = overlay();
+        let of = |overlay: &Overlay, session| overlay.ephemerals(&tree, SessionId(session));
+        for (zxid, path, owner) in [(1, "/b", 5), (2, "/a", 5), (3, "/c", -6), (4, "/d", 0)] {
+            overlay.put(path, Zxid(zxid), None, Some(facts(owner)));
+        }
+        assert_eq!(of(&overlay, 5), ["/a", "/b"]);
+        overlay.begin();
+        overlay.put("/a", Zxid(5), Some(&facts(5)), None);
+        overlay.put("/e", Zxid(5), None, Some(facts(-6)));
+        assert_eq!(
+            (of(&overlay, 5), of(&overlay, -6)),
+            (vec!["/b".into()], vec!["/c".into(), "/e".into()])
+        );
+        overlay.take_back();
+        assert_eq!((of(&overlay, 5).len(), of(&overlay, -6).len()), (2, 1));
+        overlay.applied(Zxid(1));
+        assert_eq!(of(&overlay, 5), ["/a"], "the other is in the tree now");
+        overlay.applied(Zxid(4));
+        assert!(overlay.owned.is_empty());
+    }
+
+    #[test]
+    fn the_end_of_a_session_does_not_look_at_what_others_have_pending() {
+        let (mut overlay, tree) = overlay();
+        for n in 0..100_000 {
+            overlay.put(&format!("/{n}"), Zxid(1), None, Some(facts(1)));
+        }
+        // Looking at all of it for each would be ten thousand million looks.
+        for session in 2..100_000 {
+            assert!(overlay.ephemerals(&tree, SessionId(session)).is_empty());
+        }
+    }
 }

@@ -4,13 +4,14 @@
 //! refused request is a transaction, too (an error), so that every write is answered in the order
 //! of transactions on every server.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ironkeeper_proto::request::Create;
 use ironkeeper_proto::stat::{CONTAINER_OWNER, OwnerKind, StatPersisted, TTL_MS_MAX, ttl_owner};
 use ironkeeper_proto::txn::{CreateKind, TxnDigest, encode};
 use ironkeeper_proto::{
-    AclVec, CreateMode, ErrorCode, OpCode, Perms, Put, Reader, Request, SessionId, Zxid, acl, path,
+    AclVec, CreateMode, ErrorCode, OpCode, Perms, Put, Request, SessionId, Zxid, acl, path,
 };
 use ironkeeper_tree::{AclList, Tree, digest};
 
@@ -83,7 +84,9 @@ impl Prepare<'_> {
         }
         let parent_path = if slash == 0 { "/" } else { &path[..slash] };
         let acl = self.normalized(create.acl)?;
-        let parent = self.overlay.find(self.tree, parent_path).ok_or(ErrorCode::NoNode)?;
+        // The way to the parent is walked once.
+        let above = self.tree.find(parent_path);
+        let parent = self.overlay.find_at(parent_path, || above).ok_or(ErrorCode::NoNode)?;
         self.require(&parent, Perms::CREATE)?;
         let full_path;
         let path = if mode.is_sequential() {
@@ -93,7 +96,8 @@ impl Prepare<'_> {
             path
         };
         path::validate(path).map_err(|_| ErrorCode::BadArguments)?;
-        if path == "/" || self.overlay.find(self.tree, path).is_some() {
+        let there = || above?.child(path::name(path));
+        if path == "/" || self.overlay.find_at(path, there).is_some() {
             return Err(ErrorCode::NodeExists);
         }
         if self.owner_kind(&parent) == OwnerKind::Ephemeral {
@@ -180,9 +184,14 @@ impl Prepare<'_> {
 
     fn delete(&mut self, path: &str, version: i32, out: &mut Vec<u8>) -> Result<OpCode, ErrorCode> {
         let parent_path = deletable(path)?;
-        let parent = self.overlay.find(self.tree, parent_path).ok_or(ErrorCode::NoNode)?;
+        let above = self.tree.find(parent_path);
+        let parent = self.overlay.find_at(parent_path, || above).ok_or(ErrorCode::NoNode)?;
         self.require(&parent, Perms::DELETE)?;
-        let node = self.overlay.find(self.tree, path).ok_or(ErrorCode::NoNode)?;
+        let name = path::name(path);
+        // A second slash before the name would be part of no node's path.
+        let there =
+            || above?.child(name).filter(|_| parent_path != "/" || name.len() + 1 == path.len());
+        let node = self.overlay.find_at(path, there).ok_or(ErrorCode::NoNode)?;
         check_version(version, node.stat.version)?;
         if node.children > 0 {
             return Err(ErrorCode::NotEmpty);
@@ -330,13 +339,27 @@ impl Prepare<'_> {
     /// that the session has.
     pub fn close_session(&mut self, out: &mut Vec<u8>) -> OpCode {
         let paths = self.overlay.ephemerals(self.tree, self.session);
+        // A parent is changed once for all of its children.
+        let mut parents: BTreeMap<&str, (Facts, Facts)> = BTreeMap::new();
         for path in &paths {
             let Some(parent_path) = path::parent(path) else { continue };
-            let node = self.overlay.find(self.tree, path);
-            let parent = self.overlay.find(self.tree, parent_path);
-            if let (Some(node), Some(parent)) = (node, parent) {
-                self.remove(path, &node, parent_path, &parent);
+            // Only nodes of old releases are an ephemeral and a parent at once.
+            if let Some((before, after)) = parents.remove(path.as_str()) {
+                self.overlay.put(path, self.zxid, Some(&before), Some(after));
             }
+            let Some(node) = self.overlay.find(self.tree, path) else { continue };
+            if !parents.contains_key(parent_path) {
+                let Some(parent) = self.overlay.find(self.tree, parent_path) else { continue };
+                parents.insert(parent_path, (parent.clone(), parent));
+            }
+            if let Some((_, after)) = parents.get_mut(parent_path) {
+                after.children = after.children.saturating_sub(1);
+                after.stat.pzxid = self.zxid;
+            }
+            self.overlay.put(path, self.zxid, Some(&node), None);
+        }
+        for (path, (before, after)) in parents {
+            self.overlay.put(path, self.zxid, Some(&before), Some(after));
         }
         if self.config.close_session_lists_paths {
             let bare = out.len();
@@ -352,11 +375,8 @@ impl Prepare<'_> {
         if list.is_some_and(|list| list.raw() == acl::OPEN_ENCODED) {
             return Ok(Arc::clone(self.open_acl));
         }
-        let normal = auth::normalize(&self.config.auth, list, self.identity)?;
-        let mut encoded = Vec::new();
-        acl::encode_list(&normal, &mut encoded);
-        let list = AclVec::decode(&mut Reader::new(&encoded)).ok().flatten();
-        Ok(Arc::new(AclList::new(list.expect("just encoded"))))
+        let normal = auth::normalize(&self.config.auth, list, self.identity, self.bytes_max)?;
+        Ok(Arc::new(AclList::of_entries(normal)))
     }
 
     fn require(&self, node: &Facts, wanted: Perms) -> Result<(), ErrorCode> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use ironkeeper_proto::reply::{self, MultiHeader};
 use ironkeeper_proto::request::{DataWatch, RequestHeader, SetWatches};
 use ironkeeper_proto::watch_event::{self, EventType};
@@ -11,11 +12,22 @@ use ironkeeper_tree::Node;
 
 use crate::auth;
 use crate::conn::{CloseReason, Conn, Inner, OUTBOX_BYTES_HARD};
-use crate::database::{Database, State};
-use crate::outbox::SHARE_BYTES_MIN;
+use crate::database::{Database, Hasher, State};
+use crate::outbox::{Outbox, SHARE_BYTES_MIN};
+use crate::planted::Place;
 use crate::stats::{LastOp, ReadTally};
 use crate::time::Now;
 use crate::watch::Modes;
+
+/// Bytes of replies that count as much as one short read. Children's names, which are scattered in
+/// memory, make it so few.
+const WORK_UNIT_BYTES: usize = 128;
+
+/// Bytes of an ephemeral node's path that count as one step.
+const EPHEMERAL_STEP_BYTES: usize = 64;
+
+/// A list of at least so many children is encoded once for all reads of a multiRead.
+const LONG_LIST_CHILDREN: u32 = 200;
 
 /// Serves reads during one hold of the gate; `state` proves that it is held.
 pub(crate) struct Reads<'a> {
@@ -23,11 +35,17 @@ pub(crate) struct Reads<'a> {
     state: &'a State,
     now: Now,
     tally: ReadTally,
+    work: usize,
 }
 
 impl<'a> Reads<'a> {
     pub fn new(db: &'a Database, state: &'a State, now: Now) -> Reads<'a> {
-        Reads { db, state, now, tally: ReadTally::default() }
+        Reads { db, state, now, tally: ReadTally::default(), work: 0 }
+    }
+
+    /// How much was done, in units of a short read: some 0.3 µs each.
+    pub fn work(&self) -> usize {
+        self.work
     }
 
     /// Answers one request into the outbox of `inner`, whose lock the caller holds.
@@ -48,28 +66,31 @@ impl<'a> Reads<'a> {
             }
             Some(op) => op,
         };
+        db.planted_panic.strike(Place::Read);
         let zxid = state.applied();
         let xid = if op == OpCode::Ping { Xid::PING } else { header.xid };
         let before = inner.outbox.len();
-        let mut service = Service { db, state, conn, inner, xid, zxid, told_bytes: 0 };
+        let mut service = Service { db, state, conn, inner, xid, zxid, told_bytes: 0, steps: 0 };
         let answer = match Request::decode(op, reader) {
             Ok(request) => service.answer(&request),
             Err(_) => Err(ErrorCode::MarshallingError),
         };
-        let told_bytes = service.told_bytes;
+        let Service { told_bytes, steps, .. } = service;
         if let Err(error) = answer {
             reply::header_frame(inner.outbox.tail(), xid, zxid, Some(error));
         }
         let latency_ms = now.mono_ms.saturating_sub(received_ms);
         inner.stats.note_reply(LastOp::Op(op), xid, zxid, now.mono_ms, latency_ms);
-        let reply_bytes = inner.outbox.len() - before - told_bytes;
+        let all_bytes = inner.outbox.len() - before;
+        self.work += 1 + steps + all_bytes / WORK_UNIT_BYTES;
+        let reply_bytes = all_bytes - told_bytes;
         self.tally.note(&db.stats, reply_bytes, op != OpCode::Ping, latency_ms);
     }
 
     /// Serves the reads at the front of the connection's lane. They are as many as the client sent,
     /// and their replies are as long as it likes, so a client cannot be let off with a pause here:
-    /// above the bound it is cut off.
-    pub fn serve_waiting(&mut self, conn: &Arc<Conn>, inner: &mut Inner) {
+    /// above the bound it is cut off. Returns the work done.
+    pub fn serve_waiting(mut self, conn: &Arc<Conn>, inner: &mut Inner) -> usize {
         while let Some((frame, received_ms)) = inner.lane.pop_read() {
             if inner.outbox.copied_len() > OUTBOX_BYTES_HARD {
                 inner.cut_off();
@@ -78,6 +99,8 @@ impl<'a> Reads<'a> {
                 self.serve(conn, inner, &frame, received_ms);
             }
         }
+        inner.count_unsent(&self.db.unsent);
+        self.work
     }
 }
 
@@ -96,6 +119,8 @@ struct Service<'a> {
     zxid: Zxid,
     /// Of the outbox: events that went ahead of the reply.
     told_bytes: usize,
+    /// Nodes looked at besides the first, watches set, and events.
+    steps: usize,
 }
 
 impl<'a> Service<'a> {
@@ -164,6 +189,7 @@ impl<'a> Service<'a> {
     }
 
     fn watch(&mut self, path: &str, modes: Modes) {
+        self.steps += 1;
         self.state.watches.add(self.conn, self.inner, path, modes);
     }
 
@@ -194,26 +220,11 @@ impl<'a> Service<'a> {
 
     fn get_data(&mut self, path: &str, watch: DataWatch) -> Result<(), ErrorCode> {
         let node = self.readable(path)?;
-        let stat = node.stat();
-        match node.shared_data() {
-            // Large data goes out from where it is: the gate is not held for a copy.
-            Some(data) if data.as_ref().len() >= SHARE_BYTES_MIN => {
-                let len = data.as_ref().len();
-                let out = self.inner.outbox.tail();
-                out.put_len(reply::ReplyHeader::ENCODED_LEN + 4 + len + Stat::ENCODED_LEN);
-                reply::ReplyHeader { xid: self.xid, zxid: self.zxid, err: 0 }.encode(out);
-                out.put_len(len);
-                self.inner.outbox.share(Bytes::from_owner(data));
-                stat.encode(self.inner.outbox.tail());
-            }
-            _ => {
-                let data = node.data();
-                self.reply(|out| {
-                    out.put_buf(data);
-                    stat.encode(out);
-                });
-            }
-        }
+        let len = node.data().map_or(0, <[u8]>::len);
+        let out = self.inner.outbox.tail();
+        out.put_len(reply::ReplyHeader::ENCODED_LEN + 4 + len + Stat::ENCODED_LEN);
+        reply::ReplyHeader { xid: self.xid, zxid: self.zxid, err: 0 }.encode(out);
+        put_data(&node, &mut self.inner.outbox);
         match watch {
             DataWatch::None => {}
             DataWatch::OneShot => self.watch(path, Modes::DATA),
@@ -261,12 +272,13 @@ impl<'a> Service<'a> {
         // Blanks count when they are all there is, or around the root; otherwise they are part of it.
         let everything = prefix.is_none_or(|prefix| matches!(prefix.trim(), "" | "/"));
         let prefix = prefix.filter(|_| !everything).unwrap_or_default();
-        let paths: Vec<String> = self
-            .state
-            .tree
-            .ephemerals(self.inner.session)
-            .filter(|path| path.starts_with(prefix))
-            .collect();
+        let mut steps = 0;
+        let own = self.state.tree.ephemerals(self.inner.session).inspect(|path| {
+            // Paths are put together from the names above a node.
+            steps += 1 + path.len() / EPHEMERAL_STEP_BYTES;
+        });
+        let paths: Vec<String> = own.filter(|path| path.starts_with(prefix)).collect();
+        self.steps += steps;
         self.reply(|out| {
             out.put_len(paths.len());
             paths.iter().for_each(|path| out.put_str(path));
@@ -285,7 +297,11 @@ impl<'a> Service<'a> {
     }
 
     fn multi_read(&mut self, requests: &[Request<'_>]) {
-        let mut body = Vec::new();
+        let mut body = Outbox::default();
+        // A long list is made once, however often it is asked for.
+        let hasher = Hasher::with_seed(self.db.config.tree.hash_seed);
+        let mut lists: HashMap<&str, Bytes, Hasher> = HashMap::with_hasher(hasher);
+        self.steps += requests.len();
         for request in requests {
             // One request could name one large node ten thousand times.
             if body.len() > OUTBOX_BYTES_HARD {
@@ -295,25 +311,36 @@ impl<'a> Service<'a> {
             let result = match request {
                 Request::GetData { path, .. } => self.readable(path).map(|node| {
                     MultiHeader { kind: OpCode::GetData.code(), done: false, err: 0 }
-                        .encode(&mut body);
-                    body.put_buf(node.data());
-                    node.stat().encode(&mut body);
+                        .encode(body.tail());
+                    put_data(&node, &mut body);
                 }),
                 Request::GetChildren { path, .. } => self.readable(path).map(|node| {
                     MultiHeader { kind: OpCode::GetChildren.code(), done: false, err: 0 }
-                        .encode(&mut body);
-                    put_children(&node, &mut body);
+                        .encode(body.tail());
+                    if node.child_count() < LONG_LIST_CHILDREN {
+                        return put_children(&node, body.tail());
+                    }
+                    let list = lists.entry(path).or_insert_with(|| {
+                        let mut list = Vec::new();
+                        put_children(&node, &mut list);
+                        Bytes::from(list)
+                    });
+                    body.put_piece(list.clone());
                 }),
                 _ => Err(ErrorCode::Unimplemented),
             };
             if let Err(error) = result {
                 MultiHeader { kind: OpCode::Error.code(), done: false, err: error.code() }
-                    .encode(&mut body);
-                body.put_i32(error.code());
+                    .encode(body.tail());
+                body.tail().put_i32(error.code());
             }
+            body.cut_long_tail();
         }
-        MultiHeader::END.encode(&mut body);
-        self.reply(|out| out.put_raw(&body));
+        MultiHeader::END.encode(body.tail());
+        let out = self.inner.outbox.tail();
+        out.put_len(reply::ReplyHeader::ENCODED_LEN + body.len());
+        reply::ReplyHeader { xid: self.xid, zxid: self.zxid, err: 0 }.encode(out);
+        self.inner.outbox.append(body);
     }
 
     /// Restores watches after a reconnect; what was missed meanwhile is told at once.
@@ -353,9 +380,24 @@ impl<'a> Service<'a> {
         watch_event::encode_frame(kind, path, Zxid(-1), out);
         let bytes = out.len() - before;
         self.told_bytes += bytes;
+        self.steps += 1;
         self.inner.stats.packets_sent += 1;
         self.db.stats.note_events(1, bytes);
     }
+}
+
+/// Data and stat. Large data goes out from where it is: the gate is not held for a copy.
+fn put_data(node: &Node<'_>, out: &mut Outbox) {
+    let data = node.data();
+    let is_large = data.is_some_and(|data| data.len() >= SHARE_BYTES_MIN);
+    match is_large.then(|| node.shared_data()).flatten() {
+        Some(data) => {
+            out.tail().put_len(data.as_ref().len());
+            out.share(Bytes::from_owner(data));
+        }
+        None => out.tail().put_buf(data),
+    }
+    node.stat().encode(out.tail());
 }
 
 fn put_children(node: &Node<'_>, out: &mut Vec<u8>) {

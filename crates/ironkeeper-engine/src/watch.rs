@@ -9,11 +9,12 @@
 
 use std::sync::{Arc, PoisonError};
 
-use hashbrown::HashMap;
+use bytes::Bytes;
+use hashbrown::{HashMap, HashSet, HashTable};
+use ironkeeper_proto::reply::ReplyHeader;
 use ironkeeper_proto::watch_event::{self, EventType};
-use ironkeeper_proto::{Perms, Zxid, path};
-use ironkeeper_tree::{AclList, Changes};
-use std::hash::BuildHasher;
+use ironkeeper_proto::{Perms, Zxid};
+use ironkeeper_tree::{AclList, Changes, PathHasher};
 
 use crate::auth;
 use crate::config::EngineConfig;
@@ -22,8 +23,11 @@ use crate::database::Hasher;
 use crate::stats::ServerStats;
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Mutex, MutexGuard};
+use crate::unsent::Unsent;
 
 const SHARDS: usize = 64;
+/// The frame of an event without its path: length, header, kind, state, length of the path.
+const EVENT_BYTES: usize = 4 + ReplyHeader::ENCODED_LEN + 4 + 4 + 4;
 
 /// The ways in which one connection watches one path, as bits. [`Modes::IN_LINE`] is no way of its own, but says of the
 /// data watch what its event is to tell.
@@ -88,13 +92,17 @@ impl Modes {
     }
 }
 
-type Shard = HashMap<Arc<str>, Vec<Arc<Conn>>, Hasher>;
+/// A watched path, and the connections that watch it.
+type Watched = (Arc<str>, Vec<Arc<Conn>>);
+/// By the hash of the path, see [`PathHasher`].
+type Shard = HashTable<Watched>;
 
 /// See the head of this file.
 #[derive(Debug)]
 pub struct WatchTable {
     shards: Box<[Mutex<Shard>]>,
     hasher: Hasher,
+    paths_hasher: PathHasher,
     /// Paths in the table; zero lets a write skip it all.
     paths: AtomicUsize,
     /// Recursive watches; zero lets a write skip the walk over ancestors.
@@ -104,15 +112,17 @@ pub struct WatchTable {
 }
 
 impl WatchTable {
-    pub fn new(hasher: Hasher) -> WatchTable {
-        let shards =
-            (0..SHARDS).map(|_| Mutex::new(HashMap::with_hasher(hasher.clone()))).collect();
+    pub fn new(seed: u64) -> WatchTable {
+        let shards = (0..SHARDS).map(|_| Mutex::new(HashTable::new())).collect();
+        let (hasher, paths_hasher) = (Hasher::with_seed(seed), PathHasher::with_seed(seed));
         let zero = || AtomicUsize::new(0);
-        WatchTable { shards, hasher, paths: zero(), recursive: zero(), count: zero() }
+        let (paths, recursive, count) = (zero(), zero(), zero());
+        WatchTable { shards, hasher, paths_hasher, paths, recursive, count }
     }
 
-    fn shard(&self, path: &str) -> MutexGuard<'_, Shard> {
-        let index = self.hasher.hash_one(path) as usize % SHARDS;
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        // Neither the lowest bits nor the highest ones: those are the table's.
+        let index = (hash >> 32) as usize % SHARDS;
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,15 +138,17 @@ impl WatchTable {
             return;
         }
         self.count.fetch_add(modes.count(), Relaxed);
-        let mut shard = self.shard(path);
-        let key = match shard.get_key_value_mut(path) {
+        let hash = self.paths_hasher.hash(path);
+        let mut shard = self.shard(hash);
+        let key = match shard.find_mut(hash, |(key, _)| &**key == path) {
             Some((key, conns)) => {
                 conns.push(Arc::clone(conn));
                 Arc::clone(key)
             }
             None => {
                 let key: Arc<str> = Arc::from(path);
-                shard.insert(Arc::clone(&key), vec![Arc::clone(conn)]);
+                let watched = (Arc::clone(&key), vec![Arc::clone(conn)]);
+                shard.insert_unique(hash, watched, |(key, _)| self.paths_hasher.hash(key));
                 self.paths.fetch_add(1, Relaxed);
                 key
             }
@@ -186,13 +198,15 @@ impl WatchTable {
     }
 
     fn unlist(&self, conn: &Arc<Conn>, path: &str) {
-        let mut shard = self.shard(path);
-        if let Some(conns) = shard.get_mut(path) {
+        let hash = self.paths_hasher.hash(path);
+        let mut shard = self.shard(hash);
+        if let Ok(mut entry) = shard.find_entry(hash, |(key, _)| &**key == path) {
+            let (_, conns) = entry.get_mut();
             if let Some(at) = conns.iter().position(|other| Arc::ptr_eq(other, conn)) {
                 conns.swap_remove(at);
             }
             if conns.is_empty() {
-                shard.remove(path);
+                entry.remove();
                 self.paths.fetch_sub(1, Relaxed);
             }
         }
@@ -214,12 +228,20 @@ pub(crate) struct Firing<'a> {
     pub table: &'a WatchTable,
     pub config: &'a EngineConfig,
     pub stats: &'a ServerStats,
+    pub unsent: &'a Unsent,
     pub zxid: Zxid,
     pub wakes: &'a mut Wakes,
 }
 
 impl Firing<'_> {
-    fn fire(&mut self, kind: EventType, path: &str, acl: &AclList, wanted: Modes, ancestors: bool) {
+    fn fire(
+        &mut self,
+        kind: EventType,
+        path: &str,
+        acl: &Arc<AclList>,
+        wanted: Modes,
+        ancestors: bool,
+    ) {
         self.fire_event(Event::new(kind, path, acl, self.zxid), wanted, ancestors);
     }
 
@@ -228,14 +250,16 @@ impl Firing<'_> {
     fn fire_event(&mut self, mut event: Event<'_>, wanted: Modes, ancestors: bool) {
         let path = event.path;
         let with_ancestors = ancestors && self.table.recursive.load(Relaxed) > 0;
-        let mut told: Vec<u64> = Vec::new();
-        self.fire_at(path, wanted, &mut event, with_ancestors.then_some(&mut told));
+        let table = self.table;
         if with_ancestors {
-            let mut above = path::parent(path);
-            while let Some(ancestor) = above {
-                self.fire_at(ancestor, Modes::RECURSIVE, &mut event, Some(&mut told));
-                above = path::parent(ancestor);
+            let mut told = HashSet::with_hasher(table.hasher.clone());
+            let chain: Vec<(&str, u64)> = table.paths_hasher.prefixes(path).collect();
+            for (depth, &at) in chain.iter().enumerate().rev() {
+                let wanted = if depth + 1 == chain.len() { wanted } else { Modes::RECURSIVE };
+                self.fire_at(at, wanted, &mut event, Some(&mut told));
             }
+        } else {
+            self.fire_at((path, table.paths_hasher.hash(path)), wanted, &mut event, None);
         }
         if event.fired > 0 {
             self.stats.watches_fired.of(event.kind).add(event.fired);
@@ -249,16 +273,23 @@ impl Firing<'_> {
 
     fn fire_at(
         &mut self,
-        at: &str,
+        (at, hash): (&str, u64),
         wanted: Modes,
         event: &mut Event<'_>,
-        mut told: Option<&mut Vec<u64>>,
+        mut told: Option<&mut HashSet<u64, Hasher>>,
     ) {
-        let mut shard = self.table.shard(at);
-        let Some(conns) = shard.get_mut(at) else { return };
+        let mut shard = self.table.shard(hash);
+        let Ok(mut watched) = shard.find_entry(hash, |(path, _)| &**path == at) else { return };
+        let (_, conns) = watched.get_mut();
         let one_shot = Modes::DATA.or(Modes::CHILD);
         let mut used_up = 0;
         conns.retain(|conn| {
+            // A connection gets one event, however many of its watches match.
+            if wanted == Modes::RECURSIVE
+                && told.as_ref().is_some_and(|told| told.contains(&conn.id))
+            {
+                return true;
+            }
             let mut inner = conn.lock();
             let Some(own) = inner.watches.get_mut(at) else { return false };
             if !own.has_any(wanted) {
@@ -273,25 +304,18 @@ impl Firing<'_> {
             if !keep {
                 inner.watches.remove(at);
             }
-            let first = match told.as_deref_mut() {
-                None => true,
-                Some(told) if told.contains(&conn.id) => false,
-                Some(told) => {
-                    told.push(conn.id);
-                    true
-                }
-            };
+            let first = told.as_deref_mut().is_none_or(|told| told.insert(conn.id));
             event.fired += u64::from(first);
             if first && auth::allowed(&self.config.auth, event.acl, Perms::READ, &inner.identity) {
                 let encoded = event.encoded(in_line);
-                encoded.sent += u64::from(inner.push_event(&encoded.frame));
+                encoded.sent += u64::from(inner.push_event(&encoded.frame, self.unsent));
                 self.wakes.add(conn, &mut inner);
             }
             keep
         });
         self.table.count.fetch_sub(used_up, Relaxed);
         if conns.is_empty() {
-            shard.remove(at);
+            watched.remove();
             self.table.paths.fetch_sub(1, Relaxed);
         }
     }
@@ -302,7 +326,7 @@ impl Firing<'_> {
 struct Event<'a> {
     kind: EventType,
     path: &'a str,
-    acl: &'a AclList,
+    acl: &'a Arc<AclList>,
     zxid: Zxid,
     /// Of the siblings of a node that was deleted.
     oldest: Option<Zxid>,
@@ -314,13 +338,13 @@ struct Event<'a> {
 
 #[derive(Default)]
 struct Encoded {
-    frame: Vec<u8>,
+    frame: Bytes,
     /// To how many: those who may know of it.
     sent: u64,
 }
 
 impl<'a> Event<'a> {
-    fn new(kind: EventType, path: &'a str, acl: &'a AclList, zxid: Zxid) -> Event<'a> {
+    fn new(kind: EventType, path: &'a str, acl: &'a Arc<AclList>, zxid: Zxid) -> Event<'a> {
         let (plain, in_line) = Default::default();
         Event { kind, path, acl, zxid, oldest: None, plain, in_line, fired: 0 }
     }
@@ -330,19 +354,23 @@ impl<'a> Event<'a> {
         let oldest = self.oldest.filter(|_| in_line);
         let encoded = if oldest.is_some() { &mut self.in_line } else { &mut self.plain };
         if encoded.frame.is_empty() {
+            // Made as long as it gets, so that it becomes `Bytes` as it is.
+            let oldest_len = oldest.map_or(0, |_| size_of::<Zxid>());
+            let mut frame = Vec::with_capacity(EVENT_BYTES + path.len() + oldest_len);
             match oldest {
                 Some(oldest) => {
-                    watch_event::encode_in_line_frame(path, zxid, oldest, &mut encoded.frame);
+                    watch_event::encode_in_line_frame(path, zxid, oldest, &mut frame);
                 }
-                None => watch_event::encode_frame(kind, path, zxid, &mut encoded.frame),
+                None => watch_event::encode_frame(kind, path, zxid, &mut frame),
             }
+            encoded.frame = Bytes::from(frame);
         }
         encoded
     }
 }
 
 impl Changes for Firing<'_> {
-    fn created(&mut self, path: &str, acl: &AclList, parent: &str, parent_acl: &AclList) {
+    fn created(&mut self, path: &str, acl: &Arc<AclList>, parent: &str, parent_acl: &Arc<AclList>) {
         if self.table.is_quiet() {
             return;
         }
@@ -355,9 +383,9 @@ impl Changes for Firing<'_> {
     fn deleted(
         &mut self,
         path: &str,
-        acl: &AclList,
+        acl: &Arc<AclList>,
         parent: &str,
-        parent_acl: &AclList,
+        parent_acl: &Arc<AclList>,
         oldest: Option<Zxid>,
     ) {
         if self.table.is_quiet() {
@@ -369,11 +397,71 @@ impl Changes for Firing<'_> {
         self.fire(EventType::NodeChildrenChanged, parent, parent_acl, on_parent, false);
     }
 
-    fn data_changed(&mut self, path: &str, acl: &AclList) {
+    fn data_changed(&mut self, path: &str, acl: &Arc<AclList>) {
         if self.table.is_quiet() {
             return;
         }
         let on_node = Modes::DATA.or(Modes::PERSISTENT).or(Modes::RECURSIVE);
         self.fire(EventType::NodeDataChanged, path, acl, on_node, true);
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::time::Now;
+
+    const NOW: Now = Now { mono_ms: 0, wall_ms: 0 };
+
+    fn conn(id: u64) -> Arc<Conn> {
+        let peer = ([127, 0, 0, 1], 2181).into();
+        Conn::new(id, 0, peer, NOW, Hasher::with_seed(7))
+    }
+
+    /// How many connections an event at `path` goes to.
+    fn fired(table: &WatchTable, path: &str) -> u64 {
+        let (config, stats) = (EngineConfig::default(), ServerStats::default());
+        let (unsent, zxid) = (Unsent::new(config.unsent_bytes_max), Zxid(1));
+        let mut wakes = Wakes::default();
+        let mut firing = Firing {
+            table,
+            config: &config,
+            stats: &stats,
+            unsent: &unsent,
+            zxid,
+            wakes: &mut wakes,
+        };
+        let open = Arc::new(AclList::of_entries(ironkeeper_proto::acl::open()));
+        firing.data_changed(path, &open);
+        wakes.drain().count() as u64
+    }
+
+    #[test]
+    fn the_cost_of_an_event_grows_with_its_path_and_not_with_the_square_of_it() {
+        let table = WatchTable::new(7);
+        let elsewhere = conn(1);
+        table.add(&elsewhere, &mut elsewhere.lock(), "/elsewhere", Modes::RECURSIVE);
+        // Hashing each ancestor's path by itself would be ten thousand million bytes.
+        let path = "/a".repeat(100_000);
+        assert_eq!(fired(&table, &path), 0);
+        let above = conn(2);
+        for path in ["/", "/a/a", &path[..2000]] {
+            table.add(&above, &mut above.lock(), path, Modes::RECURSIVE);
+        }
+        assert_eq!(fired(&table, &path), 1, "told once");
+    }
+
+    #[test]
+    fn every_ancestor_of_a_deep_node_can_be_watched() {
+        let table = WatchTable::new(7);
+        let watcher = conn(1);
+        let path = "/a".repeat(300);
+        for depth in 1..=300 {
+            table.add(&watcher, &mut watcher.lock(), &path[..2 * depth], Modes::RECURSIVE);
+        }
+        assert_eq!(fired(&table, &path), 1);
+        table.remove_all(&watcher, &mut watcher.lock());
+        assert!(table.is_quiet());
+        assert_eq!((fired(&table, &path), table.count()), (0, 0));
     }
 }

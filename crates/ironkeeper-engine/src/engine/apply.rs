@@ -10,11 +10,13 @@ use ironkeeper_proto::{ErrorCode, Put, Txn, Zxid};
 use ironkeeper_tree::{Applied, SnapshotRemains};
 
 use super::replies::put_txn_reply;
+use super::role::Role;
 use super::{Engine, Ready};
 use crate::conn::{CloseReason, Inner};
 use crate::database::State;
-use crate::io::Output;
+use crate::io::{Output, SessionEnd};
 use crate::local_writes::{Answer, Waiting};
+use crate::planted::Place;
 use crate::reads::Reads;
 use crate::snapshot::SnapshotJob;
 use crate::stats::LastOp;
@@ -23,6 +25,11 @@ use crate::watch::Firing;
 
 /// Transactions applied during one exclusive hold of the gate; then readers get their turn.
 const APPLY_BATCH_MAX: usize = 64;
+/// The same for reads that had to be served before the next transaction, as [`Reads::work`].
+const APPLY_READ_WORK_MAX: usize = 1024;
+/// The same in bytes, which is what their work grows with: a multi of thousands of parts is one of
+/// them.
+const APPLY_BYTES_MAX: usize = 256 << 10;
 
 impl Engine {
     /// Makes committed transactions visible and answers those who wait, in bounded holds.
@@ -45,10 +52,18 @@ impl Engine {
             // What a finished snapshot kept is freed after the gate is open again.
             let _remains: Vec<SnapshotRemains>;
             let mut state = db.write(&mut self.token);
+            self.read_work = 0;
+            let mut bytes = 0;
             for _ in 0..APPLY_BATCH_MAX {
+                if self.read_work > APPLY_READ_WORK_MAX || bytes > APPLY_BYTES_MAX {
+                    break;
+                }
                 let applied = match self.ready.pop_front() {
                     None => break,
-                    Some(Ready::Txn(txn)) => self.apply(now, &mut state, &txn, out),
+                    Some(Ready::Txn(txn)) => {
+                        bytes += txn.len();
+                        self.apply(now, &mut state, &txn, out)
+                    }
                     Some(Ready::Members(members)) => {
                         self.show_members(now, &mut state, &members);
                         Ok(())
@@ -91,21 +106,30 @@ impl Engine {
         if let Some(waiting) = &waiting {
             // Reads ahead of this write must not see it.
             let mut inner = waiting.conn.lock();
-            Reads::new(&self.db, state, now).serve_waiting(&waiting.conn, &mut inner);
+            let reads = Reads::new(&self.db, state, now);
+            self.read_work += reads.serve_waiting(&waiting.conn, &mut inner);
         }
+        let mut ended = None;
         match &full.txn {
             Txn::CreateSession { timeout_ms } => state.sessions.open(header.session, *timeout_ms),
-            Txn::CloseSession { .. } => drop(state.sessions.close(header.session)),
+            Txn::CloseSession { .. } => {
+                let timeout_ms = state.sessions.timeout_ms(header.session);
+                ended = Some((timeout_ms, state.tree.ephemeral_count()));
+                state.sessions.close(header.session);
+            }
             _ => {}
         }
         let mut firing = Firing {
             table: &state.watches,
             config: &self.db.config,
             stats: &self.db.stats,
+            unsent: &self.db.unsent,
             zxid: header.zxid,
             wakes: &mut self.wakes,
         };
         let applied = state.tree.apply(header, &full.txn, &mut firing);
+        self.db.planted_panic.strike(Place::Apply);
+        self.db.planted_panic.note(&full.txn);
         self.compare_digest(state, &full, out);
         state.digests.keep(&state.tree);
         self.db.stats.commits.fetch_add(1, Relaxed);
@@ -121,8 +145,18 @@ impl Engine {
             (_, Some(waiting)) => self.answer_txn(now, state, &waiting, &full, &applied),
             (_, None) => {}
         }
-        if matches!(full.txn, Txn::CloseSession { .. }) {
-            self.on_closed(header.session, header.cxid);
+        if let Some((timeout_ms, ephemerals)) = ended {
+            let (session, client) = (header.session, self.forget_client(header.session));
+            self.on_closed(session, header.cxid);
+            if client.is_some() || self.role == Role::Leading {
+                out.push(Output::SessionEnded(Box::new(SessionEnd {
+                    session,
+                    client,
+                    timeout_ms: timeout_ms.unwrap_or(0),
+                    ephemerals: ephemerals.saturating_sub(state.tree.ephemeral_count()),
+                    expired: header.cxid == 0,
+                })));
+            }
         }
         Ok(())
     }
@@ -225,16 +259,19 @@ impl Engine {
             self.db.stats.throttle.stale_replies.fetch_add(1, Relaxed);
             return;
         }
-        Reads::new(&self.db, state, now).serve_waiting(&waiting.conn, &mut inner);
+        self.read_work += Reads::new(&self.db, state, now).serve_waiting(&waiting.conn, &mut inner);
         inner.lane.pop_write(waiting.xid);
         // Nothing is said after a last word: the reads before this were left out, and clients take
         // replies in the order of their requests.
         if !inner.is_open() {
             self.db.stats.throttle.stale_replies.fetch_add(1, Relaxed);
+            // It may just have been cut off, which its task has to notice.
+            self.wakes.add(&waiting.conn, &mut inner);
             return;
         }
         let before = inner.outbox.len();
         put(&mut inner);
+        inner.count_unsent(&self.db.unsent);
         let latency_ms = latency_ms(now, waiting);
         inner.stats.note_reply(op, waiting.xid, zxid, now.mono_ms, latency_ms);
         self.db.stats.note_reply(inner.outbox.len().saturating_sub(before));

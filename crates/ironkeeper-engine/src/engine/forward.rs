@@ -89,15 +89,22 @@ impl Engine {
         let owner = Owner::Learner(link);
         let error = match OpCode::from_code(request.op) {
             Some(OpCode::Sync) => return self.zab.sync(Some(link), &mut self.zab_out),
-            Some(OpCode::CloseSession) => {
-                return self.propose_close(now, &state, session, cxid, out);
-            }
+            // A server ends and renews only the sessions that speak through it.
+            Some(OpCode::CloseSession) => match self.may_write(&state, session, owner) {
+                Ok(()) => return self.propose_close(now, &state, session, cxid, out),
+                Err(error) => error,
+            },
             Some(OpCode::CreateSession) => match Reader::new(body).i32() {
-                Ok(timeout_ms) if self.standing(&state, session) != Standing::Local => {
-                    self.owners.insert(session, owner);
-                    return self.propose_open(now, session, timeout_ms);
-                }
-                Ok(_) => ErrorCode::SessionExpired,
+                Ok(timeout_ms) => match self.standing(&state, session) {
+                    Standing::Local => ErrorCode::SessionExpired,
+                    Standing::Global if self.may_write(&state, session, owner).is_err() => {
+                        ErrorCode::SessionMoved
+                    }
+                    _ => {
+                        self.owners.insert(session, owner);
+                        return self.propose_open(now, session, timeout_ms);
+                    }
+                },
                 Err(_) => ErrorCode::MarshallingError,
             },
             Some(op) => match self.may_write(&state, session, owner) {

@@ -14,6 +14,7 @@ use crate::auth::Identity;
 use crate::database::State;
 use crate::io::Output;
 use crate::overlay::Overlay;
+use crate::planted::Place;
 use crate::prepare::Prepare;
 use crate::time::Now;
 
@@ -117,7 +118,9 @@ impl Engine {
                 time: now.wall_ms,
                 bytes_max: db.config.field_bytes_max,
             };
-            verdict(&mut prepare, scratch)
+            let verdict = verdict(&mut prepare, scratch);
+            db.planted_panic.strike(Place::Judge);
+            verdict
         });
         out.extend(warnings.drain().map(Output::Warn));
         self.quota_warnings = warnings;

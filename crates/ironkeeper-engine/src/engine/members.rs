@@ -38,6 +38,7 @@ impl Engine {
             table: &state.watches,
             config: &self.db.config,
             stats: &self.db.stats,
+            unsent: &self.db.unsent,
             zxid: state.applied(),
             wakes: &mut self.wakes,
         };

@@ -24,6 +24,7 @@ mod sessions;
 mod submit;
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -79,6 +80,8 @@ pub struct Engine {
     reaper: Reaper,
     /// The connection through which a session is served here.
     attached: HashMap<SessionId, Attached, Hasher>,
+    /// Where clients of sessions were connected from, after their connection is gone.
+    last_clients: HashMap<SessionId, SocketAddr, Hasher>,
     /// At a leader: through which server a session speaks. Whoever is not listed may still choose.
     owners: HashMap<SessionId, Owner, Hasher>,
     /// Connections that wait for the leader to say whether their session lives, oldest first.
@@ -102,6 +105,9 @@ pub struct Engine {
     /// The tree came from a leader that went on writing meanwhile: digests are compared from the
     /// first one on that is right.
     awaits_digest: bool,
+    /// Work on reads that had to be served before the next transaction, during this hold of the
+    /// gate.
+    read_work: usize,
     wakes: Wakes,
     open_acl: Arc<AclList>,
     server_identity: Arc<Identity>,
@@ -179,6 +185,7 @@ impl Engine {
             local_expiry,
             reaper,
             attached: HashMap::with_hasher(hasher.clone()),
+            last_clients: HashMap::with_hasher(hasher.clone()),
             owners: HashMap::with_hasher(hasher.clone()),
             revalidations: HashMap::with_hasher(hasher.clone()),
             opening: HashSet::with_hasher(hasher.clone()),
@@ -191,6 +198,7 @@ impl Engine {
             told_leader_ms: now.mono_ms,
             read_only_at_ms: None,
             awaits_digest,
+            read_work: 0,
             wakes: Wakes::default(),
             open_acl: Arc::new(AclList::new(AclVec::OPEN)),
             server_identity: Identity::server(),
@@ -244,7 +252,7 @@ impl Engine {
         self.on_read_only_timer(now, out);
         self.mind_pause(now);
         for session in self.local_expiry.expire(now.mono_ms) {
-            self.local_session_expired(session);
+            self.local_session_expired(session, out);
         }
         if self.role == Role::Leading {
             let db = Arc::clone(&self.db);

@@ -95,6 +95,7 @@ impl Engine {
     pub(super) fn let_go(&mut self) {
         self.read_only_at_ms = None;
         let reason = CloseReason::RoleChanged;
+        self.last_clients.clear();
         for (_, attached) in self.attached.drain() {
             attached.conn.cut(reason, &mut self.wakes);
         }

@@ -4,6 +4,7 @@
 //! leader decides when it has been silent for too long; or *local*: only the server knows it to which
 //! its client is connected, and it is gone with that server.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,7 +20,7 @@ use crate::config::LocalSessions;
 use crate::conn::{CloseReason, Conn};
 use crate::database::State;
 use crate::expiry::SessionClock;
-use crate::io::Output;
+use crate::io::{Output, SessionEnd};
 use crate::local_writes::{Answer, Waiting};
 use crate::stats::LastOp;
 use crate::time::Now;
@@ -140,9 +141,15 @@ impl Engine {
             conn.cut(reason, &mut self.wakes);
             return self.request_done();
         }
-        let session = self.allot_session(state);
         let is_local = self.role == Role::ReadOnly
             || self.is_member() && self.db.config.local_sessions != LocalSessions::Off;
+        // A session begins with a write. Without room for it the client would wait without a word;
+        // on a closed connection it tries another server, and comes back.
+        if !is_local && self.db.disk_full.load(Relaxed) {
+            conn.cut(CloseReason::DiskFull, &mut self.wakes);
+            return self.request_done();
+        }
+        let session = self.allot_session(state);
         if is_local {
             self.request_done();
             let clock = self.local_expiry.track(session, timeout_ms, now.mono_ms);
@@ -291,6 +298,7 @@ impl Engine {
         self.db.stats.packets_sent.fetch_add(1, Relaxed);
         self.wakes.add(conn, &mut inner);
         drop(inner);
+        self.last_clients.remove(&session);
         let attached = Attached { conn: Arc::clone(conn), clock, timeout_ms };
         if let Some(held) = self.attached.insert(session, attached)
             && !Arc::ptr_eq(&held.conn, conn)
@@ -341,6 +349,12 @@ impl Engine {
         }
     }
 
+    /// Where the client of a session is or was connected from.
+    pub(super) fn forget_client(&mut self, session: SessionId) -> Option<SocketAddr> {
+        let last = self.last_clients.remove(&session);
+        self.attached.get(&session).map(|attached| attached.conn.peer).or(last)
+    }
+
     /// A transaction has ended a session.
     pub(super) fn on_closed(&mut self, session: SessionId, cxid: i32) {
         self.closing.remove(&session);
@@ -381,7 +395,7 @@ impl Engine {
     ) {
         if self.local_expiry.contains(session) {
             self.local_expiry.forget(session);
-            return self.local_session_expired(session);
+            return self.local_session_expired(session, out);
         }
         match self.role {
             Role::Leading if self.standing(state, session) == Standing::Global => {
@@ -397,8 +411,12 @@ impl Engine {
 
     // Local sessions.
 
-    pub(super) fn local_session_expired(&mut self, session: SessionId) {
+    pub(super) fn local_session_expired(&mut self, session: SessionId, out: &mut Vec<Output>) {
         self.db.stats.sessions_expired.fetch_add(1, Relaxed);
+        let timeout_ms = self.attached.get(&session).map_or(0, |attached| attached.timeout_ms);
+        let client = self.forget_client(session);
+        let end = SessionEnd { session, client, timeout_ms, ephemerals: 0, expired: true };
+        out.push(Output::SessionEnded(Box::new(end)));
         self.detach(session, CloseReason::SessionExpired);
     }
 

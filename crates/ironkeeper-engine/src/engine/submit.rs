@@ -62,6 +62,7 @@ impl Engine {
                 }
                 if self.attached.get(&session).is_some_and(|held| Arc::ptr_eq(&held.conn, &conn)) {
                     self.attached.remove(&session);
+                    self.last_clients.insert(session, conn.peer);
                 }
             }
         }

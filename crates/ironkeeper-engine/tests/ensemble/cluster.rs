@@ -312,7 +312,7 @@ impl Cluster {
                 Output::Durable(step) => node.disk.queue.push_back(Command::Step(step)),
                 Output::Halt(reason) => panic!("server {} halted: {reason}", node.id),
                 Output::Warn(warning) => node.warnings.push(warning),
-                Output::Roll | Output::Wake(_) | Output::Role { .. } => {}
+                Output::Roll | Output::Wake(_) | Output::Role { .. } | Output::SessionEnded(_) => {}
                 Output::Snapshot(job) => {
                     node.snapshot = Some(job);
                     if !node.hold_snapshots {

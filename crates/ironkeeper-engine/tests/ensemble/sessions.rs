@@ -1,9 +1,11 @@
 //! Sessions that begin at one member, move to another and end everywhere.
 
 use ironkeeper_proto::connect::ConnectResponse;
-use ironkeeper_proto::{OpCode, Reader, SessionId, Stat};
+use ironkeeper_proto::quorum_packet::ForwardedRequest;
+use ironkeeper_proto::{OpCode, Packet, Reader, SessionId, Stat};
 
 use crate::cluster::Cluster;
+use crate::network::Message;
 use crate::world::*;
 
 #[test]
@@ -187,4 +189,37 @@ fn hold_disks(cluster: &mut Cluster, is_held: bool) {
     for node in &mut cluster.nodes {
         node.disk.is_held = is_held;
     }
+}
+
+#[test]
+fn a_server_ends_only_the_sessions_that_speak_through_it() {
+    let mut cluster = Cluster::three();
+    let (leader, follower) = (cluster.leader(), cluster.follower());
+    let other = (0..3).find(|node| ![leader, follower].contains(node)).unwrap();
+    let mut clients = [leader, follower].map(|node| (node, cluster.at(node).connect()));
+    // The other follower wants them to begin and to end, with and without the number of a request.
+    for (_, client) in &clients {
+        for (op, cxid) in [(OpCode::CreateSession, 0), (OpCode::CloseSession, 0)]
+            .into_iter()
+            .chain([(OpCode::CloseSession, 7)])
+        {
+            let body = bytes::Bytes::copy_from_slice(&8000_i32.to_be_bytes());
+            let (session, op) = (client.session, op.code());
+            let request = ForwardedRequest { session, cxid, op, body, auth: None };
+            for link in cluster.network.links_of(other) {
+                let packet = Packet::Request(Box::new(request.clone()));
+                cluster.network.send(other, link, Message::Packet(packet));
+            }
+            cluster.settle();
+        }
+    }
+    for (node, client) in &mut clients {
+        let path = format!("/alive-{node}");
+        client.create(&mut cluster.at(*node), &path, Ephemeral).unwrap();
+        assert_eq!(client.conn.close_reason(), None);
+    }
+    // Its own it may end.
+    let mut own = cluster.at(other).connect();
+    own.call(&mut cluster.at(other), OpCode::CloseSession, &[]);
+    assert_eq!(cluster.nodes[leader].db.read().sessions.len(), 2);
 }

@@ -147,7 +147,10 @@ impl Server {
                     }
                     Output::Wake(conn) => self.bells[conn.tag as usize].ring(),
                     Output::Halt(reason) => panic!("halted: {reason}"),
-                    Output::Warn(_) | Output::Roll | Output::Snapshot(_) => {}
+                    Output::Warn(_)
+                    | Output::Roll
+                    | Output::Snapshot(_)
+                    | Output::SessionEnded(_) => {}
                     other => unreachable!("a server of its own does not ask for {other:?}"),
                 }
             }

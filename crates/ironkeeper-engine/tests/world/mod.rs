@@ -9,6 +9,7 @@ use std::sync::Arc;
 use ironkeeper_engine::auth;
 use ironkeeper_engine::conn::{Conn, Next, Submit};
 use ironkeeper_engine::database::Hasher;
+use ironkeeper_engine::io::SessionEnd;
 use ironkeeper_engine::recover::Recovery;
 use ironkeeper_engine::{Database, Engine, EngineConfig, Input, Now, Output};
 use ironkeeper_proto::connect::{ConnectRequest, ConnectResponse};
@@ -105,6 +106,7 @@ pub struct World {
     pub log: Vec<(Zxid, bytes::Bytes)>,
     /// What the operator was told.
     pub warnings: Vec<String>,
+    pub ended: Vec<SessionEnd>,
     outputs: Vec<Output>,
     next_conn: u64,
 }
@@ -125,6 +127,7 @@ impl World {
             unsynced: Vec::new(),
             log: Vec::new(),
             warnings: Vec::new(),
+            ended: Vec::new(),
             outputs: Vec::new(),
             next_conn: 0,
         }
@@ -169,6 +172,7 @@ impl World {
                 Output::Halt(reason) => panic!("halted: {reason}"),
                 Output::Warn(warning) => self.warnings.push(warning),
                 Output::Roll | Output::Snapshot(_) | Output::Wake(_) => {}
+                Output::SessionEnded(end) => self.ended.push(*end),
                 other => unreachable!("a server of its own does not ask for {other:?}"),
             }
         }
@@ -272,6 +276,7 @@ impl Client {
                 match received.next {
                     Next::Read => "read".to_owned(),
                     Next::Wait => "wait".to_owned(),
+                    Next::Yield => "yield".to_owned(),
                     Next::FourLetter { word, argument } => format!("{} {argument}", word.name()),
                 }
             }

@@ -1,10 +1,9 @@
 //! Bytes that no honest client sends.
 
-mod world;
-
 use ironkeeper_engine::EngineConfig;
 use ironkeeper_proto::{OpCode, Put};
-use world::*;
+
+use crate::world::*;
 
 #[test]
 fn frames_of_impossible_length_close_the_connection() {

@@ -1,11 +1,10 @@
 //! What fires which watch, and how often.
 
-mod world;
-
 use ironkeeper_proto::request::DataWatch;
 use ironkeeper_proto::watch_event::{self, EventType};
 use ironkeeper_proto::{OpCode, Put, Zxid};
-use world::*;
+
+use crate::world::*;
 
 const PERSISTENT: i32 = 0;
 const RECURSIVE: i32 = 1;

@@ -1,10 +1,10 @@
 //! How sessions begin, move, and end.
 
-mod world;
-
 use ironkeeper_engine::EngineConfig;
+use ironkeeper_engine::conn::CloseReason;
 use ironkeeper_proto::{OpCode, SessionId};
-use world::*;
+
+use crate::world::*;
 
 #[test]
 fn timeouts_are_kept_within_bounds() {
@@ -79,6 +79,44 @@ fn a_closed_session_takes_its_ephemerals_along_in_one_transaction() {
     heard.sort();
     assert_eq!(heard, ["deleted /e1 @6", "deleted /e2 @6"]);
     assert_eq!(watching.children(&mut world, "/").unwrap(), ["zookeeper"]);
+}
+
+#[test]
+fn the_end_of_a_session_is_reported_with_its_client_and_its_ephemerals() {
+    let mut world = World::new();
+    let (mut closing, mut lost) = (world.connect_with(4000), world.connect_with(4000));
+    closing.create(&mut world, "/e1", Ephemeral).unwrap();
+    closing.create(&mut world, "/e2", Ephemeral).unwrap();
+    lost.create(&mut world, "/e3", Ephemeral).unwrap();
+    closing.send(&mut world, OpCode::CloseSession, b"");
+    world.sync();
+    let peer = lost.conn.peer;
+    // Its address is known after its connection is gone.
+    lost.disconnect(&mut world);
+    world.expire(lost.session);
+    world.sync();
+    let ended: Vec<_> = world
+        .ended
+        .iter()
+        .map(|end| (end.session, end.timeout_ms, end.ephemerals, end.expired))
+        .collect();
+    assert_eq!(ended, [(closing.session, 4000, 2, false), (lost.session, 4000, 1, true)]);
+    assert_eq!(world.ended[1].client, Some(peer));
+}
+
+#[test]
+fn a_full_disk_refuses_new_sessions_and_keeps_those_there_are() {
+    let mut world = World::new();
+    let old = world.connect();
+    world.db.disk_full.store(true, std::sync::atomic::Ordering::Relaxed);
+    let mut new = world.dial();
+    assert_eq!(new.handshake(&mut world, SessionId::NONE, [0; 16], 4000), "silence");
+    assert_eq!(new.conn.close_reason(), Some(CloseReason::DiskFull));
+    let mut back = world.dial();
+    assert_eq!(back.handshake(&mut world, old.session, old.password, 4000), "open");
+    world.db.disk_full.store(false, std::sync::atomic::Ordering::Relaxed);
+    let mut new = world.connect();
+    new.create(&mut world, "/there", Ephemeral).unwrap();
 }
 
 #[test]

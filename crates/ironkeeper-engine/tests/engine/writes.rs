@@ -1,10 +1,9 @@
 //! Which writes are refused, with what error, and what they leave behind.
 
-mod world;
-
 use ironkeeper_engine::EngineConfig;
 use ironkeeper_proto::{Acl, OpCode, Perms};
-use world::*;
+
+use crate::world::*;
 
 #[test]
 fn errors_come_in_the_order_of_the_checks() {

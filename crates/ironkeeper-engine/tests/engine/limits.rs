@@ -1,16 +1,16 @@
 //! Limits and throttles: who has to wait, who is turned away, and that everything taken is given
 //! back.
 
-mod world;
-
 use ironkeeper_engine::EngineConfig;
 use ironkeeper_engine::auth::{AuthConfig, DigestAlgorithm};
+use ironkeeper_engine::outbox::AtSocket;
 use ironkeeper_engine::request_throttle::RequestThrottleConfig;
 use ironkeeper_engine::throttle::ConnectionThrottleConfig;
 use ironkeeper_proto::jute::Put;
 use ironkeeper_proto::{Acl, OpCode, Perms, SessionId};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use world::*;
+
+use crate::world::*;
 
 const CONNECTIONS: ConnectionThrottleConfig = ConnectionThrottleConfig {
     tokens_max: 6,
@@ -472,3 +472,155 @@ fn a_soft_quota_tells_the_operator_and_refuses_nothing() {
         assert_eq!(world.warnings.len(), 2 * told.len(), "again after a while");
     }
 }
+
+/// A multiRead of the same node again and again.
+fn many_reads(xid: i32, path: &str, count: usize) -> Vec<u8> {
+    let reads = vec![(OpCode::GetData, read(path, false)); count];
+    request(xid, OpCode::MultiRead, &multi(&reads))
+}
+
+#[test]
+fn a_multi_read_sends_large_data_from_where_it_lies_in_the_tree() {
+    const DATA_BYTES: usize = 100_000;
+    let mut world = World::new();
+    let mut client = world.connect();
+    client.create(&mut world, "/large", Persistent).unwrap();
+    client.set(&mut world, "/large", &[7; DATA_BYTES]).unwrap();
+    client.raw(&mut world, &many_reads(1, "/large", 600));
+    let outgoing = client.conn.take_output(&mut Vec::new());
+    let mut data: Vec<_> = outgoing.pieces.iter().filter(|it| it.len() == DATA_BYTES).collect();
+    assert_eq!((data.len(), outgoing.shared_len), (600, 600 * DATA_BYTES));
+    data.dedup_by_key(|it| it.as_ptr());
+    assert_eq!(data.len(), 1, "600 references to one block of memory");
+
+    client.raw(&mut world, &many_reads(2, "/large", 2));
+    let (header, body) = client.frames(&world).pop().expect("a reply");
+    assert_eq!((header.xid.0, header.err), (2, 0));
+    assert_eq!(body.iter().filter(|byte| **byte == 7).count(), 2 * DATA_BYTES);
+}
+
+#[test]
+fn a_multi_read_makes_a_long_list_of_children_once() {
+    let mut world = World::new();
+    let mut client = world.connect();
+    let names: Vec<String> = (0..300).map(|number| format!("/child-{number}")).collect();
+    for name in &names {
+        client.create(&mut world, name, Persistent).unwrap();
+    }
+    let reads = vec![(OpCode::GetChildren, read("/", false)); 50];
+    client.raw(&mut world, &request(1, OpCode::MultiRead, &multi(&reads)));
+    let outgoing = client.conn.take_output(&mut Vec::new());
+    let mut lists: Vec<_> = outgoing.pieces.iter().filter(|it| it.len() > 3000).collect();
+    assert_eq!((lists.len(), outgoing.shared_len), (50, 0));
+    lists.dedup_by_key(|it| it.as_ptr());
+    assert_eq!(lists.len(), 1);
+    // The same list as that of a getChildren.
+    client.raw(&mut world, &request(2, OpCode::GetChildren, &read("/", false)));
+    let (_, body) = client.frames(&world).pop().expect("a reply");
+    assert_eq!(body[..], lists[0][..]);
+}
+
+#[test]
+fn unsent_bytes_are_counted_until_they_have_left_or_their_connection_ends() {
+    let mut world = World::new();
+    let (mut a, mut b) = (world.connect(), world.connect());
+    a.create(&mut world, "/small", Persistent).unwrap();
+    a.set(&mut world, "/small", &[7; 1000]).unwrap();
+    for client in [&mut a, &mut b] {
+        client.output();
+        client.raw(&mut world, &many_reads(1, "/small", 1000));
+    }
+    let both = world.db.unsent.bytes();
+    assert!(both > 2_000_000, "{both}");
+    // The driver has fetched the answer, and the kernel takes it in two steps.
+    let outgoing = a.conn.take_output(&mut Vec::new());
+    assert!(outgoing.is_counted);
+    assert_eq!(world.db.unsent.bytes(), both);
+    for (len, left) in [(500_000, both / 2 + 500_000), (0, both / 2)] {
+        a.conn.note_unsent(world.now, &world.db, AtSocket { len, shared: 0 });
+        assert_eq!(world.db.unsent.bytes(), left);
+    }
+    b.conn.take_output(&mut Vec::new());
+    b.conn.note_unsent(world.now, &world.db, AtSocket { len: 500_000, shared: 0 });
+    b.disconnect(&mut world);
+    assert_eq!(world.db.unsent.bytes(), 0);
+}
+
+#[test]
+fn data_in_the_tree_counts_only_if_one_connection_is_sent_a_lot_of_it() {
+    let mut world = World::new();
+    let mut client = world.connect();
+    client.create(&mut world, "/large", Persistent).unwrap();
+    client.set(&mut world, "/large", &[7; 1_000_000]).unwrap();
+    client.output();
+    client.raw(&mut world, &request(1, OpCode::GetData, &read("/large", false)));
+    assert_eq!(world.db.unsent.bytes(), 0);
+    client.output();
+    client.raw(&mut world, &many_reads(2, "/large", 60));
+    assert!(world.db.unsent.bytes() > 50_000_000);
+}
+
+#[test]
+fn when_all_hold_too_much_an_event_closes_who_has_not_read_those_before() {
+    let config = EngineConfig { unsent_bytes_max: 5 << 20, ..EngineConfig::default() };
+    let mut world = World::with(config);
+    let (mut writer, mut reader) = (world.connect(), world.connect());
+    let mut deaf: Vec<Client> = (0..3).map(|_| world.connect()).collect();
+    let path = format!("/{}", "n".repeat(100_000));
+    writer.create(&mut world, &path, Persistent).unwrap();
+    for client in deaf.iter_mut().chain([&mut reader]) {
+        client.call(&mut world, OpCode::AddWatch, &path_and_number(&path, 1));
+    }
+    for _ in 0..40 {
+        writer.set(&mut world, &path, b"").unwrap();
+        assert_eq!(reader.heard(&world).len(), 1);
+        assert!(world.db.unsent.bytes() < 6 << 20);
+    }
+    let closed = deaf.iter().filter(|client| client.conn.close_reason().is_some()).count();
+    assert!((1..=3).contains(&closed), "{closed} of those who do not read");
+    assert_eq!(reader.conn.close_reason(), None);
+}
+
+#[test]
+fn long_work_of_one_connection_is_cut_into_turns() {
+    let mut world = World::new();
+    let mut client = world.connect();
+    client.output();
+    let sent: Vec<u8> = (1..=3).flat_map(|xid| many_reads(xid, "/", 10_000)).collect();
+    assert_eq!(client.raw(&mut world, &sent), "yield");
+    assert_eq!(client.frames(&world).len(), 1, "others have their turn after one of them");
+    assert_eq!(client.raw(&mut world, &[]), "yield");
+    assert_eq!(client.raw(&mut world, &[]), "read");
+    let answered: Vec<i32> = client.frames(&world).iter().map(|(it, _)| it.xid.0).collect();
+    assert_eq!(answered, [2, 3]);
+}
+
+#[test]
+fn work_on_reads_that_waited_is_cut_into_turns_as_well() {
+    let mut world = World::new();
+    let mut client = world.connect();
+    let mut sent = write(1);
+    sent.extend((2..=4).flat_map(|xid| many_reads(xid, "/", 10_000)));
+    client.raw(&mut world, &sent);
+    world.sync();
+    client.output();
+    for (more, xid) in [(true, 2), (true, 3), (false, 4)] {
+        assert_eq!(client.conn.serve_lane(world.now, &world.db), more);
+        let reply = client.output();
+        assert_eq!(reply[4..8], i32::to_be_bytes(xid));
+    }
+}
+
+#[test]
+fn only_a_connect_request_is_waited_for_before_there_is_a_session() {
+    let mut world = World::new();
+    for (announced, seen) in
+        [(45, "read"), (4096, "read"), (4097, MALFORMED), (0xf_ffff, MALFORMED)]
+    {
+        let mut client = world.dial();
+        let begun = [&i32::to_be_bytes(announced)[..], &[0; 20]].concat();
+        assert_eq!(client.raw(&mut world, &begun), seen, "{announced}");
+    }
+}
+
+const MALFORMED: &str = "closed: the connect request is malformed";

@@ -1,9 +1,8 @@
 //! The order of a session's reads and writes, and of events against both.
 
-mod world;
-
 use ironkeeper_proto::OpCode;
-use world::*;
+
+use crate::world::*;
 
 #[test]
 fn a_read_behind_own_writes_sees_the_first_and_not_the_second() {
