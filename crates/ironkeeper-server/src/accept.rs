@@ -92,6 +92,8 @@ impl Refusals {
         }
         let untold = std::mem::take(&mut self.untold);
         self.told = Some(Instant::now());
-        tracing::warn!("refused a connection of {peer}, and {untold} before it: {full}");
+        let client = peer.ip().to_canonical();
+        let others = (untold > 0).then_some(untold);
+        tracing::warn!(%client, others, "refused a connection: {full}");
     }
 }

@@ -59,7 +59,7 @@ pub use ensemble::EnsembleConfig;
 pub use four_letter_words::FourLetterWords;
 pub use known_keys::{KnownKey, Place, Standing, TableFormat, known_keys, render_known_keys};
 pub use notice::{ConfigError, Notice, NoticeKind, Origin, Part, Problem};
-pub use zoo_cfg::{Loaded, Sources};
+pub use zoo_cfg::{Loaded, Overrides, Sources};
 
 /// What a server is told. Every value is resolved: nothing in here means "look
 /// elsewhere".
@@ -141,6 +141,8 @@ pub struct Config {
     pub serialize_last_processed_zxid_enabled: bool,
     /// Time between purges of old snapshots and logs; never if not set.
     pub purge_interval_ms: Option<u64>,
+    /// Whether a purge also follows each snapshot, so that the disk does not fill in between.
+    pub purge_after_snapshot: bool,
     /// Snapshots a purge keeps, at least 3.
     pub snap_retain_count: u32,
 
@@ -172,6 +174,10 @@ pub struct Config {
     pub reconfig_enabled: bool,
     /// What a member of an ensemble is told besides; a standalone server if not set.
     pub ensemble: Option<EnsembleConfig>,
+
+    /// Where a test wants a panic; without debug assertions it has no effect.
+    #[doc(hidden)]
+    pub planted_panic: Option<crate::panics::Place>,
 }
 
 impl Config {
@@ -196,6 +202,8 @@ impl Config {
             },
             max_client_cnxns: defaults::UNCONFIGURED_MAX_CLIENT_CNXNS,
             purge_interval_ms: Some(defaults::UNCONFIGURED_PURGE_INTERVAL_MS),
+            purge_after_snapshot: true,
+            four_letter_words: FourLetterWords::unconfigured(),
             ..Config::apache_defaults(data_dir)
         };
         config.set_tick_time_ms(defaults::UNCONFIGURED_TICK_TIME_MS);
@@ -240,6 +248,7 @@ impl Config {
             snapshot_trust_empty: false,
             serialize_last_processed_zxid_enabled: true,
             purge_interval_ms: None,
+            purge_after_snapshot: false,
             snap_retain_count: defaults::SNAP_RETAIN_COUNT,
             digest_enabled: true,
             close_session_txn_enabled: true,
@@ -253,9 +262,23 @@ impl Config {
             four_letter_words: FourLetterWords::least(),
             reconfig_enabled: false,
             ensemble: None,
+            planted_panic: None,
         };
         config.set_tick_time_ms(defaults::TICK_TIME_MS);
         config
+    }
+
+    /// Changes where clients connect. Four-letter words that give away who is connected are no
+    /// longer answered beyond this machine, unless they were asked for.
+    pub fn listen_on(&mut self, host: Option<String>) {
+        let is_local = host.as_deref().is_some_and(|host| {
+            host == "localhost"
+                || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        });
+        if !is_local && self.four_letter_words.is_unconfigured() {
+            self.four_letter_words = FourLetterWords::unconfigured_for_all();
+        }
+        self.client_address.host = host;
     }
 
     /// Sets the tick and, derived from it, the bounds of session timeouts.
@@ -532,9 +555,25 @@ mod tests {
         assert_eq!(config.data_log_dir, PathBuf::from("/data"));
         assert_eq!((config.min_session_timeout_ms, config.max_session_timeout_ms), (4000, 40_000));
         assert_eq!(config.max_client_cnxns, 0);
-        assert!(config.purge_interval_ms.is_some());
+        assert!(config.purge_interval_ms.is_some() && config.purge_after_snapshot);
         assert!(config.force_sync);
         config.validate().expect("the default configuration is valid");
+    }
+
+    #[test]
+    fn words_that_name_clients_stay_on_the_machine_unless_they_are_asked_for() {
+        let mut config = Config::standalone_default("/data".into());
+        config.listen_on(Some("127.0.0.2".into()));
+        assert!(config.four_letter_words.allows("cons"));
+        config.listen_on(None);
+        assert!(config.four_letter_words.allows("mntr"));
+        assert!(!config.four_letter_words.allows("cons"));
+        let set = [("4lw.commands.whitelist".to_owned(), "cons".to_owned())];
+        let with = Overrides { set: &set, ..Overrides::default() };
+        let mut config = Config::standalone_with("/data".into(), &with).expect("it is good").config;
+        config.listen_on(None);
+        assert!(config.four_letter_words.allows("cons"));
+        assert!(!config.four_letter_words.allows("mntr"));
     }
 
     #[test]

@@ -6,7 +6,6 @@
 //! spot, without a wake-up in between. On a machine with few cores those wake-ups would cost more
 //! than the work.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use ironkeeper_engine::baton::Baton;
@@ -19,6 +18,7 @@ use crate::io::IoHandle;
 use crate::log_thread::LogQueue;
 use crate::log_work::LogItem;
 use crate::member::Member;
+use crate::session_log::SessionLog;
 use crate::shutdown::Shutdown;
 use crate::snapshot_thread::SnapshotQueue;
 
@@ -37,8 +37,7 @@ pub struct Core {
     pub member: Option<Member>,
     /// When the timer thread comes next.
     pub alarm: Alarm,
-    /// Set after a failure that cannot be survived: nothing is applied or answered any more.
-    halted: AtomicBool,
+    pub session_log: SessionLog,
 }
 
 /// The engine and the buffers that are reused from one round to the next.
@@ -91,7 +90,7 @@ impl Core {
             shutdown: Arc::default(),
             member,
             alarm: Alarm::default(),
-            halted: AtomicBool::new(false),
+            session_log: SessionLog::default(),
         })
     }
 
@@ -143,7 +142,7 @@ impl Core {
         let mut timer = timer;
         loop {
             self.baton.fetch(&mut owner.inputs);
-            if self.halted.load(Ordering::Relaxed) {
+            if self.shutdown.is_halted() {
                 // Fetched nevertheless: who left it must not come back for it again and again.
                 owner.inputs.clear();
                 return;
@@ -173,9 +172,10 @@ impl Core {
                 Output::Snapshot(job) => self.snapshots.push(job),
                 Output::Wake(conn) => owner.ready.push(conn),
                 Output::Warn(warning) => tracing::warn!("{warning}"),
+                Output::SessionEnded(end) => self.session_log.ended(&end),
                 Output::Halt(reason) => {
-                    self.halted.store(true, Ordering::Relaxed);
-                    self.shutdown.fail(reason);
+                    tracing::error!("the server stops: {reason}");
+                    self.shutdown.halt(reason);
                 }
                 Output::Peer(_)
                 | Output::SendSnapshot { .. }

@@ -17,6 +17,8 @@ mod server;
 mod version;
 mod watches;
 
+pub use version::ZOOKEEPER_VERSION;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,6 +26,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use ironkeeper_engine::Conn;
 use ironkeeper_engine::conn::ConnView;
 use ironkeeper_engine::database::Serving;
+use ironkeeper_engine::planted::Place;
 use ironkeeper_proto::SessionId;
 use ironkeeper_proto::four_letter::FourLetterWord;
 use ironkeeper_zab::Status;
@@ -71,6 +74,7 @@ pub async fn answer(
 }
 
 fn render(shared: &Shared, word: FourLetterWord, argument: i64) -> String {
+    shared.core.db.planted_panic.strike(Place::Word);
     let stopping = shared.core.shutdown.has_begun();
     let serving = if stopping { Serving::No } else { shared.core.db.serving() };
     match word {

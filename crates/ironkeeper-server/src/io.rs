@@ -29,12 +29,17 @@ use crate::accept;
 use crate::four_letter;
 use crate::limits::Permit;
 use crate::outlet::Outlet;
+use crate::panics;
+use crate::session_log::canonical;
 use crate::shared::Shared;
+use crate::unused_memory;
 
 /// One read of a socket takes in at most this much.
 const READ_BYTES: usize = 64 << 10;
 /// A connection's own buffers are given back above this size when they are empty.
 const BUFFER_BYTES_KEPT: usize = 16 << 10;
+/// Above this size they are also given back when they are nearly empty.
+const LARGE_BUFFER_BYTES: usize = 256 << 10;
 /// How long a last reply may take to leave.
 const CLOSING_GRACE: Duration = Duration::from_secs(5);
 /// Four-letter words of a thread's connections that are answered at the same time.
@@ -67,6 +72,8 @@ struct IoInner {
     notify: Notify,
     accepted: mpsc::UnboundedSender<Accepted>,
     connections: AtomicUsize,
+    /// A connection with large buffers has ended.
+    freed: Notify,
     /// How the thread's connections are reached, by slot.
     doors: Mutex<Slots>,
 }
@@ -100,6 +107,7 @@ impl IoHandle {
             notify: Notify::new(),
             accepted,
             connections: AtomicUsize::new(0),
+            freed: Notify::new(),
             doors: Mutex::default(),
         };
         (IoHandle { inner: Arc::new(inner) }, receiver)
@@ -223,9 +231,15 @@ pub fn run(
     mut accepted: mpsc::UnboundedReceiver<Accepted>,
     shared: &Arc<Shared>,
 ) {
+    // Dropped after the runtime, that is, after its tasks.
+    let _closing = Closing { handle, shared };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(WORD_THREADS)
+        .on_thread_start({
+            let shutdown = Arc::clone(&shared.core.shutdown);
+            move || panics::stop_on_panic(&shutdown)
+        })
         .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -235,6 +249,8 @@ pub fn run(
     };
     runtime.block_on(async {
         tokio::spawn(dispatch(handle.clone(), Arc::clone(shared)));
+        let inner = Arc::clone(&handle.inner);
+        tokio::spawn(async move { unused_memory::release_when(&inner.freed).await });
         let accepting = tokio::spawn(accept::run(listener, handle.clone(), Arc::clone(shared)));
         let shutdown = Arc::clone(&shared.core.shutdown);
         let stopped = shutdown.begun();
@@ -254,12 +270,32 @@ pub fn run(
             }
         }
         accepting.abort();
+        if shared.core.shutdown.is_halted() {
+            return;
+        }
         // Connections see the shutdown themselves; give their last replies a moment.
         let grace = tokio::time::Instant::now() + CLOSING_GRACE;
         while handle.load() > 0 && tokio::time::Instant::now() < grace {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });
+}
+
+/// At the thread's end, even by a panic, nothing is left open that others would take for a live
+/// server.
+struct Closing<'a> {
+    handle: &'a IoHandle,
+    shared: &'a Shared,
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        // Those of connections whose tasks did not come to their end.
+        self.handle.doors().doors.clear();
+        if let Some(member) = &self.shared.core.member {
+            member.stop();
+        }
+    }
 }
 
 /// Passes wake-ups on to connections. One of these per thread turns a remote wake-up, which costs
@@ -300,6 +336,13 @@ struct Connection {
     departures: u64,
     /// The kernel takes no more for now.
     is_blocked: bool,
+    /// Requests or waiting reads are left that can be served as soon as other connections had
+    /// their turn.
+    must_yield: bool,
+    /// Bytes read since other connections had their turn.
+    turn_bytes: usize,
+    /// It has had large buffers, which are free when it ends.
+    was_large: bool,
     /// The client has asked for a session.
     asked: bool,
     /// Until when the client must have introduced itself, or the last reply must have left.
@@ -311,6 +354,8 @@ enum Event {
     Received(usize),
     Woken,
     Writable,
+    /// Other connections had their turn.
+    Turn,
     Late,
     Stop,
 }
@@ -352,6 +397,9 @@ impl Connection {
             waiting: false,
             departures: 0,
             is_blocked: false,
+            must_yield: false,
+            turn_bytes: 0,
+            was_large: false,
             asked: false,
             deadline: Some(Box::pin(tokio::time::sleep(shared.sessionless_timeout))),
             _permit: permit,
@@ -362,9 +410,7 @@ impl Connection {
         let end = self.serve().await;
         match &end {
             End::Gone | End::Close(CloseReason::SessionClosed) => {}
-            End::Close(reason) => {
-                tracing::debug!("closed the connection of {}: {reason}", self.conn.peer);
-            }
+            End::Close(reason) => self.shared.cut_log.cut(&self.conn, *reason),
         }
         self.conn.disconnect(self.now(), &self.shared.core.db, &mut self.submits);
         self.submit();
@@ -377,6 +423,10 @@ impl Connection {
             writer.forget();
         }
         self.handle.unregister(self.conn.tag);
+        if self.was_large {
+            self.unread = Vec::new();
+            self.handle.inner.freed.notify_one();
+        }
     }
 
     fn now(&self) -> Now {
@@ -412,6 +462,10 @@ impl Connection {
                 }
                 Err(end) => return end,
             }
+            if self.must_yield || self.turn_bytes >= READ_BYTES {
+                self.turn_bytes = 0;
+                tokio::task::yield_now().await;
+            }
             let event = poll_fn(|cx| {
                 if stopped.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Ok(Event::Stop));
@@ -432,16 +486,22 @@ impl Connection {
                     return End::Gone;
                 }
                 Ok(Event::Woken) if self.waiting => self.on_bytes(0).await,
+                Ok(Event::Turn) => self.on_bytes(0).await,
                 Ok(Event::Woken | Event::Writable) => Ok(()),
                 Ok(Event::Late) => {
                     if !self.conn.has_session() {
                         let stats = &self.shared.core.db.stats;
                         stats.sessionless_expired.fetch_add(1, Ordering::Relaxed);
+                        if self.asked {
+                            self.shared.cut_log.late(&self.conn);
+                        }
                     }
                     return End::Gone;
                 }
                 Ok(Event::Stop) => {
-                    let _ = self.flush();
+                    if !shutdown.is_halted() {
+                        let _ = self.flush();
+                    }
                     return End::Close(CloseReason::Shutdown);
                 }
             };
@@ -465,6 +525,8 @@ impl Connection {
             let done = self.on_bytes(0).await;
             self.submit();
             done?;
+            // The next round is as long as this one.
+            tokio::task::yield_now().await;
         }
     }
 
@@ -475,6 +537,10 @@ impl Connection {
         if self.is_blocked && self.reader.as_ref().poll_write_ready(cx)?.is_ready() {
             return Poll::Ready(Ok(Event::Writable));
         }
+        if self.must_yield && !self.is_blocked {
+            self.must_yield = false;
+            return Poll::Ready(Ok(Event::Turn));
+        }
         // A client that does not take its replies gets no more requests read.
         if !self.waiting && !self.is_blocked {
             let received = SCRATCH.with_borrow_mut(|scratch| {
@@ -484,6 +550,7 @@ impl Connection {
                     .map_ok(|()| buffer.filled().len())
             });
             if let Poll::Ready(received) = received {
+                self.turn_bytes += *received.as_ref().unwrap_or(&0);
                 return Poll::Ready(received.map(Event::Received));
             }
         }
@@ -512,8 +579,13 @@ impl Connection {
             self.unread.drain(..received.consumed);
             Ok(received)
         });
+        self.was_large |= self.unread.capacity() > LARGE_BUFFER_BYTES;
         if self.unread.is_empty() && self.unread.capacity() > BUFFER_BYTES_KEPT {
             self.unread = Vec::new();
+        } else if self.unread.capacity() > LARGE_BUFFER_BYTES
+            && self.unread.len() < self.unread.capacity() / 4
+        {
+            self.unread.shrink_to(BUFFER_BYTES_KEPT);
         }
         match received.map_err(End::Close)?.next {
             // A refusal does not wait for the argument.
@@ -525,6 +597,10 @@ impl Connection {
             }
             Next::Read => self.set_waiting(false),
             Next::Wait => self.set_waiting(true),
+            Next::Yield => {
+                self.set_waiting(false);
+                self.must_yield = true;
+            }
             Next::FourLetter { word, argument } => {
                 return Err(self.answer_word(word, argument).await);
             }
@@ -547,6 +623,12 @@ impl Connection {
     fn put_off_deadline(&mut self) {
         if self.conn.has_session() {
             self.deadline = None;
+            tracing::debug!(
+                session = format_args!("0x{:x}", self.conn.session().0),
+                client = %canonical(self.conn.peer),
+                timeout_ms = self.conn.view().timeout_ms,
+                "session opened",
+            );
         } else if !self.asked
             && let Some(timeout_ms) = self.conn.opening_timeout_ms()
         {
@@ -582,6 +664,11 @@ impl Connection {
     fn flush(&mut self) -> Result<Option<CloseReason>, End> {
         let flushed = self.door.outlet.flush(&self.conn, &self.shared.core)?;
         self.is_blocked = flushed.is_blocked;
+        self.was_large |= self.is_blocked;
+        self.must_yield |= flushed.has_more;
+        if self.is_blocked && self.shared.core.db.unsent.is_over() {
+            self.shared.make_room();
+        }
         Ok(flushed.close)
     }
 }

@@ -17,6 +17,7 @@ mod alarm;
 mod clock;
 pub mod config;
 mod core;
+mod cut_log;
 mod durable_steps;
 mod four_letter;
 mod io;
@@ -28,16 +29,19 @@ mod member;
 mod metrics;
 mod open_files;
 mod outlet;
+pub mod panics;
 pub mod peer;
 mod recovery;
 mod rehearsal;
 mod repeats;
 mod role;
 mod server;
+mod session_log;
 mod settings;
 mod shared;
 mod shutdown;
 mod snapshot_thread;
+pub mod unused_memory;
 
 /// What needs neither threads nor sockets nor a clock, for whoever drives it in a time of its own, as the
 /// simulator does: the files of a server, and the bytes between servers.
@@ -50,6 +54,7 @@ pub mod parts {
     pub use crate::snapshot_thread::{SnapshotQueue, write as write_snapshot};
 }
 
+pub use four_letter::ZOOKEEPER_VERSION;
 pub use recovery::Report;
 pub use rehearsal::{Rehearsal, rehearse};
 pub use server::{Server, StartError};

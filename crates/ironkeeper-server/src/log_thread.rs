@@ -3,9 +3,11 @@
 //! What arrives while a sync is under way is the next batch: group commit without timers. What a
 //! member of an ensemble has to make durable besides is done in order with it.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ironkeeper_engine::planted::Place;
 use ironkeeper_store::LogWriter;
 use ironkeeper_store::disk::{self, RealDisk};
 
@@ -15,6 +17,9 @@ use crate::metrics::Metrics;
 
 /// How long to wait before a full disk is tried again.
 const DISK_FULL_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long until a full disk is reported again.
+const DISK_FULL_REPORT: Duration = Duration::from_secs(60);
 
 /// What waits to be written. Bounded by the requests that may be in work at once.
 #[derive(Debug, Default)]
@@ -156,6 +161,7 @@ impl LogThread {
 
     fn write(&mut self, batch: &mut Vec<LogItem>) -> Result<(), String> {
         let (settings, core, metrics) = (self.settings, &self.core, &self.metrics);
+        core.db.planted_panic.strike(Place::Log);
         let commit = |writer: &mut LogWriter<RealDisk>, txns| {
             commit(writer, txns, settings, core, metrics).map(|()| Progress::Done)
         };
@@ -164,10 +170,9 @@ impl LogThread {
     }
 }
 
-/// What an operator should know of a sync that took longer than it should.
-fn slowness(took: Duration, warn_after: Duration) -> Option<String> {
-    let slow = took.as_millis() > warn_after.as_millis();
-    slow.then(|| format!("syncing the log took {} ms; writes wait for it", took.as_millis()))
+/// Whether an operator should know of a sync (`fsync.warningthresholdms`).
+fn is_slow(took: Duration, warn_after: Duration) -> bool {
+    took.as_millis() > warn_after.as_millis()
 }
 
 /// Syncs the batch. An error is why the server has to stop.
@@ -178,28 +183,33 @@ fn commit(
     core: &Core,
     metrics: &Metrics,
 ) -> Result<(), String> {
-    let mut full = false;
+    let mut reported: Option<Instant> = None;
     loop {
         let began = Instant::now();
         match writer.commit() {
             Ok(()) => {
                 let took = began.elapsed();
                 metrics.note_batch(txns, took);
-                if let Some(warning) = slowness(took, settings.warn_after) {
-                    tracing::warn!("{warning}");
+                if is_slow(took, settings.warn_after) {
+                    let (took_ms, threshold_ms) =
+                        (took.as_millis(), settings.warn_after.as_millis());
+                    let dir = writer.dir().display();
+                    tracing::warn!(took_ms, threshold_ms, %dir, "a sync of the log was slow; writes wait for it");
                 }
-                if full {
+                if reported.is_some() {
+                    core.db.disk_full.store(false, Relaxed);
                     tracing::warn!("there is room on the disk again: writes go on");
                 }
                 return Ok(());
             }
             Err(error) if error.is_disk_full() => {
-                if !full {
+                core.db.disk_full.store(true, Relaxed);
+                if reported.is_none_or(|at| at.elapsed() >= DISK_FULL_REPORT) {
+                    reported = Some(Instant::now());
                     tracing::error!(
                         "the disk is full: writes wait until there is room, reads go on. {error}"
                     );
                 }
-                full = true;
                 if core.shutdown.has_begun() {
                     return Err(format!("the disk is full: {error}"));
                 }
@@ -229,9 +239,8 @@ mod tests {
     #[test]
     fn a_sync_is_slow_from_the_configured_time_on() {
         let after = Duration::from_millis(20);
-        assert_eq!(slowness(Duration::from_micros(20_900), after), None);
-        let warning = slowness(Duration::from_millis(21), after).expect("it is slow");
-        assert_eq!(warning, "syncing the log took 21 ms; writes wait for it");
+        assert!(!is_slow(Duration::from_micros(20_900), after));
+        assert!(is_slow(Duration::from_millis(21), after));
     }
 
     #[test]

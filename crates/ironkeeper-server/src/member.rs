@@ -1,17 +1,18 @@
 //! What a member of an ensemble has besides what every server has: links to the others, somebody who
 //! reads the log for learners, and a role.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ironkeeper_engine::io::{DurableStep, MemberStart};
-use ironkeeper_engine::{Input, Output};
+use ironkeeper_engine::planted::Place;
+use ironkeeper_engine::{Input, Now, Output};
 use ironkeeper_proto::membership::{self, PeerAddress};
 use ironkeeper_proto::{Membership, Packet, ServerId};
 use ironkeeper_store::Store;
 use ironkeeper_store::disk::RealDisk;
-use ironkeeper_zab::{Ensemble, Settings, Status};
+use ironkeeper_zab::{Ensemble, LinkId, Reason, Settings, Status};
 
 use crate::config::{Config, EnsembleConfig};
 use crate::core::Core;
@@ -23,6 +24,10 @@ use crate::peer::{Endpoint, OwnAddresses, OwnTree, PeerError, PeerLinks, PeerSet
 use crate::recovery::{For, LogEnd};
 use crate::role::Role;
 
+/// How long there is no leader before that deserves a line, and until the next line.
+const NO_LEADER_AFTER_MS: u64 = 5_000;
+const NO_LEADER_AGAIN_MS: u64 = 60_000;
+
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Member {
@@ -32,6 +37,8 @@ pub struct Member {
     metrics: Arc<Metrics>,
     me: ServerId,
     listen_on_all_ips: bool,
+    /// When the log was last told that there is no leader.
+    no_leader_at_ms: AtomicU64,
     /// The members in force and those that are proposed.
     members: Mutex<(Membership, Option<Membership>)>,
 }
@@ -53,6 +60,7 @@ impl Member {
             metrics: Arc::clone(metrics),
             me: ensemble.my_id,
             listen_on_all_ips: ensemble.listen_on_all_ips,
+            no_leader_at_ms: AtomicU64::new(0),
             members: Mutex::new((ensemble.membership.clone(), ensemble.proposed.clone())),
         };
         member.tell_links(|_| {});
@@ -62,6 +70,53 @@ impl Member {
     /// The members in force.
     pub fn membership(&self) -> Membership {
         self.members.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Warns that there is no leader, and which members cannot be reached and why: first after some
+    /// seconds, then every minute.
+    pub fn report_no_leader(&self, now: Now) {
+        let age_ms = self.role.age_ms(now);
+        if self.status() != Status::Looking || age_ms < NO_LEADER_AFTER_MS {
+            return self.no_leader_at_ms.store(0, Relaxed);
+        }
+        let last_ms = self.no_leader_at_ms.load(Relaxed);
+        if last_ms != 0 && now.mono_ms.saturating_sub(last_ms) < NO_LEADER_AGAIN_MS {
+            return;
+        }
+        self.no_leader_at_ms.store(now.mono_ms.max(1), Relaxed);
+        let members = self.membership();
+        let voters: Vec<ServerId> = members.voters().collect();
+        let away = self.links.out_of_touch(voters.iter().copied().filter(|id| *id != self.me));
+        let in_touch = voters.len() - away.len();
+        let mut reasons: Vec<String> = away.into_iter().map(|(_, why)| why).collect();
+        if let Some(reason) = self.role.reason().filter(|reason| *reason != Reason::Started) {
+            reasons.push(format!("the last attempt: {reason}"));
+        }
+        tracing::warn!(
+            target: "ironkeeper_server::role",
+            "no leader for {} s: {in_touch} of {} voters in touch; {}",
+            age_ms / 1000,
+            voters.len(),
+            reasons.join("; ")
+        );
+    }
+
+    /// Logs how a learner is brought up to date.
+    fn log_sync(&self, link: LinkId, packet: &Packet) {
+        let (how, zxid) = match packet {
+            Packet::Diff { zxid } => ("DIFF", Some(*zxid)),
+            Packet::Trunc { zxid } => ("TRUNC", Some(*zxid)),
+            Packet::Snap { zxid } => ("SNAP", Some(*zxid)),
+            Packet::UpToDate => ("UPTODATE", None),
+            _ => return,
+        };
+        let Some((server, address)) = self.links.peer_of(link) else { return };
+        let server = server.map(|server| server.0);
+        let zxid = zxid.map(tracing::field::display);
+        match how {
+            "UPTODATE" => tracing::info!(server, %address, "a learner is up to date"),
+            how => tracing::info!(server, %address, how, zxid, "a learner is brought up to date"),
+        }
     }
 
     fn tell_links(&self, change: impl FnOnce(&mut (Membership, Option<Membership>))) {
@@ -76,10 +131,11 @@ impl Member {
     pub fn perform(&self, core: &Core, output: Output) -> Option<LogItem> {
         match output {
             Output::Peer(output) => {
-                if let ironkeeper_zab::Output::Send { packet, .. } = &output
-                    && matches!(packet, Packet::Diff { .. } | Packet::Trunc { .. })
-                {
-                    self.metrics.diffs_sent.fetch_add(1, Relaxed);
+                if let ironkeeper_zab::Output::Send { link, packet } = &output {
+                    if matches!(packet, Packet::Diff { .. } | Packet::Trunc { .. }) {
+                        self.metrics.diffs_sent.fetch_add(1, Relaxed);
+                    }
+                    self.log_sync(*link, packet);
                 }
                 self.links.perform(output);
             }
@@ -144,13 +200,21 @@ impl Member {
         // The links must not keep the server alive.
         let engine = core.this();
         let metrics = Arc::clone(&self.metrics);
+        let links = Arc::downgrade(&self.links);
         let ran = self.links.run(move |inputs| {
             for input in &inputs {
-                if let ironkeeper_zab::Input::Packet { packet, .. } = input {
+                if let ironkeeper_zab::Input::Packet { link, packet } = input {
                     metrics.note_packet(packet);
+                    if let Packet::FollowerInfo { info, .. } | Packet::ObserverInfo { info, .. } =
+                        packet
+                        && let (Some(links), Some(server)) = (links.upgrade(), info.server)
+                    {
+                        links.introduce(*link, server);
+                    }
                 }
             }
             if let Some(core) = engine.upgrade() {
+                core.db.planted_panic.strike(Place::PeerLink);
                 core.submit(inputs.into_iter().map(Input::Peer));
             }
         });

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, Bytes};
 use ironkeeper_engine::conn::{CloseReason, Conn};
+use ironkeeper_engine::outbox::AtSocket;
 use tokio::net::tcp::OwnedWriteHalf;
 
 use crate::core::Core;
@@ -20,6 +21,9 @@ use crate::core::Core;
 const BUFFER_BYTES_KEPT: usize = 16 << 10;
 /// Pieces handed to the kernel in one call.
 const SLICES_MAX: usize = 16;
+/// How often waiting reads are served up to the bound of one hold of the gate before other
+/// connections get their turn.
+const HOLDS_MAX: usize = 8;
 
 /// Where what there is to send goes, in order, whoever sends it.
 #[derive(Debug)]
@@ -39,6 +43,10 @@ struct Socket {
     unsent: VecDeque<Bytes>,
     /// An empty buffer to swap with the outbox's.
     spare: Vec<u8>,
+    /// Of the unsent bytes: at most so many that lie in the tree.
+    shared: usize,
+    /// The connection's part of the bytes that wait for clients is not up to date.
+    is_counted: bool,
 }
 
 /// How far a flush has come.
@@ -48,11 +56,19 @@ pub struct Flushed {
     pub close: Option<CloseReason>,
     /// The kernel takes no more for now.
     pub is_blocked: bool,
+    /// More reads can be served: to be called again after other connections had their turn.
+    pub has_more: bool,
 }
 
 impl Outlet {
     pub fn new(writer: OwnedWriteHalf) -> Outlet {
-        let socket = Socket { writer: Some(writer), unsent: VecDeque::new(), spare: Vec::new() };
+        let socket = Socket {
+            writer: Some(writer),
+            unsent: VecDeque::new(),
+            spare: Vec::new(),
+            shared: 0,
+            is_counted: false,
+        };
         let (task_waits, departures) = (AtomicBool::new(false), AtomicU64::new(0));
         Outlet { socket: Mutex::new(socket), task_waits, departures }
     }
@@ -80,22 +96,41 @@ impl Outlet {
     /// connection's task.
     pub fn flush(&self, conn: &Arc<Conn>, core: &Core) -> io::Result<Flushed> {
         let mut socket = self.lock();
+        let flushed = self.flush_all(&mut socket, conn, core)?;
+        if !flushed.is_blocked {
+            socket.shared = 0;
+        }
+        if socket.is_counted || flushed.is_blocked {
+            socket.is_counted = flushed.is_blocked;
+            let len = socket.unsent.iter().map(Bytes::len).sum();
+            socket.shared = socket.shared.min(len);
+            let left = AtSocket { len, shared: socket.shared };
+            conn.note_unsent(core.clock.now(), &core.db, left);
+        }
+        Ok(flushed)
+    }
+
+    fn flush_all(&self, socket: &mut Socket, conn: &Arc<Conn>, core: &Core) -> io::Result<Flushed> {
+        let mut holds = 0;
         loop {
-            if !self.send(&mut socket)? {
-                return Ok(Flushed { close: conn.close_reason(), is_blocked: true });
+            if !self.send(socket)? {
+                let close = conn.close_reason();
+                return Ok(Flushed { close, is_blocked: true, has_more: false });
             }
             // First, so that their answers go out with those of the writes before them: one call of the
             // kernel, and the client is woken once.
-            while conn.has_ready_reads() {
-                conn.serve_lane(core.clock.now(), &core.db);
+            while holds < HOLDS_MAX && conn.has_ready_reads() {
+                // A hold that came to its bound may have been a long one.
+                holds += usize::from(conn.serve_lane(core.clock.now(), &core.db));
             }
-            let fetched = self.fetch(&mut socket, conn)?;
+            let fetched = self.fetch(socket, conn)?;
             if fetched.close.is_some() {
-                let is_blocked = !self.send(&mut socket)?;
-                return Ok(Flushed { close: fetched.close, is_blocked });
+                let is_blocked = !self.send(socket)?;
+                return Ok(Flushed { close: fetched.close, is_blocked, has_more: false });
             }
             if !fetched.found {
-                return Ok(Flushed { close: None, is_blocked: false });
+                let has_more = conn.has_ready_reads();
+                return Ok(Flushed { close: None, is_blocked: false, has_more });
             }
         }
     }
@@ -110,13 +145,18 @@ impl Outlet {
         }
         // A broken connection is the task's business.
         let fetched = self.fetch(&mut socket, conn);
-        fetched.is_ok_and(|fetched| fetched.close.is_none()) && socket.unsent.is_empty()
+        // Bytes that were counted as unsent are subtracted by the task.
+        fetched.is_ok_and(|fetched| fetched.close.is_none())
+            && socket.unsent.is_empty()
+            && !socket.is_counted
     }
 
     /// Takes what is in the outbox. Small replies are sent straight from their buffer; the rest is left in `unsent`.
     fn fetch(&self, socket: &mut Socket, conn: &Conn) -> io::Result<Fetched> {
-        let Socket { writer, unsent, spare } = socket;
+        let Socket { writer, unsent, spare, shared, is_counted } = socket;
         let mut outgoing = conn.take_output(spare);
+        *is_counted |= outgoing.is_counted;
+        *shared += outgoing.shared_len;
         let found = !outgoing.pieces.is_empty() || !spare.is_empty();
         let sent = match outgoing.pieces.is_empty() && !spare.is_empty() {
             true => self.departed(open(writer).and_then(|writer| writer.try_write(spare))),
@@ -126,7 +166,11 @@ impl Outlet {
         if let Ok(sent) = sent
             && sent < spare.len()
         {
-            unsent.push_back(Bytes::copy_from_slice(&spare[sent..]));
+            // A long rest is not copied: its buffer is given away.
+            match spare.len() - sent > BUFFER_BYTES_KEPT {
+                true => unsent.push_back(Bytes::from(std::mem::take(spare)).slice(sent..)),
+                false => unsent.push_back(Bytes::copy_from_slice(&spare[sent..])),
+            }
         }
         spare.clear();
         if spare.capacity() > BUFFER_BYTES_KEPT {

@@ -9,10 +9,23 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// Different lines that are remembered. With more of them all are forgotten, and may be said once more.
 const LINES_MAX: usize = 64;
 
+/// Different lines of one kind that are said within [`PAUSE`].
+const LINES_OF_A_KIND_MAX: u32 = 4;
+
+/// Which part of the server a line is about: filters of the log go by that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum About {
+    #[default]
+    Role,
+    Peers,
+}
+
 /// Remembers what was said.
 #[derive(Debug, Default)]
 pub struct Repeats {
+    about: About,
     said: Mutex<BTreeMap<String, Said>>,
+    kinds: Mutex<BTreeMap<&'static str, Budget>>,
 }
 
 #[derive(Debug)]
@@ -23,6 +36,10 @@ struct Said {
 }
 
 impl Repeats {
+    pub fn about(about: About) -> Repeats {
+        Repeats { about, ..Repeats::default() }
+    }
+
     /// The line as it should be said now, or `None` if it was said a moment ago.
     pub fn line(&self, line: String, now: Instant) -> Option<String> {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,11 +62,79 @@ impl Repeats {
         Some(line)
     }
 
+    /// The same for lines that differ in what a peer can choose, such as its address: of each kind
+    /// a few are said in a minute, and the others are counted.
+    pub fn line_of(&self, kind: &'static str, line: String, now: Instant) -> Option<String> {
+        let line = self.line(line, now)?;
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let budget = kinds.entry(kind).or_insert_with(|| Budget::new(LINES_OF_A_KIND_MAX, PAUSE));
+        let held_back = budget.held_back(now);
+        budget.admits(now).then(|| match held_back {
+            None => line,
+            Some(more) => format!("{line} (and {more} lines like this one before it)"),
+        })
+    }
+
+    /// Warns of trouble of which a peer can cause many lines.
+    pub fn warn_of(&self, kind: &'static str, line: String) {
+        self.write(self.line_of(kind, line, Instant::now()));
+    }
+
     /// Warns of trouble.
     pub fn warn(&self, line: String) {
-        if let Some(line) = self.line(line, Instant::now()) {
-            tracing::warn!("{line}");
+        self.write(self.line(line, Instant::now()));
+    }
+
+    fn write(&self, line: Option<String>) {
+        let Some(line) = line else { return };
+        match self.about {
+            About::Role => tracing::warn!(target: "ironkeeper_server::role", "{line}"),
+            About::Peers => tracing::warn!(target: "ironkeeper_server::peer", "{line}"),
         }
+    }
+}
+
+/// Admits so many lines in a period and counts the others.
+#[derive(Debug)]
+pub struct Budget {
+    lines_max: u32,
+    period: Duration,
+    spent: Mutex<Spent>,
+}
+
+#[derive(Debug, Default)]
+struct Spent {
+    since: Option<Instant>,
+    lines: u32,
+    held_back: u64,
+}
+
+impl Budget {
+    pub fn new(lines_max: u32, period: Duration) -> Budget {
+        Budget { lines_max, period, spent: Mutex::default() }
+    }
+
+    /// Whether a line may be written now. If not, it is counted.
+    pub fn admits(&self, now: Instant) -> bool {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        if spent.since.is_none_or(|since| now.saturating_duration_since(since) >= self.period) {
+            spent.since = Some(now);
+            spent.lines = 0;
+        }
+        let admitted = spent.lines < self.lines_max;
+        match admitted {
+            true => spent.lines += 1,
+            false => spent.held_back += 1,
+        }
+        admitted
+    }
+
+    /// How many lines were held back in a period that is over; each is counted once.
+    pub fn held_back(&self, now: Instant) -> Option<u64> {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over =
+            spent.since.is_none_or(|since| now.saturating_duration_since(since) >= self.period);
+        (is_over && spent.held_back > 0).then(|| std::mem::take(&mut spent.held_back))
     }
 }
 
@@ -69,6 +154,31 @@ mod tests {
         let again = say("a", PAUSE).expect("a minute has passed");
         assert_eq!(again, "a (and 2 times since this was last said)");
         assert_eq!(say("a", 2 * PAUSE).as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn of_one_kind_a_few_lines_are_said_in_a_minute_and_the_others_counted() {
+        let repeats = Repeats::default();
+        let now = Instant::now();
+        let say = |kind, number: u32, after| {
+            repeats.line_of(kind, format!("refused {number}"), now + after)
+        };
+        let said = (0..1000).filter(|number| say("a", *number, Duration::ZERO).is_some());
+        assert_eq!(said.count(), LINES_OF_A_KIND_MAX as usize);
+        assert!(say("b", 1000, Duration::ZERO).is_some(), "another kind");
+        let again = say("a", 1001, PAUSE).expect("a minute has passed");
+        assert_eq!(again, "refused 1001 (and 996 lines like this one before it)");
+    }
+
+    #[test]
+    fn a_budget_admits_so_many_lines_in_a_period_and_counts_the_rest_once() {
+        let budget = Budget::new(2, PAUSE);
+        let now = Instant::now();
+        let admitted = (0..5).filter(|_| budget.admits(now)).count();
+        assert_eq!((admitted, budget.held_back(now)), (2, None), "the period is not over");
+        let later = now + PAUSE;
+        assert_eq!((budget.held_back(later), budget.held_back(later)), (Some(3), None));
+        assert!(budget.admits(later));
     }
 
     #[test]

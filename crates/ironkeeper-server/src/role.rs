@@ -25,11 +25,13 @@ struct Current {
     since_ms: u64,
     /// Who led when clients were served last.
     leader: Option<ServerId>,
+    /// Why there is no leader.
+    reason: Option<Reason>,
 }
 
 impl Role {
     pub fn new(me: ServerId, metrics: Arc<Metrics>) -> Role {
-        let now = Current { status: Status::Looking, since_ms: 0, leader: None };
+        let now = Current { status: Status::Looking, since_ms: 0, leader: None, reason: None };
         Role { me, metrics, now: Mutex::new(now), repeats: Repeats::default() }
     }
 
@@ -39,6 +41,11 @@ impl Role {
 
     pub fn status(&self) -> Status {
         self.current().status
+    }
+
+    /// What has ended the last attempt to lead or to follow.
+    pub fn reason(&self) -> Option<Reason> {
+        self.current().reason
     }
 
     /// For how long it has been so, in milliseconds.
@@ -53,6 +60,7 @@ impl Role {
             (self.status(), status, reason.filter(|reason| *reason != Reason::Started))
         {
             // A leader was chosen, but it, or we as such, came to nothing.
+            self.now.lock().unwrap_or_else(PoisonError::into_inner).reason = Some(reason);
             let line = format!("server {} looks for a leader again: {reason}", self.me);
             return self.repeats.warn(line);
         }
@@ -64,7 +72,8 @@ impl Role {
         let before = {
             let mut current = self.now.lock().unwrap_or_else(PoisonError::into_inner);
             let leader = leader.or(current.leader);
-            std::mem::replace(&mut *current, Current { status, since_ms: now.mono_ms, leader })
+            let since_ms = now.mono_ms;
+            std::mem::replace(&mut *current, Current { status, since_ms, leader, reason })
         };
         let took_ms = now.mono_ms.saturating_sub(before.since_ms);
         match leader {

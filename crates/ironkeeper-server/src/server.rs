@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ironkeeper_engine::conn::CloseReason;
+use ironkeeper_engine::planted::Place;
 use ironkeeper_engine::{Engine, Input};
 use ironkeeper_proto::{SessionId, Zxid};
 use ironkeeper_store::disk::RealDisk;
@@ -19,6 +20,7 @@ use thiserror::Error;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::Core;
+use crate::cut_log::CutLog;
 use crate::durable_steps::withdraw_unlogged;
 use crate::io::{Accepted, IoHandle};
 use crate::limits::Limits;
@@ -30,8 +32,7 @@ use crate::metrics::Metrics;
 use crate::peer::PeerError;
 use crate::recovery::Report;
 use crate::shared::{Connections, Shared};
-use crate::shutdown::Shutdown;
-use crate::{io as io_threads, open_files, recovery, settings, snapshot_thread};
+use crate::{io as io_threads, open_files, panics, recovery, settings, snapshot_thread};
 
 /// Apache's default trace mask, shown by `gtmk`.
 const TRACE_MASK_DEFAULT: i64 = 306;
@@ -42,8 +43,8 @@ const BACKLOG_DEFAULT: i32 = 1024;
 /// Why a server could not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    #[error("{error}{hint}", error = .0, hint = damage_hint(.0))]
+    Store(StoreError),
     #[error("the data could not be recovered: {0}")]
     Recovery(String),
     #[error("cannot listen on {address}: {error}{}", listen_hint(.error))]
@@ -54,6 +55,24 @@ pub enum StartError {
     Members(io::Error),
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+}
+
+impl From<StoreError> for StartError {
+    fn from(error: StoreError) -> StartError {
+        StartError::Store(error)
+    }
+}
+
+/// The ways out for the owner of damaged files.
+fn damage_hint(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Damaged { .. } | StoreError::NoValidSnapshot { .. } => {
+            ". Nothing was changed. `ironkeeper log --check` and `ironkeeper snapshot --check` show \
+             what can be read. A member of an ensemble copies its leader's data if it is started \
+             with an empty data directory (keep myid); a server on its own needs a backup"
+        }
+        _ => "",
+    }
 }
 
 fn listen_hint(error: &io::Error) -> &'static str {
@@ -94,6 +113,7 @@ impl Server {
     pub fn start(mut config: Config) -> Result<Server, StartError> {
         let clock = Clock::start();
         let (listener, address) = listen(&config)?;
+        remark_on(&config);
         let store = Store::open(RealDisk, settings::dirs(&config), settings::store(&config))?;
         let seed = random_seed();
         let engine_config = settings::engine(&config, seed);
@@ -148,6 +168,7 @@ impl Server {
             store,
             metrics,
             connections: Connections::default(),
+            cut_log: CutLog::default(),
             trace_mask: AtomicI64::new(TRACE_MASK_DEFAULT),
             conn_ids: AtomicU64::new(1),
         });
@@ -162,7 +183,33 @@ impl Server {
         if server.shared.core.member.is_some() {
             server.start_member_threads(wishes)?;
         }
+        server.log_start();
         Ok(server)
+    }
+
+    /// One line with what an operator looks for first.
+    fn log_start(&self) {
+        let Server { shared, report, .. } = self;
+        let (data_dir, log_dir) =
+            (shared.store.snap_dir().display(), shared.store.log_dir().display());
+        let found = match (&report.snapshot, report.fresh) {
+            (_, true) | (None, _) => "nothing".to_owned(),
+            (Some(snapshot), false) => {
+                let name = snapshot.file_name().unwrap_or_default().to_string_lossy();
+                format!("{name} and {} transactions after it", report.txns)
+            }
+        };
+        let server_id = shared.config.ensemble.as_ref().map(|ensemble| ensemble.my_id.0);
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            clients = %self.address,
+            %data_dir,
+            %log_dir,
+            found,
+            recovery_ms = (report.snapshot_took + report.txns_took).as_millis(),
+            server_id,
+            "started",
+        );
     }
 
     fn start_threads(
@@ -218,12 +265,10 @@ impl Server {
         body: impl FnOnce() + Send + 'static,
     ) -> Result<(), StartError> {
         let shutdown = Arc::clone(&self.shared.core.shutdown);
-        let thread_name = name.to_owned();
         let thread = std::thread::Builder::new()
-            .name(thread_name.clone())
+            .name(name.to_owned())
             .spawn(move || {
-                // A thread that dies must not leave a server that only looks alive.
-                let _guard = PanicGuard { shutdown, thread_name };
+                panics::stop_on_panic(&shutdown);
                 body();
             })
             .map_err(StartError::Thread)?;
@@ -250,7 +295,14 @@ impl Server {
         &self.shared
     }
 
-    /// Returns when the server stops by itself, which it does only after a failure, or is stopped.
+    /// Why the server has stopped by itself: a failure of its disk, for instance, or a panic on one
+    /// of its threads, with thread, place and reason.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.core.shutdown.failure()
+    }
+
+    /// Returns when the server stops by itself, which it does only after a
+    /// [`failure`](Server::failure), or is stopped.
     pub async fn stopped(&self) {
         self.shared.core.shutdown.begun().await;
     }
@@ -282,13 +334,11 @@ impl Server {
         }
     }
 
-    /// Stops: no new connections, last replies leave, everything accepted is written.
+    /// Stops: no new connections, last replies leave, everything accepted is written. An error is
+    /// the [`failure`](Server::failure) after which the server had stopped by itself.
     pub fn stop(self) -> Result<(), String> {
         self.join();
-        match self.shared.core.shutdown.failure() {
-            None => Ok(()),
-            Some(reason) => Err(reason),
-        }
+        self.failure().map_or(Ok(()), Err)
     }
 
     fn join(&self) {
@@ -305,7 +355,7 @@ impl Server {
                 thread.thread().unpark();
             }
             for thread in threads {
-                // The guard in the thread has reported a panic already.
+                // The panic hook has reported a panic already.
                 let _ = thread.join();
             }
         };
@@ -319,19 +369,6 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.join();
-    }
-}
-
-struct PanicGuard {
-    shutdown: Arc<Shutdown>,
-    thread_name: String,
-}
-
-impl Drop for PanicGuard {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.shutdown.fail(format!("the thread `{}` failed", self.thread_name));
-        }
     }
 }
 
@@ -353,6 +390,27 @@ fn random_seed() -> u64 {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     hasher.write_u128(wall.as_nanos());
     hasher.finish()
+}
+
+/// What deserves a line before the data is opened.
+fn remark_on(config: &Config) {
+    if config.purge_interval_ms.is_none() {
+        tracing::warn!(
+            "old snapshots and logs are never removed: autopurge.purgeInterval is 0, the default of \
+             Apache ZooKeeper. Set autopurge.purgeInterval=1, or remove them before the disk is full"
+        );
+    }
+    for dir in [&config.data_dir, &config.data_log_dir] {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        for name in names.filter(|name| name.starts_with("version-") && name != "version-2") {
+            let dir = dir.display();
+            tracing::warn!("{dir}/{name} is not read: this server reads and writes version-2");
+        }
+        if config.data_dir == config.data_log_dir {
+            break;
+        }
+    }
 }
 
 fn listen(config: &Config) -> Result<(TcpListener, SocketAddr), StartError> {
@@ -406,7 +464,13 @@ fn run_timer(shared: &Arc<Shared>) {
     let pause_max = TIMER_PAUSE_MAX.min(tick);
     while !core.shutdown.has_begun() {
         core.alarm.begin();
+        core.db.planted_panic.strike(Place::Timer);
         let due_ms = core.on_timer();
+        core.session_log.flush();
+        shared.cut_log.flush();
+        if let Some(member) = &core.member {
+            member.report_no_leader(core.clock.now());
+        }
         core.alarm.sleep(due_ms, core.clock.now().mono_ms, pause_max);
     }
 }

@@ -6,6 +6,7 @@ use ironkeeper_engine::auth::AuthConfig;
 use ironkeeper_engine::config::{ContainerConfig, LocalSessions};
 use ironkeeper_engine::request_throttle::RequestThrottleConfig;
 use ironkeeper_engine::throttle::ConnectionThrottleConfig;
+use ironkeeper_engine::unsent::UNSENT_BYTES_MAX;
 use ironkeeper_engine::{Database, EngineConfig};
 use ironkeeper_store::disk::RealDisk;
 use ironkeeper_store::{Compression, Dirs, Store, StoreOptions};
@@ -32,6 +33,7 @@ pub(crate) fn engine(config: &Config, hash_seed: u64) -> EngineConfig {
         outstanding_max: config.global_outstanding_limit as usize,
         large_request_bytes_min: config.large_request_threshold_bytes.map(|bytes| bytes as usize),
         large_request_bytes_max: config.large_request_max_bytes as usize,
+        unsent_bytes_max: UNSENT_BYTES_MAX,
         connection_throttle: connection_throttle(config),
         request_throttle: request_throttle(config),
         auth: AuthConfig {
@@ -40,6 +42,7 @@ pub(crate) fn engine(config: &Config, hash_seed: u64) -> EngineConfig {
             digest_algorithm: config.digest_auth.algorithm,
             super_digest: config.digest_auth.super_digest.clone(),
             enforced_schemes: enforced_schemes(config),
+            hash_seed,
             ..AuthConfig::default()
         },
         tree: TreeConfig {
@@ -62,6 +65,7 @@ pub(crate) fn engine(config: &Config, hash_seed: u64) -> EngineConfig {
         leader_serves: ensemble.is_none_or(|ensemble| ensemble.leader_serves),
         read_only_enabled: ensemble.is_some_and(|ensemble| ensemble.read_only),
         local_sessions: ensemble.map_or(LocalSessions::Off, local_sessions),
+        planted_panic: config.planted_panic,
     }
 }
 
@@ -167,6 +171,7 @@ pub(crate) fn member_files(config: &Config) -> Option<Box<dyn MemberFiles>> {
 pub(crate) fn purge(config: &Config) -> PurgeSettings {
     PurgeSettings {
         interval: config.purge_interval_ms.map(Duration::from_millis),
+        after_snapshot: config.purge_after_snapshot,
         retain: config.snap_retain_count as usize,
     }
 }

@@ -1,5 +1,6 @@
 //! What all threads of the server look at.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +12,8 @@ use ironkeeper_store::disk::RealDisk;
 
 use crate::config::Config;
 use crate::core::Core;
+use crate::cut_log::CutLog;
+use crate::io::IoHandle;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 
@@ -23,6 +26,7 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     pub connections: Connections,
     pub limits: Arc<Limits>,
+    pub cut_log: CutLog,
     pub sessionless_timeout: Duration,
     /// The port the server really listens on.
     pub client_port: u16,
@@ -34,6 +38,34 @@ pub struct Shared {
 impl Shared {
     pub fn next_conn_id(&self) -> u64 {
         self.conn_ids.fetch_add(1, Relaxed)
+    }
+
+    /// Closes connections when too many bytes wait for clients: those first that read nothing, and
+    /// of these the ones that hold the most.
+    pub fn make_room(&self) {
+        let now = self.core.clock.now();
+        let db = &self.core.db;
+        let mut excess = db.unsent.excess();
+        let mut holders = Vec::new();
+        for conn in self.connections.all() {
+            match conn.holding(now) {
+                Some(holding) if conn.close_reason().is_none() => holders.push((holding, conn)),
+                // It is about to go.
+                Some(holding) => excess = excess.saturating_sub(holding.bytes),
+                None => {}
+            }
+        }
+        holders.sort_unstable_by_key(|(holding, _)| Reverse(*holding));
+        for (holding, conn) in holders {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(holding.bytes);
+            conn.cut_off(db);
+            let thread = &self.core.io[IoHandle::thread_of(conn.tag)];
+            thread.push_ready(conn);
+            thread.wake();
+        }
     }
 }
 

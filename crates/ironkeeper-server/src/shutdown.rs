@@ -1,5 +1,6 @@
 //! The end of the server: asked for, or forced by a failure that cannot be survived.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
@@ -9,11 +10,14 @@ use tokio::sync::watch;
 pub struct Shutdown {
     stop: watch::Sender<bool>,
     failure: Mutex<Option<String>>,
+    /// The state in memory cannot be relied on: nothing is judged, applied or answered any more.
+    halted: AtomicBool,
 }
 
 impl Default for Shutdown {
     fn default() -> Shutdown {
-        Shutdown { stop: watch::Sender::new(false), failure: Mutex::new(None) }
+        let (stop, halted) = (watch::Sender::new(false), AtomicBool::new(false));
+        Shutdown { stop, failure: Mutex::new(None), halted }
     }
 }
 
@@ -22,11 +26,28 @@ impl Shutdown {
         self.stop.send_replace(true);
     }
 
-    /// Stops because of `reason`. The first reason is the one reported.
+    /// Stops because of `reason`: what is in memory is right, and the last answers leave.
     pub fn fail(&self, reason: String) {
         tracing::error!("the server stops: {reason}");
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+        self.keep(reason);
         self.begin();
+    }
+
+    /// Stops at once because of `reason`: the engine takes no further step, and connections are
+    /// closed without another byte. Also called by the panic hook, so it neither logs nor panics.
+    pub fn halt(&self, reason: String) {
+        self.halted.store(true, Ordering::Release);
+        self.keep(reason);
+        self.begin();
+    }
+
+    pub fn is_halted(&self) -> bool {
+        self.halted.load(Ordering::Relaxed)
+    }
+
+    /// The first reason is the one reported.
+    fn keep(&self, reason: String) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
     }
 
     pub fn failure(&self) -> Option<String> {

@@ -1,5 +1,6 @@
 //! Writes snapshots in the background, and removes files that are no longer needed.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,9 @@ use ironkeeper_store::{Store, StoreError};
 
 use crate::core::Core;
 use crate::metrics::Metrics;
+
+/// Files that a line of the log names.
+const NAMED_MAX: usize = 8;
 
 /// At most one job at a time, by the engine's rule, and the wish to end or to hold still.
 #[derive(Debug, Default)]
@@ -39,6 +43,17 @@ impl Drop for Pause<'_> {
     fn drop(&mut self) {
         self.queue.lock().pauses -= 1;
         self.queue.changed.notify_all();
+    }
+}
+
+/// What the thread is at, which ends with this even by a panic: the log thread may be waiting for
+/// it.
+struct Busy<'q>(&'q SnapshotQueue);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.lock().busy = false;
+        self.0.changed.notify_all();
     }
 }
 
@@ -89,12 +104,7 @@ impl SnapshotQueue {
         self.lock().job.take()
     }
 
-    fn done(&self) {
-        self.lock().busy = false;
-        self.changed.notify_all();
-    }
-
-    /// Waits for work. What it hands out is to be followed by [`SnapshotQueue::done`].
+    /// Waits for work. The thread counts as busy until a [`Busy`] is dropped.
     fn next(&self, purge_at: Option<Instant>) -> Work {
         let mut queue = self.lock();
         loop {
@@ -129,6 +139,8 @@ impl SnapshotQueue {
 #[derive(Clone, Copy, Debug)]
 pub struct PurgeSettings {
     pub interval: Option<Duration>,
+    /// Whether each snapshot is followed by a purge.
+    pub after_snapshot: bool,
     pub retain: usize,
 }
 
@@ -136,30 +148,26 @@ pub struct PurgeSettings {
 pub fn run<D: Disk>(store: &Store<D>, purge: PurgeSettings, core: &Arc<Core>, metrics: &Metrics) {
     let mut purge_at = purge.interval.map(|_| Instant::now());
     loop {
-        match core.snapshots.next(purge_at) {
+        let work = core.snapshots.next(purge_at);
+        let _busy = Busy(&core.snapshots);
+        match work {
             Work::End => return,
             Work::Purge => {
                 purge_at = purge.interval.map(|interval| Instant::now() + interval);
-                match store.purge(purge.retain) {
-                    Ok(removed) if removed.is_empty() => {}
-                    Ok(removed) => tracing::info!("removed {} old files", removed.len()),
-                    Err(error) => tracing::warn!("old files could not be removed: {error}"),
-                }
+                remove_old_files(store, purge.retain);
             }
             Work::Snapshot(mut job) => {
                 let began = Instant::now();
-                match write(store, &core.db, &mut job, || core.snapshots.may_go_on()) {
+                let zxid = job.zxid();
+                let written = write(store, &core.db, &mut job, || core.snapshots.may_go_on());
+                match &written {
                     Ok(true) => {
                         metrics.note_snapshot(began.elapsed());
-                        tracing::info!(
-                            "snapshot at {} taken in {} ms",
-                            job.zxid(),
-                            began.elapsed().as_millis()
-                        );
+                        let took_ms = began.elapsed().as_millis();
+                        let bytes = store.newest_snapshot_bytes().unwrap_or(0);
+                        tracing::info!(%zxid, bytes, took_ms, "snapshot taken");
                     }
-                    Ok(false) => {
-                        tracing::info!("the snapshot at {} was given up", job.zxid());
-                    }
+                    Ok(false) => tracing::info!(%zxid, "the snapshot was given up"),
                     // Everything is in the log; the next snapshot may fare better.
                     Err(error) => {
                         metrics.note_snapshot_error();
@@ -167,9 +175,25 @@ pub fn run<D: Disk>(store: &Store<D>, purge: PurgeSettings, core: &Arc<Core>, me
                     }
                 }
                 core.submit([Input::SnapshotDone(job.into_walk())]);
+                if purge.after_snapshot && matches!(written, Ok(true)) {
+                    remove_old_files(store, purge.retain);
+                }
             }
         }
-        core.snapshots.done();
+    }
+}
+
+fn remove_old_files<D: Disk>(store: &Store<D>, retain: usize) {
+    match store.purge(retain) {
+        Ok(removed) if removed.is_empty() => {}
+        Ok(removed) => {
+            let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into());
+            let names: Vec<String> = removed.iter().take(NAMED_MAX).filter_map(name).collect();
+            let more = if removed.len() > NAMED_MAX { ", ..." } else { "" };
+            let (files, names) = (removed.len(), names.join(", "));
+            tracing::info!(files, "old files removed: {names}{more}");
+        }
+        Err(error) => tracing::warn!("old files could not be removed: {error}"),
     }
 }
 

@@ -11,8 +11,9 @@
 //! ended between a rename and its sync, and what was read then would be relied on without being durable.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use ironkeeper_proto::{Membership, ServerId};
@@ -22,6 +23,8 @@ use crate::durable_steps::MemberFiles;
 
 const NEXT_SUFFIX: &str = ".dynamic.next";
 const BACKUP_SUFFIX: &str = ".bak";
+/// A new file is for the owner of the process alone.
+const FILE_MODE: u32 = 0o600;
 
 /// Where proposed members are written down beside a static file.
 pub fn next_of(config_file: &Path) -> PathBuf {
@@ -127,7 +130,13 @@ fn static_text(text: &str, dynamic: &Path, names_clients: bool) -> String {
 
 fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let unfinished = beside(path, ".tmp");
-    let mut file = File::create(&unfinished)?;
+    let mut options = OpenOptions::new();
+    let mut file =
+        options.write(true).create(true).truncate(true).mode(FILE_MODE).open(&unfinished)?;
+    if let Ok(existing) = fs::metadata(path) {
+        // The file of an administrator is replaced, and stays readable for whom it was.
+        file.set_permissions(fs::Permissions::from_mode(existing.permissions().mode() & 0o777))?;
+    }
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&unfinished, path)?;
@@ -181,6 +190,7 @@ mod tests {
         let (dir, config_file, files) = set_up();
         let before = fs::read(&config_file).expect("it is there");
         assert_eq!(load(&config_file).membership.version, 0);
+        fs::set_permissions(&config_file, fs::Permissions::from_mode(0o640)).expect("it is ours");
         files.write_committed(&changed(0x1_0000_0000)).expect("there is room");
         files.write_committed(&changed(0x1_0000_000a)).expect("there is room");
         let ensemble = load(&config_file);
@@ -190,6 +200,9 @@ mod tests {
         let text = fs::read_to_string(&config_file).expect("it is there");
         assert!(text.starts_with("# of the administrator\n") && !text.contains("clientPort"));
         let dynamic = dir.path().join("zoo.cfg.dynamic.10000000a");
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode();
+        assert_eq!(mode(&dynamic) & 0o777, 0o600, "a new file is for its owner");
+        assert_eq!(mode(&config_file) & 0o777, 0o640, "an existing one keeps its mode");
         assert_eq!(
             fs::read_to_string(dynamic).expect("it is there"),
             "server.1=127.0.0.1:2888:3888:participant;0.0.0.0:2181\n\

@@ -12,19 +12,51 @@ const WORDS: [&str; 18] = [
 pub struct FourLetterWords {
     /// Bit `i` allows `WORDS[i]`.
     allowed: u32,
+    /// Whether these are the words of a server without any configuration.
+    is_unconfigured: bool,
 }
+
+/// What a server without a configuration answers: what changes nothing and costs little.
+const UNCONFIGURED: [&str; 8] = ["conf", "dirs", "gtmk", "isro", "mntr", "ruok", "stat", "wchs"];
+/// And to those on the same machine what names clients and their sessions.
+const UNCONFIGURED_LOCAL: [&str; 4] = ["cons", "dump", "envi", "hash"];
 
 impl FourLetterWords {
     /// Only `srvr`, the default.
     pub fn least() -> Self {
-        let mut words = Self { allowed: 0 };
+        let mut words = Self { allowed: 0, is_unconfigured: false };
         words.allow("srvr");
         words
     }
 
     /// All words.
     pub fn all() -> Self {
-        Self { allowed: (1 << WORDS.len()) - 1 }
+        Self { allowed: (1 << WORDS.len()) - 1, is_unconfigured: false }
+    }
+
+    /// Of a server without a configuration that serves its own machine: every word that neither
+    /// changes anything nor costs much (`wchc` and `wchp` do).
+    pub fn unconfigured() -> Self {
+        let mut words = Self::unconfigured_for_all();
+        for word in UNCONFIGURED_LOCAL {
+            words.allow(word);
+        }
+        words
+    }
+
+    /// Of a server without a configuration that serves other machines.
+    pub fn unconfigured_for_all() -> Self {
+        let mut words = Self::least();
+        for word in UNCONFIGURED {
+            words.allow(word);
+        }
+        words.is_unconfigured = true;
+        words
+    }
+
+    /// Whether these words are a default and not a setting.
+    pub(super) fn is_unconfigured(self) -> bool {
+        self.is_unconfigured
     }
 
     /// Adds a word. False if there is no such word.
@@ -87,6 +119,9 @@ mod tests {
     fn all_allows_every_known_word_and_nothing_else() {
         assert_eq!(FourLetterWords::all().iter().count(), 18);
         assert!(!FourLetterWords::all().allows("help"));
+        let local = FourLetterWords::unconfigured();
+        assert_eq!(local.iter().count(), 1 + UNCONFIGURED.len() + UNCONFIGURED_LOCAL.len());
+        assert!(!local.allows("srst") && !local.allows("wchp"));
         assert!(FourLetterWords::is_known("wchp") && !FourLetterWords::is_known("SRVR"));
     }
 }

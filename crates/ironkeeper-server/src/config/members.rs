@@ -222,11 +222,15 @@ impl Draft {
 
     fn decide_my_id(&mut self, my_id: Option<&str>) {
         let Some(text) = my_id else {
-            return self.problem(
-                None,
-                "the file myid is missing in dataDir: write the number of this server into it, as \
-                 in server.<number>",
+            let dir = self.data_dir.clone().unwrap_or_else(|| "dataDir".into());
+            let file = dir.join("myid");
+            let first = self.members.members.first().map_or(1, |(id, _)| id.0);
+            let message = format!(
+                "the file {0} is missing: write the number of this server into it, as in \
+                 server.<number>, for instance with `echo {first} > {0}`",
+                file.display()
             );
+            return self.problem(None, message);
         };
         let line = text.lines().next().unwrap_or_default().trim();
         match line.parse::<i64>().ok().filter(|id| *id >= 0) {

@@ -18,6 +18,8 @@ pub enum Origin {
     DynamicFile { line: usize },
     /// As a flag in an environment variable.
     Flags(FlagVariable),
+    /// With `--set` on the command line.
+    CommandLine,
 }
 
 impl Origin {
@@ -25,18 +27,29 @@ impl Origin {
     pub fn line(self) -> Option<usize> {
         match self {
             Origin::ZooCfg { line } | Origin::DynamicFile { line } => Some(line),
-            Origin::Flags(_) => None,
+            Origin::Flags(_) | Origin::CommandLine => None,
         }
     }
 }
 
+impl Origin {
+    /// The place, with the name of the file that was read.
+    fn shown_in(self, file: &str) -> String {
+        match self {
+            Origin::ZooCfg { line } => format!("{file} line {line}"),
+            Origin::DynamicFile { line } => format!("dynamic configuration line {line}"),
+            Origin::Flags(variable) => variable.name().to_owned(),
+            Origin::CommandLine => "--set".to_owned(),
+        }
+    }
+}
+
+/// How the file is called where its name is not known.
+const FILE: &str = "zoo.cfg";
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::ZooCfg { line } => write!(f, "zoo.cfg line {line}"),
-            Origin::DynamicFile { line } => write!(f, "dynamic configuration line {line}"),
-            Origin::Flags(variable) => f.write_str(variable.name()),
-        }
+        f.write_str(&self.shown_in(FILE))
     }
 }
 
@@ -123,14 +136,24 @@ impl Notice {
     }
 }
 
+impl Notice {
+    /// The same line, with the name of the file that was read.
+    pub fn shown_in(&self, file: &str) -> String {
+        let equals = if self.value.is_empty() { "" } else { "=" };
+        let (place, key, value) = (self.origin.shown_in(file), &self.key, &self.value);
+        format!("{place}: {key}{equals}{value}: {}", self.kind)
+    }
+}
+
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.origin, self.key)?;
-        if !self.value.is_empty() {
-            write!(f, "={}", self.value)?;
-        }
-        f.write_str(": ")?;
-        match &self.kind {
+        f.write_str(&self.shown_in(FILE))
+    }
+}
+
+impl fmt::Display for NoticeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             NoticeKind::EnsembleOnly => {
                 f.write_str("no effect: it belongs to ensembles, and this is a standalone server.")
             }
@@ -155,18 +178,28 @@ impl fmt::Display for Notice {
 /// One thing that keeps a configuration from being used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The setting at fault with its place, unless something is missing altogether.
+    /// The setting at fault with its place, unless something is missing altogether. The key is
+    /// empty if the line could not be read as a setting.
     pub setting: Option<(String, Origin)>,
     /// What is wrong and what to do.
     pub message: String,
 }
 
+impl Problem {
+    fn shown_in(&self, file: &str) -> String {
+        match &self.setting {
+            None => self.message.clone(),
+            Some((key, origin)) if key.is_empty() => {
+                format!("{}: {}", origin.shown_in(file), self.message)
+            }
+            Some((key, origin)) => format!("{}: {key}: {}", origin.shown_in(file), self.message),
+        }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some((key, origin)) = &self.setting {
-            write!(f, "{origin}: {key}: ")?;
-        }
-        f.write_str(&self.message)
+        f.write_str(&self.shown_in(FILE))
     }
 }
 
@@ -187,6 +220,18 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// What is wrong, with the name of the file that was read.
+    pub fn shown_in(&self, file: &str) -> String {
+        match self {
+            ConfigError::Unreadable { .. } => self.to_string(),
+            ConfigError::Invalid(problems) => {
+                let lines =
+                    problems.iter().map(|problem| format!("\n  {}", problem.shown_in(file)));
+                format!("{file} cannot be used:{}", lines.collect::<String>())
+            }
+        }
+    }
+
     /// What is wrong with the settings; empty if they could not even be read.
     pub fn problems(&self) -> &[Problem] {
         match self {

@@ -51,6 +51,16 @@ impl Setting {
         self.value.parse().map_err(|_| self.not_a_number(i32::MIN, i32::MAX))
     }
 
+    /// A plain decimal number of at least `least`; `what` is counted.
+    pub(super) fn int_from(&self, least: u32, what: &str) -> Result<u32, String> {
+        let number = self.int().ok().and_then(|number| u32::try_from(number).ok());
+        number.filter(|number| *number >= least).ok_or_else(|| {
+            let most = i32::MAX;
+            let range = format!("from {least} to {most}, without a unit");
+            format!("must be a number of {what} {range}, not {:?}", self.value)
+        })
+    }
+
     /// A plain decimal number of 64 bits.
     pub(super) fn long(&self) -> Result<i64, String> {
         self.value.parse().map_err(|_| self.not_a_number(i64::MIN, i64::MAX))

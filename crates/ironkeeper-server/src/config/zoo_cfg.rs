@@ -25,6 +25,9 @@ const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The top byte of a session id is the server's number, and 255 there marks TTL nodes.
 const SERVER_ID_MAX_WITH_TTL: i64 = 254;
 
+/// The command line wins over every other place.
+const RANK_OF_SET: u8 = 5;
+
 /// The prefix Apache puts before keys it does not read itself.
 const PREFIX: &str = "zookeeper.";
 
@@ -45,6 +48,19 @@ pub struct Sources<'a> {
     pub jvmflags: &'a str,
     /// Text of the environment variable `SERVER_JVMFLAGS`.
     pub server_jvmflags: &'a str,
+    /// Keys and values of the command line. They win over all others.
+    pub set: &'a [(String, String)],
+}
+
+/// What is given beside a file, or instead of one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Overrides<'a> {
+    /// Text of the environment variable `JVMFLAGS`.
+    pub jvmflags: &'a str,
+    /// Text of the environment variable `SERVER_JVMFLAGS`.
+    pub server_jvmflags: &'a str,
+    /// Keys and values of the command line. They win over all others.
+    pub set: &'a [(String, String)],
 }
 
 /// A configuration and what its author should know about it.
@@ -62,11 +78,20 @@ impl Config {
         jvmflags: &str,
         server_jvmflags: &str,
     ) -> Result<Loaded, ConfigError> {
+        Config::from_file_with(path, &Overrides { jvmflags, server_jvmflags, set: &[] })
+    }
+
+    /// The same with settings of the command line.
+    pub fn from_file_with(path: &Path, with: &Overrides<'_>) -> Result<Loaded, ConfigError> {
         let zoo_cfg = read(path)?;
-        let named = last_value(&zoo_cfg, "dynamicConfigFile").map(PathBuf::from);
+        let last_value = |key| {
+            let set = with.set.iter().rfind(|(set, _)| set == key).map(|(_, value)| value.clone());
+            set.or_else(|| last_value(&zoo_cfg, key))
+        };
+        let named = last_value("dynamicConfigFile").map(PathBuf::from);
         let dynamic = named.as_deref().map(read).transpose()?;
         let next = read_if_there(&dynamic_files::next_of(path))?;
-        let data_dir = last_value(&zoo_cfg, "dataDir").map(PathBuf::from);
+        let data_dir = last_value("dataDir").map(PathBuf::from);
         let my_id = match &data_dir {
             Some(data_dir) => read_if_there(&data_dir.join("myid"))?,
             None => None,
@@ -77,8 +102,9 @@ impl Config {
             dynamic_version: named.as_deref().and_then(dynamic_files::version_in_name),
             next: next.as_deref(),
             my_id: my_id.as_deref(),
-            jvmflags,
-            server_jvmflags,
+            jvmflags: with.jvmflags,
+            server_jvmflags: with.server_jvmflags,
+            set: with.set,
         })?;
         if let Some(ensemble) = &mut loaded.config.ensemble {
             ensemble.config_file = Some(path.to_owned());
@@ -93,6 +119,7 @@ impl Config {
         draft.gather_zoo_cfg(sources.zoo_cfg, &mut gathered);
         draft.gather_flags(sources.server_jvmflags, FlagVariable::ServerJvmFlags, &mut gathered);
         draft.gather_flags(sources.jvmflags, FlagVariable::JvmFlags, &mut gathered);
+        draft.gather_set(sources.set, &mut gathered);
         if !draft.problems.is_empty() {
             // A text that cannot be taken apart would make every key in it look missing.
             return Err(ConfigError::Invalid(draft.problems));
@@ -112,11 +139,18 @@ impl Config {
         jvmflags: &str,
         server_jvmflags: &str,
     ) -> Result<Loaded, ConfigError> {
+        Config::standalone_with(data_dir, &Overrides { jvmflags, server_jvmflags, set: &[] })
+    }
+
+    /// The same with settings of the command line.
+    pub fn standalone_with(data_dir: PathBuf, with: &Overrides<'_>) -> Result<Loaded, ConfigError> {
         let mut draft = Draft::new(Config::standalone_default(data_dir));
         let mut gathered = Gathered::default();
-        draft.gather_flags(server_jvmflags, FlagVariable::ServerJvmFlags, &mut gathered);
-        draft.gather_flags(jvmflags, FlagVariable::JvmFlags, &mut gathered);
+        draft.gather_flags(with.server_jvmflags, FlagVariable::ServerJvmFlags, &mut gathered);
+        draft.gather_flags(with.jvmflags, FlagVariable::JvmFlags, &mut gathered);
+        draft.gather_set(with.set, &mut gathered);
         draft.apply(&gathered);
+        draft.decide_alone();
         draft.finish()
     }
 }
@@ -249,8 +283,9 @@ impl Draft {
         let entries = match properties::parse(text) {
             Ok(entries) => entries,
             Err(error) => {
-                let message = format!("zoo.cfg {error}");
-                return self.problem(None, message);
+                let origin = Origin::ZooCfg { line: error.line };
+                let setting = Some((String::new(), origin));
+                return self.problems.push(Problem { setting, message: error.message });
             }
         };
         for entry in entries {
@@ -296,9 +331,50 @@ impl Draft {
         }
     }
 
+    fn gather_set(&mut self, set: &[(String, String)], gathered: &mut Gathered) {
+        for (key, value) in set {
+            let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
+            let setting = Setting { key, value, origin: Origin::CommandLine };
+            match candidate_from_zoo_cfg(&setting) {
+                Some(candidate) => {
+                    gathered.candidates.push(Candidate { rank: RANK_OF_SET, ..candidate });
+                }
+                // A key on the command line is meant for this start: an error ends it.
+                None => {
+                    let meant = match nearest(&setting) {
+                        Some(nearest) => format!("; did you mean {nearest}?"),
+                        None => ".".to_owned(),
+                    };
+                    let message =
+                        format!("there is no such key{meant} See `serve --list-config-keys`");
+                    self.problem(Some(&setting), message);
+                }
+            }
+        }
+    }
+
+    /// A server without a file listens where it is set to, and is no member of an ensemble.
+    fn decide_alone(&mut self) {
+        if let Some(port) = self.client_port {
+            self.config.client_address.port = port;
+        }
+        if let Some(host) = self.client_host.take() {
+            self.config.listen_on(Some(host));
+        }
+        let members = self.in_force.values().find(|setting| is_membership(&setting.key)).cloned();
+        if let Some(setting) = members {
+            return self.problem(
+                Some(&setting),
+                "the members of an ensemble belong in a zoo.cfg: give it with --config",
+            );
+        }
+        for setting in std::mem::take(&mut self.members.ensemble_only) {
+            self.ensemble_only(&setting);
+        }
+    }
+
     fn unknown(&mut self, setting: &Setting) {
-        let nearest = known_keys::nearest(setting.key.strip_prefix(PREFIX).unwrap_or(&setting.key));
-        self.notice(setting, NoticeKind::Unknown { nearest });
+        self.notice(setting, NoticeKind::Unknown { nearest: nearest(setting) });
     }
 
     fn apply(&mut self, gathered: &Gathered) {
@@ -429,6 +505,13 @@ impl Draft {
             self.notices.sort_by_key(|notice| place_in_order(notice.origin));
             Ok(Loaded { config: self.config, notices: self.notices })
         } else {
+            // A line that is no setting at all may be the reason for the others.
+            for notice in &self.notices {
+                if let NoticeKind::Unknown { .. } = notice.kind {
+                    let setting = Some((notice.key.clone(), notice.origin));
+                    self.problems.push(Problem { setting, message: notice.kind.to_string() });
+                }
+            }
             self.problems.sort_by_key(|problem| {
                 problem.setting.as_ref().map_or((u8::MAX, 0), |(_, origin)| place_in_order(*origin))
             });
@@ -479,6 +562,7 @@ impl Draft {
     }
 
     fn decide_auth(&mut self) {
+        self.check_super_digest();
         let schemes = self.in_force.get("enforce.auth.schemes").cloned();
         if !self.enforce_auth {
             if let Some(schemes) = schemes {
@@ -512,6 +596,23 @@ impl Draft {
             }
         }
         self.config.enforced_auth_schemes = demanded;
+    }
+
+    /// A digest that no password can have is refused: the super user would be missing on the day
+    /// when it is needed.
+    fn check_super_digest(&mut self) {
+        let Some(digest) = &self.config.digest_auth.super_digest else { return };
+        let like = self.config.digest_auth.algorithm.id("user:password");
+        if has_form_of(digest, &like) {
+            return;
+        }
+        let setting = self.in_force.get("DigestAuthenticationProvider.superDigest").cloned();
+        self.problem(
+            setting.as_ref(),
+            "no password can match it: the form is user:base64(hash of user:password), with the hash \
+             that DigestAuthenticationProvider.digestAlg names. `ironkeeper digest user:password` \
+             prints it",
+        );
     }
 
     fn decide_words(&mut self) {
@@ -609,6 +710,11 @@ impl Draft {
     }
 }
 
+/// The key that was probably meant.
+fn nearest(setting: &Setting) -> Option<&'static str> {
+    known_keys::nearest(setting.key.strip_prefix(PREFIX).unwrap_or(&setting.key))
+}
+
 /// Order in which a user reads the sources.
 fn place_in_order(origin: Origin) -> (u8, usize) {
     match origin {
@@ -616,6 +722,7 @@ fn place_in_order(origin: Origin) -> (u8, usize) {
         Origin::DynamicFile { line } => (1, line),
         Origin::Flags(FlagVariable::ServerJvmFlags) => (2, 0),
         Origin::Flags(FlagVariable::JvmFlags) => (3, 0),
+        Origin::CommandLine => (4, 0),
     }
 }
 
@@ -661,6 +768,17 @@ fn candidate_from_flag(setting: &Setting) -> Option<Candidate> {
         Place::Property => Some(candidate(row, key, 1, Some(format!("{PREFIX}{key} in flags")))),
         Place::ZooCfg => None,
     }
+}
+
+/// Whether an id has a user, and a base64 text of the same length, as another has.
+fn has_form_of(id: &str, other: &str) -> bool {
+    let hash = |id: &str| id.split_once(':').map(|(_, hash)| hash.to_owned());
+    let (Some((user, own)), Some(like)) = (id.split_once(':'), hash(other)) else { return false };
+    let digits = own.trim_end_matches('=');
+    !user.is_empty()
+        && own.len() == like.len()
+        && digits.len() == like.trim_end_matches('=').len()
+        && digits.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
 }
 
 /// Reads the words of a white-list; handler of `4lw.commands.whitelist`.

@@ -197,6 +197,9 @@ pub(super) fn render(shared: &Shared) -> String {
     lines.put("max_file_descriptor_count", process::open_files_max().unwrap_or(-1));
     // A failure of this kind ends the server, so there is never more than one.
     lines.put("unrecoverable_error_count", u8::from(core.shutdown.failure().is_some()));
+    // The next two are ours: a monitor that does not know them passes over them.
+    lines.put("disk_full", u8::from(db.disk_full.load(Relaxed)));
+    lines.put("autopurge", u8::from(shared.config.purge_interval_ms.is_some()));
     lines.engine(&db.stats);
     lines.server(&shared.metrics);
     lines.quotas(&quotas);

@@ -8,7 +8,7 @@
 use super::java_text;
 
 /// The release of Apache ZooKeeper that this server behaves like.
-const BEHAVES_LIKE: &str = "3.9.5";
+pub const ZOOKEEPER_VERSION: &str = "3.9.5";
 
 /// The day of the release, to be changed together with the version of the workspace. A build that
 /// sets `SOURCE_DATE_EPOCH` (seconds since 1970, as reproducible builds do) shows that instead; the
@@ -19,7 +19,7 @@ const RELEASED_S: i64 = 1_794_700_800;
 pub(super) fn full() -> String {
     let built_s = option_env!("SOURCE_DATE_EPOCH").and_then(|seconds| seconds.parse().ok());
     let built = java_text::build_date(built_s.unwrap_or(RELEASED_S).saturating_mul(1000));
-    format!("{BEHAVES_LIKE}-ironkeeper-{}, built on {built}", env!("CARGO_PKG_VERSION"))
+    format!("{ZOOKEEPER_VERSION}-ironkeeper-{}, built on {built}", env!("CARGO_PKG_VERSION"))
 }
 
 #[cfg(test)]
@@ -31,7 +31,7 @@ mod tests {
         let full = full();
         let (version, built) = full.split_once(", built on ").expect("a build date");
         let (numbers, name) = version.split_once('-').expect("a revision");
-        assert_eq!(numbers, BEHAVES_LIKE);
+        assert_eq!(numbers, ZOOKEEPER_VERSION);
         assert_eq!(name, concat!("ironkeeper-", env!("CARGO_PKG_VERSION")));
         assert!(built.len() == 20 && built.ends_with(" UTC"), "{built}");
     }

@@ -69,10 +69,6 @@ impl<D: Disk> Intake<D> {
         !matches!(self.expect, Expect::TreeAhead(_))
     }
 
-    pub(super) fn awaits_opening(&self) -> bool {
-        matches!(self.expect, Expect::Opening)
-    }
-
     /// Makes room for the next read.
     pub(super) fn make_room(&mut self) {
         if self.unread.capacity() - self.unread.len() < READ_BYTES_MIN {

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ironkeeper_proto::jute::Put;
@@ -20,17 +20,20 @@ use super::tree_out::OutgoingTree;
 
 /// What may wait on all links together: six members that catch up at once, and then some.
 const UNSENT_TOTAL_MAX: usize = 1 << 30;
+/// Above this many bytes on all links together, those of servers that are no members go.
+const UNSENT_WITH_STRANGERS_MAX: usize = 256 << 20;
 /// A link on which no more waits is not to blame.
 const UNSENT_FAIR_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]
 pub(super) struct Link {
-    /// Changes when the connection of an early learner is offered again under another name.
-    id: AtomicU64,
+    id: LinkId,
     pub(super) port: Port,
     pub(super) peer: SocketAddr,
-    /// Who it is, as far as that is known: whom we dialled, or who has said so on the election port.
+    /// Who it is, as far as that is known: whom we dialled, or who it has said to be.
     peer_id: OnceLock<ServerId>,
+    /// It has named itself, and is no member.
+    is_stranger: AtomicBool,
     pub(super) writer: OwnedWriteHalf,
     /// Raised when the task has to look at `side`.
     pub(super) signal: Notify,
@@ -58,6 +61,8 @@ pub(super) enum End {
     /// The peer leaves too much unread.
     TooSlow,
     Broken(io::Error),
+    /// Another connection needs its place.
+    Crowded,
     /// A test wants the two apart.
     CutOff,
 }
@@ -71,11 +76,11 @@ impl Link {
         writer: OwnedWriteHalf,
         unsent_total: Arc<AtomicUsize>,
     ) -> Link {
-        let id = AtomicU64::new(id.0);
         let outbox = Outbox::counted_in(unsent_total);
         let side = Mutex::new(Side { outbox, ..Side::default() });
-        let (peer_id, signal) = (OnceLock::new(), Notify::new());
-        Link { id, port, peer, peer_id, writer, signal, side }
+        let (peer_id, is_stranger, signal) =
+            (OnceLock::new(), AtomicBool::new(false), Notify::new());
+        Link { id, port, peer, peer_id, is_stranger, writer, signal, side }
     }
 
     pub(super) fn peer_id(&self) -> Option<ServerId> {
@@ -87,12 +92,12 @@ impl Link {
         let _ = self.peer_id.set(id);
     }
 
-    pub(super) fn id(&self) -> LinkId {
-        LinkId(self.id.load(Ordering::Relaxed))
+    pub(super) fn set_stranger(&self) {
+        self.is_stranger.store(true, Relaxed);
     }
 
-    pub(super) fn rename(&self, id: LinkId) {
-        self.id.store(id.0, Ordering::Relaxed);
+    pub(super) fn id(&self) -> LinkId {
+        self.id
     }
 
     pub(super) fn side(&self) -> MutexGuard<'_, Side> {
@@ -108,8 +113,12 @@ impl Link {
         }
         side.outbox.put(encode);
         // With too much on all links together those go that have a part in it.
-        let is_crowded = side.outbox.total_bytes() > UNSENT_TOTAL_MAX
-            && side.outbox.unsent_bytes() > UNSENT_FAIR_BYTES;
+        let total_max = match self.is_stranger.load(Relaxed) {
+            true => UNSENT_WITH_STRANGERS_MAX,
+            false => UNSENT_TOTAL_MAX,
+        };
+        let is_crowded =
+            side.outbox.total_bytes() > total_max && side.outbox.unsent_bytes() > UNSENT_FAIR_BYTES;
         if side.outbox.unsent_bytes() > unsent_bytes_max || is_crowded {
             side.end = Some(End::TooSlow);
             self.signal.notify_one();

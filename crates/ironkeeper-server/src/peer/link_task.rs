@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ironkeeper_engine::snapshot::Slice;
 use ironkeeper_proto::Packet;
-use ironkeeper_zab::{Hangup, Input};
+use ironkeeper_zab::{Hangup, Input, Port};
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::{Instant, timeout};
@@ -14,42 +14,40 @@ use tokio::time::{Instant, timeout};
 use super::intake::{Intake, TREE_STEP_BYTES};
 use super::link::{End, Link};
 use super::outbox::Sent;
+use super::places::Place;
 use super::switchboard::Switchboard;
 use super::tree_out::OutgoingTree;
 
 /// How long the last bytes may take to leave after the machine has hung up.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// How long a learner that comes before we know that we lead is kept waiting. Apache's learners would
-/// begin a new election if they were hung up on; they try for half a second if nobody listens.
-const EARLY_LEARNER: Duration = Duration::from_millis(500);
-/// How often such a learner is offered again.
-const EARLY_LEARNER_RETRY: Duration = Duration::from_millis(10);
-
 /// Serves a link until it ends. `announce` tells the machine that it is there; a link that has not
-/// been announced yet, because its opening is awaited, is not told to have ended either.
+/// been announced yet, because its opening is awaited, is not told to have ended either. `place` is
+/// that of a connection to one of our ports, whose first message has to come in time.
 pub(super) async fn run(
     board: Arc<Switchboard>,
     link: Arc<Link>,
     reader: OwnedReadHalf,
     intake: Intake,
     announce: Option<Input>,
+    place: Option<Place>,
 ) {
     board.insert(&link);
     let mut task = LinkTask {
         announced: announce.is_some(),
-        learner: matches!(announce, Some(Input::Accepted { .. })).then(EarlyLearner::new),
         board,
         link,
         reader,
         intake,
-        opening_until: None,
+        unnamed_until: None,
+        place,
         tree: None,
     };
+    if task.place.is_some() {
+        task.unnamed_until = Some(Instant::now() + task.board.settings.opening_timeout);
+    }
     if let Some(announce) = announce {
         task.board.report(vec![announce]);
-    } else {
-        task.opening_until = Some(Instant::now() + task.board.settings.opening_timeout);
     }
     let end = task.serve().await;
     task.end(end).await;
@@ -61,32 +59,11 @@ struct LinkTask {
     reader: OwnedReadHalf,
     intake: Intake,
     announced: bool,
-    /// Somebody who has dialled our quorum port.
-    learner: Option<EarlyLearner>,
-    /// Until when the peer must have said who it is.
-    opening_until: Option<Instant>,
+    /// Until when the peer must have said who it is, while it has not.
+    unnamed_until: Option<Instant>,
+    /// If it has dialled us.
+    place: Option<Place>,
     tree: Option<TreeBeingSent>,
-}
-
-/// What is needed to offer a learner again that has come too early.
-struct EarlyLearner {
-    until: Instant,
-    /// How it has introduced itself. It says nothing more before it is answered.
-    greeting: Option<Packet>,
-}
-
-impl EarlyLearner {
-    fn new() -> EarlyLearner {
-        EarlyLearner { until: Instant::now() + EARLY_LEARNER, greeting: None }
-    }
-
-    fn listen(&mut self, inputs: &[Input]) {
-        if self.greeting.is_none()
-            && let Some(Input::Packet { packet, .. }) = inputs.first()
-        {
-            self.greeting = Some(packet.clone());
-        }
-    }
 }
 
 struct TreeBeingSent {
@@ -95,6 +72,8 @@ struct TreeBeingSent {
     sent: usize,
     /// Bytes of it that nobody was told of.
     unreported: usize,
+    /// Bytes of the whole tree so far.
+    total: u64,
     is_last: bool,
 }
 
@@ -118,34 +97,6 @@ enum Event {
 impl LinkTask {
     async fn serve(&mut self) -> Ended {
         loop {
-            match self.serve_once().await {
-                Ended::HungUp(Hangup::NotLeading) if self.may_offer_again() => {
-                    tokio::time::sleep(EARLY_LEARNER_RETRY).await;
-                    self.offer_again();
-                }
-                ended => return ended,
-            }
-        }
-    }
-
-    fn may_offer_again(&self) -> bool {
-        self.learner.as_ref().is_some_and(|learner| Instant::now() < learner.until)
-    }
-
-    /// Presents the learner once more, as a new link: we may lead by now.
-    fn offer_again(&mut self) {
-        self.link.rename(self.board.next_id());
-        let link = self.link.id();
-        self.board.insert(&self.link);
-        let mut inputs = vec![Input::Accepted { link }];
-        if let Some(packet) = self.learner.as_ref().and_then(|learner| learner.greeting.clone()) {
-            inputs.push(Input::Packet { link, packet });
-        }
-        self.board.report(inputs);
-    }
-
-    async fn serve_once(&mut self) -> Ended {
-        loop {
             let (task_sends, receive_tree) = {
                 let mut side = self.link.side();
                 if let Some(end) = side.end.take() {
@@ -153,6 +104,7 @@ impl LinkTask {
                         End::HungUp(reason) => Ended::HungUp(reason),
                         End::TooSlow => Ended::Failed("it does not read what it is sent".into()),
                         End::Broken(error) => Ended::Failed(error.to_string()),
+                        End::Crowded => Ended::Failed("other connections need its place".into()),
                         End::CutOff => Ended::Failed("it is cut off".into()),
                     };
                 }
@@ -194,7 +146,7 @@ impl LinkTask {
             self.intake.make_room();
         }
         let late = async {
-            match self.opening_until {
+            match self.unnamed_until {
                 Some(until) => tokio::time::sleep_until(until).await,
                 None => std::future::pending().await,
             }
@@ -215,31 +167,56 @@ impl LinkTask {
         if let Some(received) = self.intake.received.take() {
             self.board.keep_tree(self.link.id(), received);
         }
-        if self.opening_until.is_some() && !self.intake.awaits_opening() {
-            self.opening_until = None;
-            if let Some(Input::Opened { opening, .. }) = inputs.first() {
-                self.link.set_peer_id(opening.from);
-                if let Some(doubt) = self.board.doubt(opening) {
-                    self.board.repeats.warn(doubt);
-                }
-                if self.board.is_cut_off(opening.from) {
-                    return Err(Ended::Gone);
-                }
-            }
+        if self.unnamed_until.is_some()
+            && let Some(first) = inputs.first()
+        {
+            self.unnamed_until = None;
+            self.name(first)?;
             self.announced = true;
         }
         // What came before the garbage is as good as ever.
         if !inputs.is_empty() {
-            if let Some(learner) = &mut self.learner {
-                learner.listen(&inputs);
-            }
             self.board.report(inputs);
         }
         if let Err(broken) = &outcome {
             let ip = self.link.peer.ip();
-            self.board.repeats.warn(format!("a server at {ip} was not understood: {broken}"));
+            let line = format!("a server at {ip} was not understood: {broken}");
+            self.board.repeats.warn_of("not understood", line);
         }
         outcome.map_err(|broken| Ended::Failed(broken.to_string()))
+    }
+
+    /// The first message of a server that has dialled us names it.
+    fn name(&mut self, first: &Input) -> Result<(), Ended> {
+        let id = match first {
+            Input::Opened { opening, .. } => {
+                if let Some(doubt) = self.board.doubt(opening) {
+                    self.board.repeats.warn_of("doubt", doubt);
+                }
+                Some(opening.from)
+            }
+            Input::Packet {
+                packet: Packet::FollowerInfo { info, .. } | Packet::ObserverInfo { info, .. },
+                ..
+            } => info.server,
+            _ => None,
+        };
+        if let Some(id) = id {
+            self.link.set_peer_id(id);
+            if self.board.is_cut_off(id) {
+                return Err(Ended::Gone);
+            }
+        }
+        let is_member = id.is_some_and(|id| self.board.is_member(id));
+        if !is_member {
+            self.link.set_stranger();
+        }
+        match &self.place {
+            Some(place) if !place.name(id, is_member) => {
+                Err(Ended::Failed("too many servers that are no members are connected".into()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sends while the kernel takes it: slices of a tree, or what is in the outbox.
@@ -249,6 +226,7 @@ impl LinkTask {
                 Ok(count) => {
                     sending.sent += count;
                     sending.unreported += count;
+                    sending.total += count as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
@@ -264,6 +242,8 @@ impl LinkTask {
             if !sending.is_last {
                 return sending.next_slice();
             }
+            let (server, bytes) = (self.link.peer_id().map(|id| id.0), sending.total);
+            tracing::info!(server, address = %self.link.peer, bytes, "sent the whole tree (SNAP)");
             self.tree = None;
             self.link.side().outbox.tree_sent();
         }
@@ -281,7 +261,8 @@ impl LinkTask {
         // The tree is read outside of the link's lock: it waits for the gate.
         if let Some(tree) = tree {
             let slice = Vec::new();
-            let mut sending = TreeBeingSent { tree, slice, sent: 0, unreported: 0, is_last: false };
+            let mut sending =
+                TreeBeingSent { tree, slice, sent: 0, unreported: 0, total: 0, is_last: false };
             sending.next_slice()?;
             self.tree = Some(sending);
         }
@@ -297,8 +278,8 @@ impl LinkTask {
             Ended::HungUp(reason) => {
                 match refusal(reason) {
                     Some(why) => {
-                        let ip = peer.ip();
-                        self.board.repeats.warn(format!("refused a server at {ip}: {why}"));
+                        let line = format!("hung up on {}: {why}", self.who());
+                        self.board.repeats.warn_of(kind(reason), line);
                     }
                     None => tracing::debug!("hung up on {peer} ({port:?} port): {reason:?}"),
                 }
@@ -310,8 +291,9 @@ impl LinkTask {
             }
             Ended::Gone | Ended::Failed(_) => {
                 match ended {
-                    Ended::Failed(why) => {
-                        tracing::info!("lost the connection with {peer} ({port:?} port): {why}");
+                    Ended::Failed(why) => self.tell_failure(&why),
+                    _ if port == Port::Quorum && self.link.peer_id().is_some() => {
+                        self.tell_failure("closed there");
                     }
                     _ => tracing::debug!("{peer} has hung up ({port:?} port)"),
                 }
@@ -320,6 +302,32 @@ impl LinkTask {
                     self.board.report(vec![Input::Closed { link: id }]);
                 }
             }
+        }
+    }
+
+    /// A connection was lost. Any server can open one and have it fail, so such lines are counted.
+    fn tell_failure(&self, why: &str) {
+        let (who, port, now) = (self.who(), self.link.port, std::time::Instant::now());
+        let line = format!("lost the connection with {who} ({port:?} port): {why}");
+        let is_member = self.link.peer_id().is_some_and(|id| self.board.is_member(id));
+        let repeats = &self.board.repeats;
+        // Members are few, and each has a line of its own.
+        let line = match is_member {
+            true => repeats.line(line, now),
+            false => repeats.line_of("lost a connection", line, now),
+        };
+        if let Some(line) = line {
+            tracing::info!("{line}");
+        }
+    }
+
+    /// The other server, as far as it is known. Its port is left out: it changes with each
+    /// connection.
+    fn who(&self) -> String {
+        let ip = self.link.peer.ip().to_canonical();
+        match self.link.peer_id() {
+            Some(id) => format!("server {id} at {ip}"),
+            None => format!("a server at {ip}"),
         }
     }
 
@@ -342,10 +350,27 @@ fn refusal(reason: Hangup) -> Option<String> {
             "it has seen a newer configuration of the members than the one in force here".to_owned()
         }
         Hangup::LearnerAhead => "it has transactions that this server does not have".to_owned(),
+        Hangup::Connected => {
+            "it calls itself a server that is connected already: do two servers have the same number \
+             (myid)?"
+                .to_owned()
+        }
         Hangup::Protocol(what) => format!("it broke the protocol: {what}"),
         Hangup::Silent => "it was silent, or acknowledged nothing, for too long".to_owned(),
         _ => return None,
     })
+}
+
+/// Refusals of one kind are counted together.
+fn kind(reason: Hangup) -> &'static str {
+    match reason {
+        Hangup::OwnId => "own id",
+        Hangup::NewerConfig => "newer configuration",
+        Hangup::LearnerAhead => "learner ahead",
+        Hangup::Connected => "connected already",
+        Hangup::Silent => "silent",
+        _ => "protocol",
+    }
 }
 
 impl TreeBeingSent {

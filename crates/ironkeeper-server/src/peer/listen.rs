@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 
 use super::intake::{Expect, Intake};
 use super::link::Link;
+use super::places::Places;
 use super::settings::{Endpoint, OwnAddresses};
 use super::switchboard::Switchboard;
 use super::{PeerError, link_task};
@@ -22,9 +23,6 @@ const BIND_PAUSE: Duration = Duration::from_secs(1);
 /// The wait after a failed accept, such as one for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const BACKLOG: i32 = 128;
-/// How many connections somebody has opened to one of our ports there may be. An ensemble has some
-/// dozens of members at most.
-const ACCEPTED_MAX: usize = 512;
 
 /// The ports we listen on.
 #[derive(Debug)]
@@ -36,6 +34,7 @@ pub(super) struct Ports {
 struct OpenPort {
     port: Port,
     endpoint: Endpoint,
+    places: Arc<Places>,
     /// Until somebody serves it.
     listeners: Vec<TcpListener>,
     tasks: Vec<AbortHandle>,
@@ -63,7 +62,12 @@ impl Ports {
     pub(super) fn serve(&mut self, board: &Arc<Switchboard>) {
         for open in &mut self.open {
             for listener in open.listeners.drain(..) {
-                let task = tokio::spawn(accept(Arc::clone(board), listener, open.port));
+                let task = tokio::spawn(accept(
+                    Arc::clone(board),
+                    listener,
+                    open.port,
+                    Arc::clone(&open.places),
+                ));
                 open.tasks.push(task.abort_handle());
             }
         }
@@ -108,25 +112,21 @@ impl OpenPort {
         let listeners: io::Result<Vec<TcpListener>> =
             addresses.into_iter().map(|address| server::bind(address, BACKLOG)).collect();
         let listeners = listeners.map_err(fail)?;
-        Ok(OpenPort { port, endpoint: endpoint.clone(), listeners, tasks: Vec::new() })
+        let (endpoint, places) = (endpoint.clone(), Arc::default());
+        Ok(OpenPort { port, endpoint, places, listeners, tasks: Vec::new() })
     }
 }
 
 /// Takes in connections for as long as the runtime lives.
-async fn accept(board: Arc<Switchboard>, listener: TcpListener, port: Port) {
+async fn accept(board: Arc<Switchboard>, listener: TcpListener, port: Port, places: Arc<Places>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!("cannot wait for other servers: {error}"),
     };
-    let accepted = Arc::new(());
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                if Arc::strong_count(&accepted) > ACCEPTED_MAX {
-                    tracing::warn!("refused {peer}: {ACCEPTED_MAX} servers are connected already");
-                    continue;
-                }
-                if let Err(error) = admit(&board, stream, peer, port, Arc::clone(&accepted)) {
+                if let Err(error) = admit(&board, stream, peer, port, &places) {
                     tracing::debug!("the connection of {peer} could not be set up: {error}");
                 }
             }
@@ -143,7 +143,7 @@ fn admit(
     stream: TcpStream,
     peer: SocketAddr,
     port: Port,
-    accepted: Arc<()>,
+    places: &Arc<Places>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     board.keep_alive(&stream);
@@ -157,10 +157,7 @@ fn admit(
         }
     };
     let intake = Intake::new(expect, board.settings.field_bytes_max);
-    let board = Arc::clone(board);
-    tokio::spawn(async move {
-        link_task::run(board, link, reader, intake, announce).await;
-        drop(accepted);
-    });
+    let place = places.admit(&link);
+    tokio::spawn(link_task::run(Arc::clone(board), link, reader, intake, announce, Some(place)));
     Ok(())
 }

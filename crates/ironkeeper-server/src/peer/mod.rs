@@ -17,11 +17,11 @@
 //! | `switchboard` | links by name, addresses of members |
 //! | `link`, `outbox` | sending, from any thread |
 //! | `link_task`, `intake` | the life of a link, bytes to inputs |
-//! | `dial`, `listen` | how links come to be |
+//! | `dial`, `listen`, `places` | how links come to be, and which of them are kept |
 //! | `tree_out`, `tree_in`, `tree_scanner` | whole trees between leader and learner |
 //!
 //! What is bounded: a packet by `jute.maxbuffer`, a frame by half a megabyte, what a peer leaves unread
-//! by [`PeerSettings::unsent_bytes_max`], a tree by the disk, connections by a fixed number.
+//! by [`PeerSettings::unsent_bytes_max`], a tree by the disk, connections by `places`.
 
 mod dial;
 mod intake;
@@ -29,6 +29,7 @@ mod link;
 mod link_task;
 mod listen;
 mod outbox;
+mod places;
 mod settings;
 mod switchboard;
 mod tree_in;
@@ -162,6 +163,31 @@ impl PeerLinks {
         Ok(())
     }
 
+    /// Names the server at the other end of a link, for the log, once it has said who it is.
+    pub fn introduce(&self, link: LinkId, peer: ServerId) {
+        if let Some(link) = self.board.link(link) {
+            link.set_peer_id(peer);
+        }
+    }
+
+    /// The server and the address at the other end of a link, for the log.
+    pub fn peer_of(&self, link: LinkId) -> Option<(Option<ServerId>, std::net::SocketAddr)> {
+        self.board.link(link).map(|link| (link.peer_id(), link.peer))
+    }
+
+    /// Which of these members cannot be reached now, with their addresses and the reason.
+    pub fn out_of_touch(&self, ids: impl IntoIterator<Item = ServerId>) -> Vec<(ServerId, String)> {
+        let in_touch = self.board.in_touch();
+        let away = ids.into_iter().filter(|id| !in_touch.contains(id));
+        away.map(|id| {
+            let at: Vec<String> =
+                self.board.endpoints(id, Port::Election).iter().map(Endpoint::to_string).collect();
+            let why = self.board.why_unreachable(id).unwrap_or_else(|| "not connected".to_owned());
+            (id, format!("server {id} ({}): {why}", at.join(", ")))
+        })
+        .collect()
+    }
+
     /// Ends [`PeerLinks::run`]; all connections are closed.
     pub fn stop(&self) {
         // If the thread is gone already, so are its connections.
@@ -259,17 +285,22 @@ async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Op
                 let total = Arc::clone(&board.unsent_total);
                 let link = Arc::new(Link::new(board.next_id(), port, address, writer, total));
                 link.set_peer_id(peer);
+                board.note_dialed(peer, Ok(()));
                 // From a leader we would take a whole tree, so a transaction that another server, with
                 // other limits, has once logged must not keep us away from it.
                 let field_max = board.settings.field_bytes_max.max(LEADER_FIELD_BYTES_MAX);
                 let intake = Intake::new(expect, field_max);
                 let dialed = Input::Dialed { peer, port, link: Some(link.id()) };
-                link_task::run(board, link, reader, intake, Some(dialed)).await;
+                link_task::run(board, link, reader, intake, Some(dialed), None).await;
             }
             Err(_) => board.report(vec![Input::Dialed { peer, port, link: None }]),
         },
         Err(error) => {
-            tracing::debug!("server {peer} cannot be reached ({port:?} port): {error}");
+            if port == Port::Election {
+                board.note_dialed(peer, Err(error.to_string()));
+            }
+            let at = endpoints.iter().map(Endpoint::to_string).collect::<Vec<_>>().join(", ");
+            tracing::debug!("server {peer} cannot be reached at {at} ({port:?} port): {error}");
             board.report(vec![Input::Dialed { peer, port, link: None }]);
         }
     }

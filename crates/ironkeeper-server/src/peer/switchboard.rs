@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use super::link::{End, Link};
 use super::settings::{Endpoint, OwnAddresses, PeerSettings};
 use super::tree_in::ReceivedTree;
-use crate::repeats::Repeats;
+use crate::repeats::{About, Repeats};
 
 /// Where inputs go.
 pub(super) type Sink = Arc<dyn Fn(Vec<Input>) + Send + Sync>;
@@ -35,6 +35,8 @@ pub(super) struct Switchboard {
     /// Bytes that wait on all links.
     pub(super) unsent_total: Arc<AtomicUsize>,
     members: Mutex<BTreeMap<ServerId, Vec<PeerAddress>>>,
+    /// Why members could not be dialled when that was last tried.
+    unreachable: Mutex<BTreeMap<ServerId, String>>,
     /// Links with something in their outbox that was not handed to the kernel yet.
     to_flush: Mutex<Vec<Arc<Link>>>,
     /// The tree of the last leader that has sent one.
@@ -51,9 +53,10 @@ impl Switchboard {
             links: Mutex::default(),
             cut_off: Mutex::default(),
             next_id: AtomicU64::new(1),
-            repeats: Repeats::default(),
+            repeats: Repeats::about(About::Peers),
             unsent_total: Arc::default(),
             members: Mutex::default(),
+            unreachable: Mutex::default(),
             to_flush: Mutex::default(),
             received: Mutex::default(),
         }
@@ -156,6 +159,31 @@ impl Switchboard {
             }
         }
         *self.members.lock().unwrap_or_else(PoisonError::into_inner) = members;
+    }
+
+    /// Whether a server is in one of the configurations.
+    pub(super) fn is_member(&self, id: ServerId) -> bool {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
+    }
+
+    /// Notes how an attempt to dial a member has ended.
+    pub(super) fn note_dialed(&self, id: ServerId, outcome: Result<(), String>) {
+        let mut unreachable = self.unreachable.lock().unwrap_or_else(PoisonError::into_inner);
+        match outcome {
+            Ok(()) => drop(unreachable.remove(&id)),
+            Err(why) => drop(unreachable.insert(id, why)),
+        }
+    }
+
+    /// Which members votes can be exchanged with now.
+    pub(super) fn in_touch(&self) -> BTreeSet<ServerId> {
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let elections = links.values().filter(|link| link.port == Port::Election);
+        elections.filter_map(|link| link.peer_id()).collect()
+    }
+
+    pub(super) fn why_unreachable(&self, id: ServerId) -> Option<String> {
+        self.unreachable.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
 
     /// Where a member can be dialled.

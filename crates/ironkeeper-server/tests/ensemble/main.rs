@@ -2,5 +2,6 @@
 
 mod catch_up;
 mod members;
+mod starts;
 mod support;
 mod words;

@@ -437,6 +437,48 @@ fn a_client_that_never_reads_its_events_is_cut_off() {
 }
 
 #[test]
+fn unread_answers_are_bounded_over_all_connections() {
+    const DEAF: usize = 8;
+    let (server, _dir) = start(config());
+    let mut reader = Client::connect(server.address());
+    reader.create("/large", &vec![7; LARGE_BYTES]);
+    let sixty = Op::multi_read(&vec![Op::get_data("/large", false); 60]);
+    let twenty = Op::multi_read(&vec![Op::get_data("/large", false); 20]);
+    let deaf: Vec<Client> = (0..DEAF)
+        .map(|_| {
+            let mut client = Client::connect(server.address());
+            client.queue(&sixty);
+            client.flush().expect("a socket that takes a request");
+            client
+        })
+        .collect();
+    let unsent = &server.shared().core.db.unsent;
+    let connections = || server.shared().connections.len();
+    eventually("fewer connections", || connections() < 1 + DEAF && !unsent.is_over());
+    // All of them together are too many, a few are not.
+    assert!(connections() > 1);
+    for _ in 0..3 {
+        assert_eq!(reader.call(&twenty).ok().parts().len(), 20);
+    }
+    drop(deaf);
+    await_connections(&server, 1);
+    eventually("nothing is unsent", || unsent.bytes() == 0);
+    assert_eq!(reader.call(&sixty).ok().parts().len(), 60);
+}
+
+#[test]
+fn a_large_frame_without_a_session_is_not_waited_for() {
+    let (server, _dir) = start(config());
+    for announced in [4097, LARGE_BYTES] {
+        let mut stream = Client::dial(server.address()).expect("a connection");
+        let begun = [&(announced as i32).to_be_bytes()[..], &[0; 100]].concat();
+        stream.write_all(&begun).expect("a socket that takes a few bytes");
+        assert_eq!(drain_to_end(&mut stream).expect("the end"), 0, "{announced}");
+    }
+    await_connections(&server, 0);
+}
+
+#[test]
 fn connections_that_ask_for_no_session_are_closed_after_a_while() {
     let mut config = config();
     config.sessionless_timeout_ms = 6000;

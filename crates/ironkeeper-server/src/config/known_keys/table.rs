@@ -93,26 +93,28 @@ const fn protection(part: Part, judge: fn(&mut Draft, &Setting) -> Result<(), St
 }
 
 fn session_timeout(setting: &Setting) -> Result<i32, String> {
-    let ms = setting.int()?;
-    if ms < -1 {
-        return Err(format!("must be a number of milliseconds, or -1 for the default, not {ms}"));
-    }
-    Ok(ms)
+    let what = "must be a number of milliseconds without a unit, or -1 for the default";
+    let ms = setting.int().ok().filter(|ms| *ms >= -1);
+    ms.ok_or_else(|| format!("{what}, not {:?}", setting.value))
 }
 
-fn directory(setting: &Setting) -> Result<std::path::PathBuf, String> {
+fn directory(draft: &mut Draft, setting: &Setting) -> Result<std::path::PathBuf, String> {
     if setting.value.is_empty() {
         return Err("must name a directory".to_owned());
+    }
+    if setting.value.contains(" #") {
+        draft.adjusted(
+            setting,
+            "the directory has all of this for its name: # begins a comment only at the beginning \
+             of a line",
+        );
     }
     Ok(setting.value.as_str().into())
 }
 
 /// A number of ticks.
 fn ticks(setting: &Setting) -> Result<u32, String> {
-    u32::try_from(setting.int()?)
-        .ok()
-        .filter(|ticks| *ticks > 0)
-        .ok_or_else(|| "must be at least one tick".to_owned())
+    setting.int_from(1, "ticks")
 }
 
 /// A value below the least one is raised, with a notice.
@@ -153,9 +155,9 @@ fn auth_provider(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
 pub(super) static TABLE: &[KnownKey] = &[
     // Directories and files.
     row("dataDir", ZooCfg, "(required)", "/srv/zookeeper", "Directory of snapshots; files lie in version-2 below it",
-        Apply(|d, s| { d.data_dir = Some(directory(s)?); Ok(()) })),
+        Apply(|d, s| { d.data_dir = Some(directory(d, s)?); Ok(()) })),
     row("dataLogDir", ZooCfg, "(dataDir)", "/srv/zookeeper-log", "Directory of transaction logs, best on a disk of its own",
-        Apply(|d, s| { d.data_log_dir = Some(directory(s)?); Ok(()) })),
+        Apply(|d, s| { d.data_log_dir = Some(directory(d, s)?); Ok(()) })),
     row("datadir.autocreate", Property, "true", "false", "Create missing data directories",
         Apply(|d, s| { d.config.datadir_autocreate = s.boolean()?; Ok(()) })),
     row("db.autocreate", Property, "true", "false", "Take an empty data directory for a new database",
@@ -202,8 +204,7 @@ pub(super) static TABLE: &[KnownKey] = &[
     // Time and sessions.
     row("tickTime", ZooCfg, "3000", "2000", "Milliseconds of a tick, the unit of session expiry",
         Apply(|d, s| {
-            d.config.tick_time_ms = u32::try_from(s.int()?).ok().filter(|&ms| ms > 0)
-                .ok_or("must be a number of milliseconds of at least 1; 2000 is usual")?;
+            d.config.tick_time_ms = s.int_from(1, "milliseconds")?;
             Ok(())
         })),
     row("minSessionTimeout", ZooCfg, "-1", "1000", "Smallest session timeout in milliseconds; -1 is 2 ticks",
@@ -349,7 +350,6 @@ pub(super) static TABLE: &[KnownKey] = &[
         Apply(|d, s| { d.config.digest_auth.enabled = s.boolean()?; Ok(()) })),
     row("DigestAuthenticationProvider.superDigest", Property, "(none)", "super:xQJmxLMiHGwaqBvst5y6rkB6HQs=", "Digest id, user:base64(hash), of the user who bypasses every access control list",
         Apply(|d, s| {
-            if !s.value.contains(':') { d.adjusted(s, "nobody can match it: the form is user:base64(hash)"); }
             d.config.digest_auth.super_digest = (!s.value.is_empty()).then(|| s.value.clone());
             Ok(())
         })),

@@ -182,7 +182,8 @@ fn an_address_needs_its_port() {
 fn impossible_values_are_refused_with_line_and_key() {
     assert_eq!(
         problem("\ntickTime=0"),
-        "zoo.cfg line 4: tickTime: must be a number of milliseconds of at least 1; 2000 is usual"
+        "zoo.cfg line 4: tickTime: must be a number of milliseconds from 1 to 2147483647, without a \
+         unit, not \"0\""
     );
     for line in [
         "tickTime=-1",
@@ -434,10 +435,83 @@ fn ttl_nodes_of_old_form_need_ttl_nodes() {
 }
 
 #[test]
-fn a_super_digest_that_nobody_can_match_is_reported_and_hidden() {
-    let loaded = with("DigestAuthenticationProvider.superDigest=hunter2");
-    assert_eq!(kinds(&loaded), ["DigestAuthenticationProvider.superDigest: adjusted"]);
-    assert!(!loaded.notices[0].to_string().contains("hunter2"));
+fn a_super_digest_that_no_password_matches_is_refused_and_hidden() {
+    let key = "DigestAuthenticationProvider.superDigest";
+    let of_sha1 = "xQJmxLMiHGwaqBvst5y6rkB6HQs=";
+    for digest in [
+        "hunter2".to_owned(),
+        "super:plainpw".to_owned(),
+        of_sha1.to_owned(),
+        format!(":{of_sha1}"),
+        format!("super:{of_sha1}="),
+        format!("super:a:{}", &of_sha1[2..]),
+        format!("super:{}", of_sha1.replace('=', "x")),
+        format!("super:{of_sha1}\nDigestAuthenticationProvider.digestAlg=SHA-256"),
+    ] {
+        let problem = problem(&format!("{key}={digest}"));
+        assert!(problem.contains("`ironkeeper digest user:password`"), "{problem}");
+        assert!(!problem.contains("hunter2") && !problem.contains("plainpw"), "{problem}");
+    }
+    let sha256 = DigestAlgorithm::Sha256.id("super:secret");
+    with(&format!("{key}={sha256}\nDigestAuthenticationProvider.digestAlg=SHA-256"));
+    with(&format!("{key}="));
+}
+
+#[test]
+fn settings_of_the_command_line_win_and_are_checked_alike() {
+    let set = |lines: &[(&str, &str)]| -> Vec<(String, String)> {
+        lines.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    };
+    let zoo_cfg = format!("{LEAST}tickTime=1000\nDigestAuthenticationProvider.enabled=true\n");
+    let good = set(&[("tickTime", "500"), ("4lw.commands.whitelist", "mntr"), ("tickTime", "700")]);
+    let loaded = Config::from_sources(&Sources {
+        set: &good,
+        jvmflags: "-Dzookeeper.4lw.commands.whitelist=ruok",
+        ..sources(&zoo_cfg)
+    });
+    let loaded = loaded.expect("it is good");
+    assert_eq!(loaded.config.tick_time_ms, 700);
+    assert!(loaded.config.four_letter_words.allows("mntr"));
+    assert!(!loaded.config.four_letter_words.allows("ruok"));
+    assert!(loaded.notices[0].to_string().ends_with("it is set again in --set, which wins."));
+
+    let alone = |lines: &[(&str, &str)]| {
+        let with = Overrides { set: &set(lines), ..Overrides::default() };
+        Config::standalone_with("/data".into(), &with)
+    };
+    let loaded = alone(&[("clientPort", "77"), ("dataDir", "/other"), ("tickTime", "100")]);
+    let config = loaded.expect("it is good").config;
+    assert_eq!(config.client_address.to_string(), "127.0.0.1:77");
+    assert_eq!((config.data_dir, config.max_session_timeout_ms), ("/other".into(), 2000));
+    for (key, value, why) in [
+        ("tickTime", "2s", "must be a number of milliseconds from 1 to 2147483647, without a unit"),
+        ("tikcTime", "2", "did you mean tickTime?"),
+        ("server.1", "a:1:2", "give it with --config"),
+    ] {
+        let error = alone(&[(key, value)]).expect_err(key).to_string();
+        assert!(error.contains(&format!("--set: {key}: ")) && error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn messages_name_the_file_that_was_read() {
+    let notice = &with("ticktime=2000").notices[0];
+    assert!(notice.shown_in("a.cfg").starts_with("a.cfg line 3: ticktime=2000: no effect"));
+    let text = format!("{LEAST}tickTime=0\nthis is not a config\n");
+    let error = Config::from_sources(&sources(&text)).expect_err("the tick").shown_in("a.cfg");
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines[0], "a.cfg cannot be used:");
+    assert!(lines[1].starts_with("  a.cfg line 3: tickTime: must be a number"), "{error}");
+    assert!(lines[2].starts_with("  a.cfg line 4: this: no effect"), "{error}");
+    let error = Config::from_sources(&sources("a=\\u12")).expect_err("half an escape");
+    assert!(error.shown_in("a.cfg").contains("\n  a.cfg line 1: "), "{error}");
+}
+
+#[test]
+fn a_directory_with_what_looks_like_a_comment_is_reported() {
+    let loaded = load("dataDir=/data # the data\nclientPort=2181\n");
+    assert_eq!(loaded.config.data_dir, PathBuf::from("/data # the data"));
+    assert_eq!(kinds(&loaded), ["dataDir: adjusted"]);
 }
 
 #[test]
@@ -678,7 +752,7 @@ fn an_ensemble_needs_limits_and_a_number_of_this_server() {
     let text = format!("{LEAST}{THREE}");
     let with_id = |my_id| Config::from_sources(&Sources { my_id, ..sources(&text) });
     for (my_id, words) in [
-        (None, "the file myid is missing"),
+        (None, "myid is missing"),
         (Some("two"), "must hold a number"),
         (Some(""), "must hold a number"),
         (Some("4"), "there is no line server.4"),

@@ -121,14 +121,6 @@ impl Host {
         self.taken.pop_front().unwrap()
     }
 
-    /// What happens within a moment, if anything.
-    pub fn try_next(&mut self) -> Option<Input> {
-        if self.taken.is_empty() {
-            self.taken.extend(self.inputs.recv_timeout(Duration::from_millis(5)).ok()?);
-        }
-        self.taken.pop_front()
-    }
-
     /// What has happened and was not asked for, without waiting.
     pub fn rest(&mut self) -> Vec<Input> {
         self.taken.extend(self.inputs.try_iter().flatten());

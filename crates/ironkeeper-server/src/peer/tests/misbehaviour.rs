@@ -1,11 +1,12 @@
 //! Peers that are none, and peers that do not do their part.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ironkeeper_proto::{Packet, Zxid};
+use ironkeeper_proto::quorum_packet::{LearnerInfo, PROTOCOL_VERSION};
+use ironkeeper_proto::{Epoch, Packet, ServerId, Zxid};
 use ironkeeper_zab::{Input, Output, Port};
 
 use super::hosts::{Host, PATIENCE, leader_and_learner};
@@ -19,9 +20,12 @@ fn connect(host: &Host, port: Port) -> TcpStream {
 /// Waits until the host has closed the connection.
 fn closed(mut stream: TcpStream) {
     let mut rest = [0; 64];
-    // A reset is an end as well: there was something it did not read.
-    let count = stream.read(&mut rest).unwrap_or(0);
-    assert_eq!(count, 0, "the host has said something");
+    match stream.read(&mut rest) {
+        Ok(0) => {}
+        Ok(_) => panic!("the host has sent something"),
+        // A reset is an end as well: there was something it did not read.
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
 }
 
 #[test]
@@ -49,6 +53,88 @@ fn whoever_does_not_say_who_it_is_is_hung_up_on() {
     stream.write_all(&[0xff, 0xff, 0xff]).unwrap();
     closed(stream);
     assert!(host.rest().is_empty());
+}
+
+/// What a server says first, on either port.
+fn greeting(port: Port, id: i64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match port {
+        Port::Election => bytes.extend_from_slice(&id.to_be_bytes()),
+        Port::Quorum => {
+            let (server, protocol) = (Some(ServerId(id)), PROTOCOL_VERSION);
+            let info = LearnerInfo { server, protocol, config_version: 0 };
+            Packet::FollowerInfo { accepted: Epoch(1), info }.encode(&mut bytes);
+        }
+    }
+    bytes
+}
+
+/// Waits until the host has heard of a server with this number.
+fn named(host: &mut Host, id: i64) {
+    loop {
+        let said = match host.next() {
+            Input::Opened { opening, .. } => Some(opening.from),
+            Input::Packet { packet: Packet::FollowerInfo { info, .. }, .. } => info.server,
+            _ => None,
+        };
+        if said == Some(ServerId(id)) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn connections_that_do_not_say_whose_they_are_leave_a_place_for_members() {
+    for port in [Port::Election, Port::Quorum] {
+        let mut host = Host::start(1);
+        host.knows(&[(ServerId(2), vec![host.address.clone()])]);
+        let silent: Vec<TcpStream> = (0..600).map(|_| connect(&host, port)).collect();
+        let mut member = connect(&host, port);
+        member.write_all(&greeting(port, 2)).unwrap();
+        named(&mut host, 2);
+        for stream in silent.into_iter().take(500) {
+            closed(stream);
+        }
+    }
+}
+
+#[test]
+fn servers_that_are_no_members_leave_a_place_for_members() {
+    for port in [Port::Election, Port::Quorum] {
+        let mut host = Host::start(1);
+        host.knows(&[(ServerId(2), vec![host.address.clone()])]);
+        let mut streams = Vec::new();
+        for id in 100..164 {
+            let mut stream = connect(&host, port);
+            stream.write_all(&greeting(port, id)).unwrap();
+            named(&mut host, id);
+            streams.push(stream);
+        }
+        let mut one_too_many = connect(&host, port);
+        one_too_many.write_all(&greeting(port, 164)).unwrap();
+        closed(one_too_many);
+        // Of many connections that name one member, the first and the last ones are kept.
+        for _ in 0..20 {
+            let mut member = connect(&host, port);
+            member.write_all(&greeting(port, 2)).unwrap();
+            named(&mut host, 2);
+            streams.push(member);
+        }
+        assert_eq!(streams.len(), 84);
+        closed(streams.swap_remove(65));
+    }
+}
+
+#[test]
+fn a_learner_that_does_not_say_who_it_is_is_hung_up_on() {
+    let mut host = Host::start_with(1, |settings| {
+        settings.opening_timeout = Duration::from_millis(50);
+    });
+    let mut stream = connect(&host, Port::Quorum);
+    let link = host.accepted();
+    stream.write_all(&[0, 0, 0]).unwrap();
+    assert_eq!(host.next(), Input::Closed { link });
+    closed(stream);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use ironkeeper_proto::election::{Opening, PeerState};
 use ironkeeper_proto::membership::PeerAddress;
 use ironkeeper_proto::quorum_packet::{LearnerInfo, PROTOCOL_VERSION};
 use ironkeeper_proto::{Epoch, Notification, Packet, ServerId, Zxid};
-use ironkeeper_zab::{Hangup, Input, Output, Port};
+use ironkeeper_zab::{Input, Output, Port};
 
 use super::hosts::{FreePorts, Host, PATIENCE, leader_and_learner, own_addresses};
 
@@ -172,42 +172,6 @@ fn nothing_comes_from_a_link_that_was_hung_up_and_the_other_side_hears_of_it() {
     let link = leader.accepted();
     assert_eq!(leader.next(), Input::Packet { link, packet: Packet::Ack { zxid: Zxid(1) } });
     assert!(leader.rest().is_empty());
-}
-
-#[test]
-fn a_learner_that_comes_too_early_is_offered_again_under_another_name() {
-    let (mut leader, early, learner, to_leader) = leader_and_learner();
-    let packet = Packet::Ack { zxid: Zxid(1) };
-    learner.perform(Output::Send { link: to_leader, packet: packet.clone() });
-    assert_eq!(leader.next(), Input::Packet { link: early, packet: packet.clone() });
-    leader.perform(Output::Hangup { link: early, reason: Hangup::NotLeading });
-    let link = leader.accepted();
-    assert_ne!(link, early);
-    assert_eq!(leader.next(), Input::Packet { link, packet });
-    // From here on it is a link like any other.
-    let packet = Packet::Ack { zxid: Zxid(2) };
-    learner.perform(Output::Send { link: to_leader, packet: packet.clone() });
-    assert_eq!(leader.next(), Input::Packet { link, packet });
-}
-
-#[test]
-fn a_learner_is_not_kept_for_ever_by_a_server_that_does_not_lead() {
-    let (mut leader, mut link, mut learner, to_leader) = leader_and_learner();
-    let refused = std::iter::from_fn(|| {
-        leader.perform(Output::Hangup { link, reason: Hangup::NotLeading });
-        // The last refusal is the end of it, and of that the leader hears nothing.
-        match learner.try_next() {
-            Some(input) => Some(Some(input)),
-            None => {
-                link = leader.try_next().map_or(link, |input| match input {
-                    Input::Accepted { link } => link,
-                    other => panic!("{other:?}"),
-                });
-                Some(None)
-            }
-        }
-    });
-    assert_eq!(refused.flatten().next(), Some(Input::Closed { link: to_leader }));
 }
 
 #[test]

@@ -1,0 +1,51 @@
+//! Lines of the log about the end of sessions.
+//!
+//! Ten thousand sessions may end at once, when a client program or a part of the network is lost.
+//! The first lines of a second tell which; of the others the number is enough.
+
+use std::time::{Duration, Instant};
+
+use ironkeeper_engine::io::SessionEnd;
+
+use crate::repeats::Budget;
+
+const LINES_PER_SECOND: u32 = 100;
+
+#[derive(Debug)]
+pub struct SessionLog {
+    budget: Budget,
+}
+
+impl Default for SessionLog {
+    fn default() -> SessionLog {
+        SessionLog { budget: Budget::new(LINES_PER_SECOND, Duration::from_secs(1)) }
+    }
+}
+
+impl SessionLog {
+    pub fn ended(&self, end: &SessionEnd) {
+        self.flush();
+        if !self.budget.admits(Instant::now()) {
+            return;
+        }
+        let session = format_args!("0x{:x}", end.session.0);
+        let client = end.client.map(canonical).map(tracing::field::display);
+        let (timeout_ms, ephemerals) = (end.timeout_ms, end.ephemerals);
+        match end.expired {
+            true => tracing::info!(%session, client, timeout_ms, ephemerals, "session expired"),
+            false => tracing::info!(%session, client, timeout_ms, ephemerals, "session closed"),
+        }
+    }
+
+    /// Reports how many lines were left out. To be called now and then.
+    pub fn flush(&self) {
+        if let Some(sessions) = self.budget.held_back(Instant::now()) {
+            tracing::info!(sessions, "more sessions have ended");
+        }
+    }
+}
+
+/// The address as operators know it: that of an IPv4 client is not shown as one of IPv6.
+pub fn canonical(address: std::net::SocketAddr) -> std::net::SocketAddr {
+    std::net::SocketAddr::new(address.ip().to_canonical(), address.port())
+}
