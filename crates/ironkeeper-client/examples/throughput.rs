@@ -1,4 +1,5 @@
-//! How fast this client reads: with many requests in flight on one session, then one at a time.
+//! A benchmark, not an example to copy: how fast this client reads, with many requests in flight on
+//! one session, then one at a time.
 //!
 //! Arguments: the server's address, the node to read, requests in flight, seconds of each load, and
 //! where the requests are made: in the `main` future, which has a thread of its own, or in a `task`.

@@ -27,22 +27,24 @@ const WATCH_EVENTS_MAX: usize = 16 * 1024;
 /// Everything that can be chosen about a client. Made by [`Client::builder`].
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use std::time::Duration;
+///
 /// use ironkeeper_client::Client;
 ///
-/// let client = Client::builder(&server)
-///     .session_timeout(Duration::from_secs(10))
-///     .connect_timeout(Duration::from_secs(30))
-///     .read_only(true)
-///     .connect()
-///     .await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::builder("127.0.0.1:2181")
+///         .session_timeout(Duration::from_secs(10))
+///         .connect_timeout(Duration::from_secs(30))
+///         .read_only(true)
+///         .connect()
+///         .await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "CuratorFrameworkFactory")]
 pub struct ClientBuilder {
     connect_string: String,
     connect_timeout: Duration,
@@ -75,19 +77,30 @@ impl ClientBuilder {
         }
     }
 
-    /// How long the session shall outlive the connection; 30 s unless told otherwise. The server has
-    /// the last word, see [`Client::session_timeout`].
+    /// How long the session outlives a broken connection; 30 s by default. After that time the
+    /// server deletes the ephemeral nodes of the session, so that another client gets its locks.
+    ///
+    /// This is a request: the server grants at least its `minSessionTimeout` and at most its
+    /// `maxSessionTimeout`, by default 2 and 20 times its `tickTime`. A server whose `tickTime` is
+    /// 3000 ms grants 6 s to a client that asks for 4 s. [`Client::session_timeout`] returns what
+    /// was granted, and a warning is logged if that is not what was asked for.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # use std::time::Duration;
-    /// let client = Client::builder(&server).session_timeout(Duration::from_secs(10)).connect().await?;
-    /// # Ok(()) }
+    /// use std::time::Duration;
+    ///
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let asked = Duration::from_millis(1);
+    ///     let client =
+    ///         Client::builder("127.0.0.1:2181").session_timeout(asked).connect().await?;
+    ///     assert!(client.session_timeout() > asked); // no server grants so little
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "sessionTimeoutMs")]
     pub fn session_timeout(mut self, timeout: Duration) -> ClientBuilder {
         self.settings.session_timeout = timeout;
         self
@@ -96,15 +109,21 @@ impl ClientBuilder {
     /// How long [`ClientBuilder::connect`] waits for the first connection; 15 s unless told otherwise.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # use std::time::Duration;
-    /// let client = Client::builder(&server).connect_timeout(Duration::from_secs(30)).connect().await?;
-    /// # Ok(()) }
+    /// use std::time::Duration;
+    ///
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::builder("127.0.0.1:2181")
+    ///         .connect_timeout(Duration::from_secs(30))
+    ///         .connect()
+    ///         .await?;
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "connectionTimeoutMs")]
     pub fn connect_timeout(mut self, timeout: Duration) -> ClientBuilder {
         self.connect_timeout = timeout;
         self
@@ -114,14 +133,19 @@ impl ClientBuilder {
     /// told otherwise the session timeout is shared out between the servers.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # use std::time::Duration;
-    /// let client = Client::builder(&server).attempt_timeout(Duration::from_secs(1)).connect().await?;
-    /// # Ok(()) }
+    /// use std::time::Duration;
+    ///
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::builder("127.0.0.1:2181")
+    ///         .attempt_timeout(Duration::from_secs(1))
+    ///         .connect()
+    ///         .await?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn attempt_timeout(mut self, timeout: Duration) -> ClientBuilder {
         self.settings.attempt_timeout = Some(timeout);
@@ -132,14 +156,16 @@ impl ClientBuilder {
     /// reads only.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// let client = Client::builder(&server).read_only(true).connect().await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::builder("127.0.0.1:2181").read_only(true).connect().await?;
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "canBeReadOnly")]
     pub fn read_only(mut self, allowed: bool) -> ClientBuilder {
         self.settings.read_only = allowed;
         self
@@ -148,14 +174,18 @@ impl ClientBuilder {
     /// Credentials for all connections. May be called several times.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// let client = Client::builder(&server).auth("digest", "user:password").connect().await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client =
+    ///         Client::builder("127.0.0.1:2181").auth("digest", "user:password").connect().await?;
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "authorization")]
+    #[doc(alias = "addAuthInfo")]
     pub fn auth(mut self, scheme: &str, auth: impl AsRef<[u8]>) -> ClientBuilder {
         self.credentials.push((scheme.to_owned(), auth.as_ref().to_vec()));
         self
@@ -164,13 +194,15 @@ impl ClientBuilder {
     /// How servers are reached; plain TCP unless told otherwise.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, TcpTransport};
-    /// let client = Client::builder(&server).transport(TcpTransport).connect().await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, TcpTransport};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client =
+    ///         Client::builder("127.0.0.1:2181").transport(TcpTransport).connect().await?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn transport(mut self, transport: impl Transport) -> ClientBuilder {
         self.transport = Arc::new(transport);
@@ -181,16 +213,19 @@ impl ClientBuilder {
     /// which they drop the connection without a word.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode, ErrorKind};
-    /// let client = Client::builder(&server).max_request_bytes(1000).connect().await?;
-    /// let error = client.create("/n", [0; 2000], CreateMode::Persistent).await.unwrap_err();
-    /// assert_eq!(error.kind(), ErrorKind::RequestTooLarge);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode, ErrorKind};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client =
+    ///         Client::builder("127.0.0.1:2181").max_request_bytes(1000).connect().await?;
+    ///     let error = client.create("/n", [0; 2000], CreateMode::Persistent).await.unwrap_err();
+    ///     assert_eq!(error.kind(), ErrorKind::RequestTooLarge);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "jute.maxbuffer")]
     pub fn max_request_bytes(mut self, bytes: usize) -> ClientBuilder {
         // Lengths on the wire have 31 bits.
         self.settings.request_bytes_max = bytes.min(1 << 30);
@@ -201,16 +236,19 @@ impl ClientBuilder {
     /// [`ErrorKind::ReplyTooLarge`] and does no other harm.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode, ErrorKind};
-    /// let client = Client::builder(&server).max_reply_bytes(10_000).connect().await?;
-    /// client.create("/n", [0; 20_000], CreateMode::Persistent).await?;
-    /// assert_eq!(client.get("/n").await.unwrap_err().kind(), ErrorKind::ReplyTooLarge);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode, ErrorKind};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client =
+    ///         Client::builder("127.0.0.1:2181").max_reply_bytes(10_000).connect().await?;
+    ///     client.create("/n", [0; 20_000], CreateMode::Persistent).await?;
+    ///     assert_eq!(client.get("/n").await.unwrap_err().kind(), ErrorKind::ReplyTooLarge);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "jute.maxbuffer")]
     pub fn max_reply_bytes(mut self, bytes: usize) -> ClientBuilder {
         self.settings.reply_bytes_max = bytes.clamp(1024, 1 << 30);
         self
@@ -220,13 +258,15 @@ impl ClientBuilder {
     /// with [`ErrorKind::Overloaded`].
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// let client = Client::builder(&server).max_waiting_bytes(1 << 20).connect().await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client =
+    ///         Client::builder("127.0.0.1:2181").max_waiting_bytes(1 << 20).connect().await?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn max_waiting_bytes(mut self, bytes: usize) -> ClientBuilder {
         self.settings.waiting_bytes_max = bytes.max(1);
@@ -237,13 +277,14 @@ impl ClientBuilder {
     /// otherwise. Where more would be, it has a gap.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// let client = Client::builder(&server).max_watch_events(100).connect().await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::builder("127.0.0.1:2181").max_watch_events(100).connect().await?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn max_watch_events(mut self, events: usize) -> ClientBuilder {
         self.watch_events_max = events.max(1);
@@ -256,13 +297,14 @@ impl ClientBuilder {
     /// way, everything the client does is the same then, byte by byte. For tests and simulations.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// let client = Client::builder(&server).seed(7).connect().await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::builder("127.0.0.1:2181").seed(7).connect().await?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn seed(mut self, seed: u64) -> ClientBuilder {
         self.seed = Some(seed);
@@ -272,18 +314,20 @@ impl ClientBuilder {
     /// Takes up a session that another client object had, by its id and password.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
     /// use ironkeeper_client::Client;
     ///
-    /// let before = Client::connect(&server).await?;
-    /// let (id, password) = (before.session_id(), before.session_password());
-    /// let after = Client::builder(&server).resume(id, password).connect().await?;
-    /// assert_eq!(after.session_id(), id);
-    /// # Ok(()) }
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let before = Client::connect("127.0.0.1:2181").await?;
+    ///     let (id, password) = (before.session_id(), before.session_password());
+    ///     let after = Client::builder("127.0.0.1:2181").resume(id, password).connect().await?;
+    ///     assert_eq!(after.session_id(), id);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "sessionId")]
+    #[doc(alias = "client_id")]
     pub fn resume(mut self, session: SessionId, password: [u8; 16]) -> ClientBuilder {
         self.session = Some((session, password));
         self
@@ -293,13 +337,13 @@ impl ClientBuilder {
     /// wait for the connection.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// let client = ironkeeper_client::Client::builder(&server).start()?;
-    /// assert!(client.exists("/").await?.is_some());
-    /// # Ok(()) }
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = ironkeeper_client::Client::builder("127.0.0.1:2181").start()?;
+    ///     assert!(client.exists("/").await?.is_some());
+    ///     Ok(())
+    /// }
     /// ```
     ///
     /// # Panics
@@ -329,14 +373,15 @@ impl ClientBuilder {
     /// Starts the session and waits for the first connection.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// let client = Client::builder(&server).connect().await?;
-    /// assert!(client.state().is_connected());
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::builder("127.0.0.1:2181").connect().await?;
+    ///     assert!(client.state().is_connected());
+    ///     Ok(())
+    /// }
     /// ```
     pub async fn connect(self) -> Result<Client> {
         let limit = self.connect_timeout;

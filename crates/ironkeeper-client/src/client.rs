@@ -29,20 +29,20 @@ use crate::watch::{Inbox, Watch, WatchEnd, WatchHandle, WatchMode, WatchType, Wa
 /// Which version of a node a change is meant for.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
 ///
-/// let client = Client::connect(&server).await?;
-/// client.create("/counter", "1", CreateMode::Persistent).await?;
-/// let node = client.get("/counter").await?;
-/// client.set("/counter", "2", node.stat.version).await?;
-/// let late = client.set("/counter", "3", node.stat.version).await.unwrap_err();
-/// assert_eq!(late.kind(), ErrorKind::BadVersion);
-/// client.set("/counter", "4", Version::Any).await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     client.create("/counter", "1", CreateMode::Persistent).await?;
+///     let node = client.get("/counter").await?;
+///     client.set("/counter", "2", node.stat.version).await?;
+///     let late = client.set("/counter", "3", node.stat.version).await.unwrap_err();
+///     assert_eq!(late.kind(), ErrorKind::BadVersion);
+///     client.set("/counter", "4", Version::Any).await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
@@ -71,25 +71,26 @@ impl From<i32> for Version {
 /// A node that was read.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode};
 ///
-/// let client = Client::connect(&server).await?;
-/// client.create("/n", "data", CreateMode::Persistent).await?;
-/// let node = client.get("/n").await?;
-/// assert_eq!((&node.data[..], node.stat.version), (&b"data"[..], 0));
-/// assert!(!node.is_null());
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     client.create("/n", "data", CreateMode::Persistent).await?;
+///     let node = client.get("/n").await?;
+///     assert_eq!((&node.data[..], node.stat.version), (&b"data"[..], 0));
+///     assert!(!node.is_null());
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
+#[doc(alias = "getData")]
 pub struct Node {
     /// What is stored. Empty if it is null.
     pub data: Bytes,
-    /// The node's numbers.
+    /// Its [`Stat`]: versions, times, transaction ids, owner, sizes.
     pub stat: Stat,
     null: bool,
 }
@@ -98,15 +99,16 @@ impl Node {
     /// Whether null is stored rather than empty data.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateOptions};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create_with("/n", "", &CreateOptions::default().null_data()).await?;
-    /// assert!(client.get("/n").await?.is_null());
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateOptions};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create_with("/n", "", &CreateOptions::default().null_data()).await?;
+    ///     assert!(client.get("/n").await?.is_null());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn is_null(&self) -> bool {
         self.null
@@ -122,16 +124,19 @@ pub(crate) fn node_of(reader: &mut Reader<'_>) -> std::result::Result<Node, Deco
 /// Who the server takes this client for.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 ///
-/// let client = Client::connect(&server).await?;
-/// let identities = client.who_am_i().await?;
-/// assert_eq!((identities[0].scheme.as_str(), identities[0].user.as_str()), ("ip", "127.0.0.1"));
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let identities = client.who_am_i().await?;
+///     assert_eq!(
+///         (identities[0].scheme.as_str(), identities[0].user.as_str()),
+///         ("ip", "127.0.0.1")
+///     );
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -149,21 +154,24 @@ pub struct Identity {
 /// dropped.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode, Version};
 ///
-/// let client = Client::connect(&server).await?;
-/// client.create("/greeting", "hello", CreateMode::Persistent).await?;
-/// let node = client.get("/greeting").await?;
-/// assert_eq!(node.data, "hello");
-/// client.delete("/greeting", node.stat.version).await?;
-/// client.close().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     client.create("/greeting", "hello", CreateMode::Persistent).await?;
+///     let node = client.get("/greeting").await?;
+///     assert_eq!(node.data, "hello");
+///     client.delete("/greeting", node.stat.version).await?;
+///     client.close().await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone)]
+#[doc(alias = "ZooKeeper")]
+#[doc(alias = "CuratorFramework")]
+#[doc(alias = "KazooClient")]
 pub struct Client {
     handle: Arc<Handle>,
     pub(crate) chroot: Chroot,
@@ -196,13 +204,15 @@ impl Client {
     /// Connects to one of the servers of a connect string, `host:port,host:port/chroot`.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// let client = ironkeeper_client::Client::connect(&server).await?;
-    /// # Ok(()) }
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = ironkeeper_client::Client::connect("127.0.0.1:2181").await?;
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "newClient")]
+    #[doc(alias = "blockUntilConnected")]
     pub async fn connect(connect_string: &str) -> Result<Client> {
         Client::builder(connect_string).connect().await
     }
@@ -210,21 +220,23 @@ impl Client {
     /// For everything that can be chosen.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::Client;
     ///
-    /// let client = Client::builder(&server)
-    ///     .session_timeout(Duration::from_secs(5))
-    ///     .auth("digest", "user:password")
-    ///     .connect()
-    ///     .await?;
-    /// assert_eq!(client.session_timeout(), Duration::from_secs(5));
-    /// # Ok(()) }
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::builder("127.0.0.1:2181")
+    ///         .session_timeout(Duration::from_secs(5))
+    ///         .auth("digest", "user:password")
+    ///         .connect()
+    ///         .await?;
+    ///     assert_eq!(client.session_timeout(), Duration::from_secs(5));
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "CuratorFrameworkFactory")]
     pub fn builder(connect_string: &str) -> ClientBuilder {
         ClientBuilder::new(connect_string)
     }
@@ -332,35 +344,43 @@ impl Client {
     /// Creates a node and gives its path, which for sequential nodes ends with their number.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create("/queue", "", CreateMode::Persistent).await?;
-    /// let path = client.create("/queue/n-", "job", CreateMode::EphemeralSequential).await?;
-    /// assert_eq!(path, "/queue/n-0000000000");
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create("/queue", "", CreateMode::Persistent).await?;
+    ///     let path = client.create("/queue/n-", "job", CreateMode::EphemeralSequential).await?;
+    ///     assert_eq!(path, "/queue/n-0000000000");
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "createNode")]
     pub fn create(&self, path: &str, data: impl AsRef<[u8]>, mode: CreateMode) -> Reply<String> {
         self.create_as(path, data.as_ref(), &CreateOptions::new(mode), false, created_path)
     }
 
-    /// Creates a node with all there is to choose, and gives its path and numbers.
+    /// Creates a node with all options; returns its path and [`Stat`].
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode, CreateOptions, acls};
-    /// # let client = Client::connect(&server).await?;
-    /// let options = CreateOptions::new(CreateMode::Container).acl(acls::open());
-    /// let created = client.create_with("/locks", "", &options).await?;
-    /// assert_eq!(created.stat.version, 0);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode, CreateOptions, acls};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let options = CreateOptions::new(CreateMode::Container).acl(acls::open());
+    ///     let created = client.create_with("/locks", "", &options).await?;
+    ///     assert_eq!(created.stat.version, 0);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "withACL")]
+    #[doc(alias = "withMode")]
+    #[doc(alias = "create2")]
+    #[doc(alias = "createTTL")]
+    #[doc(alias = "createContainer")]
     pub fn create_with(
         &self,
         path: &str,
@@ -399,16 +419,18 @@ impl Client {
     /// Deletes a node.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode, Version};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create("/old", "", CreateMode::Persistent).await?;
-    /// client.delete("/old", Version::Any).await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode, Version};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create("/old", "", CreateMode::Persistent).await?;
+    ///     client.delete("/old", Version::Any).await?;
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "rm")]
     pub fn delete(&self, path: &str, version: impl Into<Version>) -> Reply<()> {
         let version = version.into();
         self.request(OpCode::Delete, path, true, nothing, |server_path, out| {
@@ -417,19 +439,22 @@ impl Client {
         })
     }
 
-    /// The numbers of a node, or `None` if there is no such node.
+    /// The [`Stat`] of a node (versions, times, owner, number of children), or `None` if there is
+    /// no such node.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// assert!(client.exists("/").await?.is_some());
-    /// assert!(client.exists("/absent").await?.is_none());
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     assert!(client.exists("/").await?.is_some());
+    ///     assert!(client.exists("/absent").await?.is_none());
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "checkExists")]
     pub fn exists(&self, path: &str) -> Reply<Option<Stat>> {
         self.read(OpCode::Exists, path, None, |context, _, answer| existing(context, answer))
     }
@@ -437,36 +462,43 @@ impl Client {
     /// Like [`Client::exists`], with a watch for the node's creation, deletion and change of data.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode, EventType};
-    /// # let client = Client::connect(&server).await?;
-    /// let (_, watch) = client.exists_and_watch("/flag").await?;
-    /// client.create("/flag", "", CreateMode::Ephemeral).await?;
-    /// assert_eq!(watch.await?.kind, EventType::NodeCreated);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode, EventType};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let (_, watch) = client.exists_and_watch("/flag").await?;
+    ///     client.create("/flag", "", CreateMode::Ephemeral).await?;
+    ///     assert_eq!(watch.await?.kind, EventType::NodeCreated);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "exists")]
+    #[doc(alias = "checkExists")]
+    #[doc(alias = "watched")]
     pub fn exists_and_watch(&self, path: &str) -> Reply<(Option<Stat>, Watch)> {
         self.read(OpCode::Exists, path, Some(WatchKind::Exist), |context, watch, answer| {
             Ok((existing(context, answer)?, WatchEnd::one_shot(watch)))
         })
     }
 
-    /// The data and the numbers of a node.
+    /// The data and the [`Stat`] of a node.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create("/n", "data", CreateMode::Persistent).await?;
-    /// assert_eq!(client.get("/n").await?.data, "data");
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create("/n", "data", CreateMode::Persistent).await?;
+    ///     assert_eq!(client.get("/n").await?.data, "data");
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "getData")]
+    #[doc(alias = "get_data")]
     pub fn get(&self, path: &str) -> Reply<Node> {
         self.read(OpCode::GetData, path, None, |context, _, answer| node(context, answer))
     }
@@ -474,18 +506,23 @@ impl Client {
     /// Like [`Client::get`], with a watch for the node's deletion and change of data.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode, EventType, Version};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create("/n", "1", CreateMode::Persistent).await?;
-    /// let (node, watch) = client.get_and_watch("/n").await?;
-    /// client.set("/n", "2", Version::Any).await?;
-    /// assert_eq!(watch.await?.kind, EventType::NodeDataChanged);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode, EventType, Version};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create("/n", "1", CreateMode::Persistent).await?;
+    ///     let (node, watch) = client.get_and_watch("/n").await?;
+    ///     client.set("/n", "2", Version::Any).await?;
+    ///     assert_eq!(watch.await?.kind, EventType::NodeDataChanged);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "getData")]
+    #[doc(alias = "DataWatch")]
+    #[doc(alias = "usingWatcher")]
+    #[doc(alias = "watched")]
     pub fn get_and_watch(&self, path: &str) -> Reply<(Node, Watch)> {
         self.read(OpCode::GetData, path, Some(WatchKind::Data), node_and_watch)
     }
@@ -496,20 +533,21 @@ impl Client {
     /// the next one need not ask. They do not always know, and servers of Apache ZooKeeper never tell.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode, Version};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create("/line", "", CreateMode::Persistent).await?;
-    /// let first = client.create("/line/n-", "", CreateMode::EphemeralSequential).await?;
-    /// let second = client.create("/line/n-", "", CreateMode::EphemeralSequential).await?;
-    /// let ours = client.get(&second).await?.stat.czxid;
-    /// let (_, watch) = client.get_and_watch_in_line(&first).await?;
-    /// client.delete(&first, Version::Any).await?;
-    /// assert_eq!(watch.await?.oldest_sibling, Some(ours));
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode, Version};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create("/line", "", CreateMode::Persistent).await?;
+    ///     let first = client.create("/line/n-", "", CreateMode::EphemeralSequential).await?;
+    ///     let second = client.create("/line/n-", "", CreateMode::EphemeralSequential).await?;
+    ///     let ours = client.get(&second).await?.stat.czxid;
+    ///     let (_, watch) = client.get_and_watch_in_line(&first).await?;
+    ///     client.delete(&first, Version::Any).await?;
+    ///     assert_eq!(watch.await?.oldest_sibling, Some(ours));
+    ///     Ok(())
+    /// }
     /// ```
     pub fn get_and_watch_in_line(&self, path: &str) -> Reply<(Node, Watch)> {
         let kind = WatchKind::Data;
@@ -519,19 +557,22 @@ impl Client {
         })
     }
 
-    /// Sets the data of a node and gives its new numbers.
+    /// Sets the data of a node; returns its new [`Stat`].
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode, Version};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create("/n", "1", CreateMode::Persistent).await?;
-    /// assert_eq!(client.set("/n", "2", Version::Any).await?.version, 1);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode, Version};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create("/n", "1", CreateMode::Persistent).await?;
+    ///     assert_eq!(client.set("/n", "2", Version::Any).await?.version, 1);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "setData")]
+    #[doc(alias = "set_data")]
     pub fn set(
         &self,
         path: &str,
@@ -552,34 +593,41 @@ impl Client {
     /// The names of a node's children, in no particular order.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// assert_eq!(client.children("/").await?, ["zookeeper"]);
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     assert_eq!(client.children("/").await?, ["zookeeper"]);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "getChildren")]
+    #[doc(alias = "get_children")]
+    #[doc(alias = "ls")]
     pub fn children(&self, path: &str) -> Reply<Vec<String>> {
         self.read(OpCode::GetChildren, path, None, |context, _, answer| {
             names(context, &mut Reader::new(answer.body_of(context)?))
         })
     }
 
-    /// The names of a node's children, and the node's own numbers.
+    /// The names of a node's children, and the [`Stat`] of the node itself.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let (children, stat) = client.children_and_stat("/").await?;
-    /// assert_eq!(stat.num_children as usize, children.len());
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let (children, stat) = client.children_and_stat("/").await?;
+    ///     assert_eq!(stat.num_children as usize, children.len());
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "getChildren")]
+    #[doc(alias = "getChildren2")]
     pub fn children_and_stat(&self, path: &str) -> Reply<(Vec<String>, Stat)> {
         self.read(OpCode::GetChildren2, path, None, |context, _, answer| {
             names_and_stat(context, answer)
@@ -590,17 +638,21 @@ impl Client {
     /// deletion.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode, EventType};
-    /// # let client = Client::connect(&server).await?;
-    /// let (_, _, watch) = client.children_and_watch("/").await?;
-    /// client.create("/new", "", CreateMode::Persistent).await?;
-    /// assert_eq!(watch.await?.kind, EventType::NodeChildrenChanged);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode, EventType};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let (_, _, watch) = client.children_and_watch("/").await?;
+    ///     client.create("/new", "", CreateMode::Persistent).await?;
+    ///     assert_eq!(watch.await?.kind, EventType::NodeChildrenChanged);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "getChildren")]
+    #[doc(alias = "ChildrenWatch")]
+    #[doc(alias = "usingWatcher")]
     pub fn children_and_watch(&self, path: &str) -> Reply<(Vec<String>, Stat, Watch)> {
         self.read(OpCode::GetChildren2, path, Some(WatchKind::Child), |context, watch, answer| {
             let (names, stat) = names_and_stat(context, answer)?;
@@ -611,17 +663,19 @@ impl Client {
     /// How many nodes there are below a node, at any depth.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create("/a", "", CreateMode::Persistent).await?;
-    /// client.create("/a/b", "", CreateMode::Persistent).await?;
-    /// assert_eq!(client.all_children_number("/a").await?, 1);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create("/a", "", CreateMode::Persistent).await?;
+    ///     client.create("/a/b", "", CreateMode::Persistent).await?;
+    ///     assert_eq!(client.all_children_number("/a").await?, 1);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "getAllChildrenNumber")]
     pub fn all_children_number(&self, path: &str) -> Reply<i32> {
         self.request(
             OpCode::GetAllChildrenNumber,
@@ -637,16 +691,18 @@ impl Client {
     /// The paths of all ephemeral nodes of this session that begin with `prefix`.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create("/me", "", CreateMode::Ephemeral).await?;
-    /// assert_eq!(client.ephemerals("/").await?, ["/me"]);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create("/me", "", CreateMode::Ephemeral).await?;
+    ///     assert_eq!(client.ephemerals("/").await?, ["/me"]);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "getEphemerals")]
     pub fn ephemerals(&self, prefix: &str) -> Reply<Vec<String>> {
         self.request(
             OpCode::GetEphemerals,
@@ -667,16 +723,17 @@ impl Client {
     /// what other clients have been told to be done.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let synced = client.sync("/");
-    /// let fresh = client.children("/").await?;
-    /// synced.await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let synced = client.sync("/");
+    ///     let fresh = client.children("/").await?;
+    ///     synced.await?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn sync(&self, path: &str) -> Reply<()> {
         self.request(OpCode::Sync, path, false, nothing, |server_path, out| {
@@ -688,15 +745,16 @@ impl Client {
     /// changes, go into a [`Client::transaction`].
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, ErrorKind};
-    /// # let client = Client::connect(&server).await?;
-    /// client.check("/", 0).await?;
-    /// assert_eq!(client.check("/", 7).await.unwrap_err().kind(), ErrorKind::BadVersion);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, ErrorKind};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.check("/", 0).await?;
+    ///     assert_eq!(client.check("/", 7).await.unwrap_err().kind(), ErrorKind::BadVersion);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn check(&self, path: &str, version: impl Into<Version>) -> Reply<()> {
         self.transaction().check(path, version).commit_as(|context, watch, answer| {
@@ -707,20 +765,23 @@ impl Client {
     /// Several changes that take place all together or not at all. See [`Transaction`].
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode, Version};
-    /// # let client = Client::connect(&server).await?;
-    /// client
-    ///     .transaction()
-    ///     .create("/a", "", CreateMode::Persistent)
-    ///     .create("/a/b", "", CreateMode::Persistent)
-    ///     .commit()
-    ///     .await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode, Version};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client
+    ///         .transaction()
+    ///         .create("/a", "", CreateMode::Persistent)
+    ///         .create("/a/b", "", CreateMode::Persistent)
+    ///         .commit()
+    ///         .await?;
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "multi")]
+    #[doc(alias = "inTransaction")]
     pub fn transaction(&self) -> Transaction {
         Transaction::new(self.clone())
     }
@@ -728,16 +789,18 @@ impl Client {
     /// Several reads in one request. See [`MultiRead`].
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let results = client.multi_read().get("/").children("/").send().await?;
-    /// assert_eq!(results.len(), 2);
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let results = client.multi_read().get("/").children("/").send().await?;
+    ///     assert_eq!(results.len(), 2);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "multi")]
     pub fn multi_read(&self) -> MultiRead {
         MultiRead::new(self.clone())
     }
@@ -747,17 +810,21 @@ impl Client {
     /// Sets a watch that stays. The node need not be there. See [`Watcher`].
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode, WatchItem, WatchMode};
-    /// # let client = Client::connect(&server).await?;
-    /// let mut watcher = client.watch("/app", WatchMode::Persistent).await?;
-    /// client.create("/app", "", CreateMode::Persistent).await?;
-    /// assert!(matches!(watcher.next().await, Some(WatchItem::Event(_))));
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode, WatchItem, WatchMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let mut watcher = client.watch("/app", WatchMode::Persistent).await?;
+    ///     client.create("/app", "", CreateMode::Persistent).await?;
+    ///     assert!(matches!(watcher.next().await, Some(WatchItem::Event(_))));
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "addWatch")]
+    #[doc(alias = "add_watch")]
+    #[doc(alias = "PersistentWatcher")]
     pub fn watch(&self, path: &str, mode: WatchMode) -> Reply<Watcher> {
         let events_max = self.handle.watch_events_max;
         self.watching(
@@ -779,17 +846,18 @@ impl Client {
     /// Whether the server knows of such a watch of this client; [`ErrorKind::NoWatcher`] if not.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, ErrorKind, WatchType};
-    /// # let client = Client::connect(&server).await?;
-    /// let (_, _watch) = client.get_and_watch("/").await?;
-    /// client.check_watches("/", WatchType::Data).await?;
-    /// let none = client.check_watches("/", WatchType::Children).await.unwrap_err();
-    /// assert_eq!(none.kind(), ErrorKind::NoWatcher);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, ErrorKind, WatchType};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let (_, _watch) = client.get_and_watch("/").await?;
+    ///     client.check_watches("/", WatchType::Data).await?;
+    ///     let none = client.check_watches("/", WatchType::Children).await.unwrap_err();
+    ///     assert_eq!(none.kind(), ErrorKind::NoWatcher);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn check_watches(&self, path: &str, kind: WatchType) -> Reply<()> {
         self.request(OpCode::CheckWatches, path, false, nothing, |server_path, out| {
@@ -802,17 +870,20 @@ impl Client {
     /// [`ErrorKind::NoWatcher`], or the end of the stream.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, ErrorKind, WatchType};
-    /// # let client = Client::connect(&server).await?;
-    /// let (_, watch) = client.get_and_watch("/").await?;
-    /// client.remove_watches("/", WatchType::Any).await?;
-    /// assert_eq!(watch.await.unwrap_err().kind(), ErrorKind::NoWatcher);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, ErrorKind, WatchType};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let (_, watch) = client.get_and_watch("/").await?;
+    ///     client.remove_watches("/", WatchType::Any).await?;
+    ///     assert_eq!(watch.await.unwrap_err().kind(), ErrorKind::NoWatcher);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "removeAllWatches")]
+    #[doc(alias = "remove_all_watches")]
     pub fn remove_watches(&self, path: &str, kind: WatchType) -> Reply<()> {
         if let Err(error) = Client::check_path(path) {
             return Reply::refused(error);
@@ -826,19 +897,22 @@ impl Client {
 
     // Access.
 
-    /// The ACL of a node, and its numbers.
+    /// The ACL of a node, and its [`Stat`].
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, Perms};
-    /// # let client = Client::connect(&server).await?;
-    /// let (acl, _) = client.get_acl("/").await?;
-    /// assert_eq!(acl[0].perms, Perms::ALL);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, Perms};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let (acl, _) = client.get_acl("/").await?;
+    ///     assert_eq!(acl[0].perms, Perms::ALL);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "getACL")]
+    #[doc(alias = "get_acls")]
     pub fn get_acl(&self, path: &str) -> Reply<(Vec<Acl>, Stat)> {
         self.request(
             OpCode::GetAcl,
@@ -857,17 +931,20 @@ impl Client {
     /// Sets the ACL of a node. The version is that of the ACL, `aversion`.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode, Version, acls};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create("/n", "", CreateMode::Persistent).await?;
-    /// let stat = client.set_acl("/n", &acls::read(), Version::Any).await?;
-    /// assert_eq!(stat.aversion, 1);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode, Version, acls};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create("/n", "", CreateMode::Persistent).await?;
+    ///     let stat = client.set_acl("/n", &acls::read(), Version::Any).await?;
+    ///     assert_eq!(stat.aversion, 1);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "setACL")]
+    #[doc(alias = "set_acls")]
     pub fn set_acl(&self, path: &str, list: &[Acl], version: impl Into<Version>) -> Reply<Stat> {
         let version = version.into();
         let bytes: usize = list.iter().map(|acl| 12 + acl.scheme.len() + acl.id.len()).sum();
@@ -889,16 +966,19 @@ impl Client {
     /// for the answer is a matter of choice.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// client.add_auth("digest", "user:password").await?;
-    /// assert_eq!(client.who_am_i().await?[1].user, "user");
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.add_auth("digest", "user:password").await?;
+    ///     assert_eq!(client.who_am_i().await?[1].user, "user");
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "addAuthInfo")]
+    #[doc(alias = "authorization")]
     pub fn add_auth(&self, scheme: &str, auth: impl AsRef<[u8]>) -> Reply<()> {
         let auth = auth.as_ref();
         let slot = Slot::new(RequestContext::default(), None, nothing);
@@ -914,15 +994,17 @@ impl Client {
     /// Who the server takes this client for.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// assert_eq!(client.who_am_i().await?[0].scheme, "ip");
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     assert_eq!(client.who_am_i().await?[0].scheme, "ip");
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "whoAmI")]
     pub fn who_am_i(&self) -> Reply<Vec<Identity>> {
         let context = RequestContext::default();
         let decode: Decode<Vec<Identity>> = |context, _, answer| {
@@ -945,16 +1027,19 @@ impl Client {
     /// The configuration of the ensemble, as text. The chroot does not matter.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let config = client.config().await?;
-    /// assert!(config.data.is_empty()); // a server that stands alone
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let config = client.config().await?;
+    ///     assert!(config.data.is_empty()); // a server that stands alone
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "getConfig")]
+    #[doc(alias = "get_config")]
     pub fn config(&self) -> Reply<Node> {
         self.outside_chroot().get(CONFIG_PATH)
     }
@@ -962,14 +1047,15 @@ impl Client {
     /// Like [`Client::config`], with a watch for the next change.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let (config, watch) = client.config_and_watch().await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let (config, watch) = client.config_and_watch().await?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn config_and_watch(&self) -> Reply<(Node, Watch)> {
         self.outside_chroot().get_and_watch(CONFIG_PATH)
@@ -980,15 +1066,16 @@ impl Client {
     /// configuration has that version.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let leaving = client.reconfig(None, Some("3"), None, None).await;
-    /// assert!(leaving.is_err()); // a server that stands alone has no ensemble to change
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let leaving = client.reconfig(None, Some("3"), None, None).await;
+    ///     assert!(leaving.is_err()); // a server that stands alone has no ensemble to change
+    ///     Ok(())
+    /// }
     /// ```
     pub fn reconfig(
         &self,
@@ -1020,19 +1107,22 @@ impl Client {
     /// A handle on the same session that works under `path` as if that were the root.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create("/app", "", CreateMode::Persistent).await?;
-    /// let app = client.at("/app")?;
-    /// app.create("/x", "", CreateMode::Persistent).await?;
-    /// assert!(client.exists("/app/x").await?.is_some());
-    /// assert_eq!(app.chroot(), "/app");
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create("/app", "", CreateMode::Persistent).await?;
+    ///     let app = client.at("/app")?;
+    ///     app.create("/x", "", CreateMode::Persistent).await?;
+    ///     assert!(client.exists("/app/x").await?.is_some());
+    ///     assert_eq!(app.chroot(), "/app");
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "usingNamespace")]
+    #[doc(alias = "chroot")]
     pub fn at(&self, path: &str) -> Result<Client> {
         Client::check_path(path)?;
         Ok(Client { handle: self.handle.clone(), chroot: self.chroot.join(path) })
@@ -1041,14 +1131,15 @@ impl Client {
     /// The path under which this handle works; `/` if it is the root.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// assert_eq!(client.at("/app")?.chroot(), "/app");
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     assert_eq!(client.at("/app")?.chroot(), "/app");
+    ///     Ok(())
+    /// }
     /// ```
     pub fn chroot(&self) -> &str {
         self.chroot.as_str()
@@ -1057,15 +1148,18 @@ impl Client {
     /// The id of the session; zero before the first connection.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, SessionId};
-    /// # let client = Client::connect(&server).await?;
-    /// assert_ne!(client.session_id(), SessionId::NONE);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, SessionId};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     assert_ne!(client.session_id(), SessionId::NONE);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "getSessionId")]
+    #[doc(alias = "client_id")]
     pub fn session_id(&self) -> SessionId {
         lock(&self.shared().core).machine.session().0
     }
@@ -1073,15 +1167,19 @@ impl Client {
     /// Whether requests of both are made in one session: one of them is a clone of the other.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// let (client, other) = (Client::connect(&server).await?, Client::connect(&server).await?);
-    /// assert!(client.has_same_session_as(&client.clone()));
-    /// assert!(!client.has_same_session_as(&other));
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let (client, other) = (
+    ///         Client::connect("127.0.0.1:2181").await?,
+    ///         Client::connect("127.0.0.1:2181").await?,
+    ///     );
+    ///     assert!(client.has_same_session_as(&client.clone()));
+    ///     assert!(!client.has_same_session_as(&other));
+    ///     Ok(())
+    /// }
     /// ```
     pub fn has_same_session_as(&self, other: &Client) -> bool {
         Arc::ptr_eq(&self.handle, &other.handle)
@@ -1095,15 +1193,16 @@ impl Client {
     /// name twice.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// assert_eq!(client.random_uuid().len(), 36);
-    /// assert_ne!(client.random_uuid(), client.random_uuid());
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     assert_eq!(client.random_uuid().len(), 36);
+    ///     assert_ne!(client.random_uuid(), client.random_uuid());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn random_uuid(&self) -> String {
         self.shared().random_uuid()
@@ -1112,32 +1211,41 @@ impl Client {
     /// What another client object needs, besides the id, to take up this session. A secret.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let (id, password) = (client.session_id(), client.session_password());
-    /// let same = Client::builder(&server).resume(id, password).connect().await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let (id, password) = (client.session_id(), client.session_password());
+    ///     let same = Client::builder("127.0.0.1:2181").resume(id, password).connect().await?;
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "getSessionPasswd")]
     pub fn session_password(&self) -> [u8; 16] {
         lock(&self.shared().core).machine.session().1
     }
 
-    /// How long the server waits for a sign of life, as it decided.
+    /// The session timeout that the server granted: how long it waits for a sign of life before it
+    /// ends the session. It can be longer or shorter than what
+    /// [`ClientBuilder::session_timeout`] asked for. Before the first connection, what was asked
+    /// for.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// assert!(client.session_timeout() > std::time::Duration::ZERO);
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     assert!(client.session_timeout() > std::time::Duration::ZERO);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "getSessionTimeout")]
+    #[doc(alias = "negotiated_session_timeout")]
+    #[doc(alias = "getLastNegotiatedSessionTimeoutMs")]
     pub fn session_timeout(&self) -> Duration {
         lock(&self.shared().core).machine.timeout()
     }
@@ -1147,18 +1255,19 @@ impl Client {
     /// going down.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// let client = Client::connect(&server).await?;
-    /// let reading = client.runtime().spawn({
-    ///     let client = client.clone();
-    ///     async move { client.get("/zookeeper").await }
-    /// });
-    /// reading.await??;
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let reading = client.runtime().spawn({
+    ///         let client = client.clone();
+    ///         async move { client.get("/zookeeper").await }
+    ///     });
+    ///     reading.await??;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn runtime(&self) -> &tokio::runtime::Handle {
         &self.shared().runtime
@@ -1167,15 +1276,16 @@ impl Client {
     /// The last transaction this client has seen the effects of.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let stat = client.set("/", "x", -1).await?;
-    /// assert!(client.last_zxid() >= stat.mzxid);
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let stat = client.set("/", "x", -1).await?;
+    ///     assert!(client.last_zxid() >= stat.mzxid);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn last_zxid(&self) -> Zxid {
         lock(&self.shared().core).machine.last_zxid()
@@ -1184,14 +1294,15 @@ impl Client {
     /// The server in use, as the connect string names it.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// assert_eq!(client.server().unwrap().to_string(), server);
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     assert_eq!(client.server().unwrap().to_string(), "127.0.0.1:2181");
+    ///     Ok(())
+    /// }
     /// ```
     pub fn server(&self) -> Option<Host> {
         lock(&self.shared().core).machine.server().cloned()
@@ -1200,15 +1311,19 @@ impl Client {
     /// Why there is no connection at the moment, as far as that is known; `None` while there is one.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use ironkeeper_client::Client;
-    /// // Nobody listens there.
-    /// let client = Client::builder("127.0.0.1:1").start()?;
-    /// client.get("/").await.unwrap_err();
-    /// assert!(client.trouble().is_some_and(|why| why.starts_with("127.0.0.1:1: ")));
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     // No server listens there.
+    ///     let client = Client::builder("127.0.0.1:1").start()?;
+    ///     client.get("/").await.unwrap_err();
+    ///     assert!(client.trouble().is_some_and(|why| why.starts_with("127.0.0.1:1: ")));
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "last_error")]
+    #[doc(alias = "lastError")]
     pub fn trouble(&self) -> Option<String> {
         lock(&self.shared().core).machine.trouble().map(str::to_owned)
     }
@@ -1216,17 +1331,18 @@ impl Client {
     /// How many watches this client has set and not yet seen fire.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let (_, watch) = client.get_and_watch("/").await?;
-    /// assert_eq!(client.watch_count(), 1);
-    /// drop(watch);
-    /// assert_eq!(client.watch_count(), 0);
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let (_, watch) = client.get_and_watch("/").await?;
+    ///     assert_eq!(client.watch_count(), 1);
+    ///     drop(watch);
+    ///     assert_eq!(client.watch_count(), 0);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn watch_count(&self) -> usize {
         lock(&self.shared().core).machine.watch_count()
@@ -1235,15 +1351,18 @@ impl Client {
     /// Where the connection stands.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, ConnectionState};
-    /// # let client = Client::connect(&server).await?;
-    /// assert_eq!(client.state(), ConnectionState::Connected);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, ConnectionState};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     assert_eq!(client.state(), ConnectionState::Connected);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "getState")]
+    #[doc(alias = "client_state")]
     pub fn state(&self) -> ConnectionState {
         lock(&self.shared().states).current()
     }
@@ -1254,15 +1373,18 @@ impl Client {
     /// for one.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// assert!(client.is_in_touch());
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     assert!(client.is_in_touch());
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "is_connected")]
+    #[doc(alias = "isConnected")]
     pub fn is_in_touch(&self) -> bool {
         lock(&self.shared().core).machine.is_in_touch(tokio::time::Instant::now().into_std())
     }
@@ -1270,17 +1392,20 @@ impl Client {
     /// All changes of the connection's state from now on. See [`States`].
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, ConnectionState};
-    /// # let client = Client::connect(&server).await?;
-    /// let mut states = client.states();
-    /// client.close().await?;
-    /// assert_eq!(states.next().await, Some(ConnectionState::Closed));
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, ConnectionState};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let mut states = client.states();
+    ///     client.close().await?;
+    ///     assert_eq!(states.next().await, Some(ConnectionState::Closed));
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "ConnectionStateListener")]
+    #[doc(alias = "add_listener")]
     pub fn states(&self) -> States {
         lock(&self.shared().states).subscribe()
     }
@@ -1288,15 +1413,18 @@ impl Client {
     /// Waits until there is a connection. An error if the session is over.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// let client = Client::builder(&server).start()?;
-    /// client.connected().await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::builder("127.0.0.1:2181").start()?;
+    ///     client.connected().await?;
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "blockUntilConnected")]
+    #[doc(alias = "wait_until_connected")]
     pub async fn connected(&self) -> Result<()> {
         self.reaches(ConnectionState::is_connected).await
     }
@@ -1326,16 +1454,19 @@ impl Client {
     /// this returns, if a server could be told; otherwise they go when the session times out.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, ErrorKind};
-    /// # let client = Client::connect(&server).await?;
-    /// client.close().await?;
-    /// assert_eq!(client.get("/").await.unwrap_err().kind(), ErrorKind::Closed);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, ErrorKind};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.close().await?;
+    ///     assert_eq!(client.get("/").await.unwrap_err().kind(), ErrorKind::Closed);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "stop")]
+    #[doc(alias = "disconnect")]
     pub async fn close(&self) -> Result<()> {
         let slot = Slot::new(RequestContext::default(), None, nothing);
         self.shared().close(Some(slot.clone()));

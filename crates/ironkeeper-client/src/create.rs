@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// ```
 /// use std::time::Duration;
+///
 /// use ironkeeper_client::{Acl, CreateMode, CreateOptions, Perms};
 ///
 /// let options = CreateOptions::new(CreateMode::PersistentWithTtl)
@@ -20,6 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// assert_eq!(options.mode(), CreateMode::PersistentWithTtl);
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "CreateBuilder")]
 pub struct CreateOptions {
     mode: CreateMode,
     /// `None`: everybody may do everything.
@@ -54,6 +56,7 @@ impl CreateOptions {
     ///
     /// ```
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::{CreateMode, CreateOptions};
     /// let options = CreateOptions::new(CreateMode::PersistentWithTtl).ttl(Duration::from_secs(60));
     /// ```
@@ -165,25 +168,25 @@ impl From<CreateMode> for CreateOptions {
 /// A node that was created.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode, CreateOptions};
 ///
-/// let client = Client::connect(&server).await?;
-/// let options = CreateOptions::new(CreateMode::PersistentSequential);
-/// let created = client.create_with("/zookeeper/job-", "data", &options).await?;
-/// assert!(created.path.starts_with("/zookeeper/job-000000000"));
-/// assert_eq!(created.stat.data_length, 4);
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let options = CreateOptions::new(CreateMode::PersistentSequential);
+///     let created = client.create_with("/zookeeper/job-", "data", &options).await?;
+///     assert!(created.path.starts_with("/zookeeper/job-000000000"));
+///     assert_eq!(created.stat.data_length, 4);
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Created {
     /// The path, with the number of a sequential node.
     pub path: String,
-    /// Its numbers.
+    /// Its [`Stat`].
     pub stat: Stat,
 }
 
@@ -201,6 +204,7 @@ pub mod acls {
     /// ```
     /// assert_eq!(ironkeeper_client::acls::open()[0].id, "anyone");
     /// ```
+    #[doc(alias = "OPEN_ACL_UNSAFE")]
     pub fn open() -> Vec<Acl> {
         acl::open()
     }
@@ -211,6 +215,7 @@ pub mod acls {
     /// use ironkeeper_client::{Perms, acls};
     /// assert_eq!(acls::read()[0].perms, Perms::READ);
     /// ```
+    #[doc(alias = "READ_ACL_UNSAFE")]
     pub fn read() -> Vec<Acl> {
         vec![Acl::new(Perms::READ, "world", "anyone")]
     }
@@ -220,6 +225,7 @@ pub mod acls {
     /// ```
     /// assert_eq!(ironkeeper_client::acls::creator()[0].scheme, "auth");
     /// ```
+    #[doc(alias = "CREATOR_ALL_ACL")]
     pub fn creator() -> Vec<Acl> {
         vec![Acl::new(Perms::ALL, "auth", "")]
     }

@@ -26,6 +26,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "in_doubt")]
+#[doc(alias = "maybe_applied")]
 pub enum Happened {
     /// It was not carried out, and will not be.
     No,
@@ -37,29 +39,40 @@ pub enum Happened {
 /// finds out.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, ErrorKind};
 ///
-/// let client = Client::connect(&server).await?;
-/// let error = client.get("/nothing/here").await.unwrap_err();
-/// assert_eq!(error.kind(), ErrorKind::NoNode);
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let error = client.get("/nothing/here").await.unwrap_err();
+///     assert_eq!(error.kind(), ErrorKind::NoNode);
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[doc(alias = "KeeperException.Code")]
 pub enum ErrorKind {
     /// The node, or the parent of a node to be created, is not there.
+    #[doc(alias = "NoNodeException")]
+    #[doc(alias = "NoNodeError")]
     NoNode,
     /// There is a node of that name already.
+    #[doc(alias = "NodeExistsException")]
+    #[doc(alias = "NodeExistsError")]
     NodeExists,
     /// The node has another version than the one asked for.
+    #[doc(alias = "BadVersionException")]
+    #[doc(alias = "BadVersionError")]
     BadVersion,
     /// The node has children.
+    #[doc(alias = "NotEmptyException")]
+    #[doc(alias = "NotEmptyError")]
     NotEmpty,
     /// The ACL does not allow it to the identities of this connection.
+    #[doc(alias = "NoAuthException")]
+    #[doc(alias = "NoAuthError")]
     NoAuth,
     /// Ephemeral nodes have no children.
     NoChildrenForEphemerals,
@@ -96,10 +109,16 @@ pub enum ErrorKind {
     Other(i32),
 
     /// The connection broke before the answer came. [`Error::happened`] tells more.
+    #[doc(alias = "ConnectionLossException")]
+    #[doc(alias = "ConnectionClosedError")]
     ConnectionLoss,
     /// The session is over.
+    #[doc(alias = "SessionExpiredException")]
+    #[doc(alias = "SessionExpiredError")]
     SessionExpired,
     /// The server refused the credentials; the client is of no more use.
+    #[doc(alias = "AuthFailedException")]
+    #[doc(alias = "AuthFailedError")]
     AuthFailed,
     /// The client was closed.
     Closed,
@@ -243,21 +262,23 @@ impl fmt::Display for ErrorKind {
 /// A failed request: what failed, where, and whether it may have happened all the same.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, Happened, Version};
 ///
-/// let client = Client::connect(&server).await?;
-/// let error = client.delete("/absent", Version::Any).await.unwrap_err();
-/// assert_eq!(error.path(), Some("/absent"));
-/// assert_eq!(error.happened(), Happened::No);
-/// assert!(!error.is_retriable());
-/// assert_eq!(error.to_string(), "/absent: the node does not exist");
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let error = client.delete("/absent", Version::Any).await.unwrap_err();
+///     assert_eq!(error.path(), Some("/absent"));
+///     assert_eq!(error.happened(), Happened::No);
+///     assert!(!error.is_retriable());
+///     assert_eq!(error.to_string(), "/absent: the node does not exist");
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "KeeperException")]
+#[doc(alias = "KazooException")]
 pub struct Error {
     kind: ErrorKind,
     happened: Happened,
@@ -304,15 +325,16 @@ impl Error {
     /// What kind of failure this is.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, ErrorKind};
-    /// # let client = Client::connect(&server).await?;
-    /// let error = client.get("/absent").await.unwrap_err();
-    /// assert_eq!(error.kind(), ErrorKind::NoNode);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, ErrorKind};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let error = client.get("/absent").await.unwrap_err();
+    ///     assert_eq!(error.kind(), ErrorKind::NoNode);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -321,15 +343,16 @@ impl Error {
     /// The code of the ZooKeeper protocol, if the failure has one.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, ErrorCode};
-    /// # let client = Client::connect(&server).await?;
-    /// let error = client.get("/absent").await.unwrap_err();
-    /// assert_eq!(error.code(), Some(ErrorCode::NoNode));
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, ErrorCode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let error = client.get("/absent").await.unwrap_err();
+    ///     assert_eq!(error.code(), Some(ErrorCode::NoNode));
+    ///     Ok(())
+    /// }
     /// ```
     pub fn code(&self) -> Option<ErrorCode> {
         self.kind.code()
@@ -338,16 +361,20 @@ impl Error {
     /// Whether the request may have been carried out although it failed.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, Happened};
-    /// # let client = Client::connect(&server).await?;
-    /// let error = client.delete("/absent", -1).await.unwrap_err();
-    /// assert_eq!(error.happened(), Happened::No);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, Happened};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let error = client.delete("/absent", -1).await.unwrap_err();
+    ///     assert_eq!(error.happened(), Happened::No);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "may_have_happened")]
+    #[doc(alias = "in_doubt")]
+    #[doc(alias = "maybe_applied")]
     pub fn happened(&self) -> Happened {
         self.happened
     }
@@ -355,14 +382,15 @@ impl Error {
     /// The node that was asked for, as the caller named it.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// assert_eq!(client.get("/absent").await.unwrap_err().path(), Some("/absent"));
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     assert_eq!(client.get("/absent").await.unwrap_err().path(), Some("/absent"));
+    ///     Ok(())
+    /// }
     /// ```
     pub fn path(&self) -> Option<&str> {
         self.path.as_deref()
@@ -371,16 +399,19 @@ impl Error {
     /// Whether the client is of no more use: its session is over, and with it the ephemeral nodes.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// client.close().await?;
-    /// assert!(client.get("/").await.unwrap_err().is_session_over());
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.close().await?;
+    ///     assert!(client.get("/").await.unwrap_err().is_session_over());
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "is_session_expired")]
+    #[doc(alias = "session_expired")]
     pub fn is_session_over(&self) -> bool {
         matches!(self.kind, ErrorKind::SessionExpired | ErrorKind::AuthFailed | ErrorKind::Closed)
     }
@@ -389,15 +420,18 @@ impl Error {
     /// ask [`Error::happened`] too.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// assert!(!client.get("/absent").await.unwrap_err().is_retriable());
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     assert!(!client.get("/absent").await.unwrap_err().is_retriable());
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "is_retryable")]
+    #[doc(alias = "isRecoverable")]
     pub fn is_retriable(&self) -> bool {
         matches!(
             self.kind,
@@ -415,15 +449,22 @@ impl Error {
     /// Which operation of a multi failed, counted from zero.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let error = client.transaction().check("/", -1).delete("/absent", -1).commit().await.unwrap_err();
-    /// assert_eq!(error.failed_operation(), Some(1));
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let error = client
+    ///         .transaction()
+    ///         .check("/", -1)
+    ///         .delete("/absent", -1)
+    ///         .commit()
+    ///         .await
+    ///         .unwrap_err();
+    ///     assert_eq!(error.failed_operation(), Some(1));
+    ///     Ok(())
+    /// }
     /// ```
     pub fn failed_operation(&self) -> Option<usize> {
         self.failed.as_ref().map(|failed| failed.at)
@@ -432,16 +473,24 @@ impl Error {
     /// What the server said of each operation of a failed multi. Empty for all other requests.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let error = client.transaction().check("/", -1).delete("/absent", -1).commit().await.unwrap_err();
-    /// assert_eq!(error.multi_results().len(), 2);
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let error = client
+    ///         .transaction()
+    ///         .check("/", -1)
+    ///         .delete("/absent", -1)
+    ///         .commit()
+    ///         .await
+    ///         .unwrap_err();
+    ///     assert_eq!(error.multi_results().len(), 2);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "getResults")]
     pub fn multi_results(&self) -> &[Result<OpResult>] {
         self.failed.as_ref().map_or(&[], |failed| &failed.results)
     }

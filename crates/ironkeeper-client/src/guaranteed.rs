@@ -18,16 +18,17 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// [`Client::delete_guaranteed`], with an example there.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
-/// # use ironkeeper_client::{Client, CreateMode, GuaranteedDelete};
-/// # let client = Client::connect(&server).await?;
-/// client.create("/n", "", CreateMode::Persistent).await?;
-/// // Goes on in the background if nobody waits for it.
-/// let _: GuaranteedDelete = client.delete_guaranteed("/n", -1);
-/// # Ok(()) }
+/// use ironkeeper_client::{Client, CreateMode, GuaranteedDelete};
+///
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     client.create("/n", "", CreateMode::Persistent).await?;
+///     // Goes on in the background if the future is dropped.
+///     let _: GuaranteedDelete = client.delete_guaranteed("/n", -1);
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 pub struct GuaranteedDelete {
@@ -40,16 +41,18 @@ impl Client {
     /// is deleted.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode, Version};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create("/lock", "", CreateMode::Persistent).await?;
-    /// client.delete_guaranteed("/lock", Version::Any).await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode, Version};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create("/lock", "", CreateMode::Persistent).await?;
+    ///     client.delete_guaranteed("/lock", Version::Any).await?;
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "guaranteed")]
     pub fn delete_guaranteed(&self, path: &str, version: impl Into<Version>) -> GuaranteedDelete {
         let version = version.into();
         // The first try takes its place in line now, not when the task first runs.

@@ -14,9 +14,12 @@ use crate::random::Random;
 ///
 /// ```
 /// use ironkeeper_client::{ConnectString, DEFAULT_PORT};
-/// let parsed: ConnectString = "zk.example".parse()?;
-/// assert_eq!(parsed.servers()[0].port(), DEFAULT_PORT);
-/// # Ok::<(), ironkeeper_client::Error>(())
+///
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let parsed: ConnectString = "zk.example".parse()?;
+///     assert_eq!(parsed.servers()[0].port(), DEFAULT_PORT);
+///     Ok(())
+/// }
 /// ```
 pub const DEFAULT_PORT: u16 = 2181;
 
@@ -25,11 +28,13 @@ pub const DEFAULT_PORT: u16 = 2181;
 /// ```
 /// use ironkeeper_client::ConnectString;
 ///
-/// let parsed: ConnectString = "[::1]:2182,zk.example".parse()?;
-/// assert_eq!(parsed.servers()[0].name(), "::1");
-/// assert_eq!(parsed.servers()[0].port(), 2182);
-/// assert_eq!(parsed.servers()[1].to_string(), "zk.example:2181");
-/// # Ok::<(), ironkeeper_client::Error>(())
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let parsed: ConnectString = "[::1]:2182,zk.example".parse()?;
+///     assert_eq!(parsed.servers()[0].name(), "::1");
+///     assert_eq!(parsed.servers()[0].port(), 2182);
+///     assert_eq!(parsed.servers()[1].to_string(), "zk.example:2181");
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host {
@@ -82,11 +87,13 @@ impl fmt::Display for Host {
 /// ```
 /// use ironkeeper_client::ConnectString;
 ///
-/// let parsed: ConnectString = "zk1,zk2:2182/app".parse()?;
-/// assert_eq!(parsed.servers().len(), 2);
-/// assert_eq!(parsed.chroot(), "/app");
-/// assert!("zk1:notaport".parse::<ConnectString>().is_err());
-/// # Ok::<(), ironkeeper_client::Error>(())
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let parsed: ConnectString = "zk1,zk2:2182/app".parse()?;
+///     assert_eq!(parsed.servers().len(), 2);
+///     assert_eq!(parsed.chroot(), "/app");
+///     assert!("zk1:notaport".parse::<ConnectString>().is_err());
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectString {
@@ -99,9 +106,12 @@ impl ConnectString {
     ///
     /// ```
     /// use ironkeeper_client::{ConnectString, Host};
-    /// let parsed: ConnectString = "a:1,b:2".parse()?;
-    /// assert_eq!(parsed.servers(), [Host::new("a", 1), Host::new("b", 2)]);
-    /// # Ok::<(), ironkeeper_client::Error>(())
+    ///
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let parsed: ConnectString = "a:1,b:2".parse()?;
+    ///     assert_eq!(parsed.servers(), [Host::new("a", 1), Host::new("b", 2)]);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn servers(&self) -> &[Host] {
         &self.servers
@@ -110,9 +120,11 @@ impl ConnectString {
     /// The path under which the client works; `/` when there is none.
     ///
     /// ```
-    /// let parsed: ironkeeper_client::ConnectString = "a:1/app".parse()?;
-    /// assert_eq!(parsed.chroot(), "/app");
-    /// # Ok::<(), ironkeeper_client::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let parsed: ironkeeper_client::ConnectString = "a:1/app".parse()?;
+    ///     assert_eq!(parsed.chroot(), "/app");
+    ///     Ok(())
+    /// }
     /// ```
     pub fn chroot(&self) -> &str {
         &self.chroot

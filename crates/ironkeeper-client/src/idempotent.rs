@@ -19,18 +19,20 @@ impl Client {
     /// which have [`Client::create_protected`].
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::{Client, CreateMode, RetryPolicy};
     ///
-    /// let client = Client::connect(&server).await?;
-    /// let policy = RetryPolicy::times(5, Duration::from_millis(100));
-    /// client.create_idempotent("/n", "data", CreateMode::Persistent, &policy).await?;
-    /// # Ok(()) }
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let policy = RetryPolicy::times(5, Duration::from_millis(100));
+    ///     client.create_idempotent("/n", "data", CreateMode::Persistent, &policy).await?;
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "idempotent")]
     pub async fn create_idempotent(
         &self,
         path: &str,
@@ -80,19 +82,21 @@ impl Client {
     /// and the version behind the one asked for, it was set.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::{Client, CreateMode, RetryPolicy};
     ///
-    /// let client = Client::connect(&server).await?;
-    /// client.create("/n", "1", CreateMode::Persistent).await?;
-    /// let policy = RetryPolicy::times(5, Duration::from_millis(100));
-    /// assert_eq!(client.set_idempotent("/n", "2", 0, &policy).await?.version, 1);
-    /// # Ok(()) }
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create("/n", "1", CreateMode::Persistent).await?;
+    ///     let policy = RetryPolicy::times(5, Duration::from_millis(100));
+    ///     assert_eq!(client.set_idempotent("/n", "2", 0, &policy).await?.version, 1);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "idempotent")]
     pub async fn set_idempotent(
         &self,
         path: &str,
@@ -131,19 +135,22 @@ impl Client {
     /// Deletes a node and tries again after a lost connection. If it is gone then, it was deleted.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::{Client, CreateMode, RetryPolicy, Version};
     ///
-    /// let client = Client::connect(&server).await?;
-    /// client.create("/n", "", CreateMode::Persistent).await?;
-    /// let policy = RetryPolicy::times(5, Duration::from_millis(100));
-    /// client.delete_idempotent("/n", Version::Any, &policy).await?;
-    /// # Ok(()) }
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create("/n", "", CreateMode::Persistent).await?;
+    ///     let policy = RetryPolicy::times(5, Duration::from_millis(100));
+    ///     client.delete_idempotent("/n", Version::Any, &policy).await?;
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "idempotent")]
+    #[doc(alias = "quietly")]
     pub async fn delete_idempotent(
         &self,
         path: &str,

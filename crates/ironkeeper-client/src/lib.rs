@@ -10,21 +10,33 @@
 //! may have happened is said to be so, and [`RetryPolicy`] is there for those who ask for it.
 //!
 //! ```
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let running = ironkeeper_testing::TestServer::start()?;
-//! # let server = running.connect_string();
 //! use ironkeeper_client::{Client, CreateMode, ErrorKind};
 //!
-//! let client = Client::connect(&server).await?;
-//! match client.create("/app", "", CreateMode::Persistent).await {
-//!     Err(error) if error.kind() == ErrorKind::NodeExists => {}
-//!     other => drop(other?),
+//! # #[ironkeeper_doctest::server]
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let client = Client::connect("127.0.0.1:2181").await?;
+//!     match client.create("/app", "", CreateMode::Persistent).await {
+//!         Err(error) if error.kind() == ErrorKind::NodeExists => {}
+//!         other => drop(other?),
+//!     }
+//!     let (config, changed) = client.exists_and_watch("/app/config").await?;
+//!     Ok(())
 //! }
-//! let (config, changed) = client.exists_and_watch("/app/config").await?;
-//! # Ok(()) }
 //! ```
 
+//!
+//! This example and all others connect to a server on `127.0.0.1:2181`: `cargo run --release` in
+//! Ironkeeper's repository starts one. With `ironkeeper-testing` a test starts its own.
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `tls` | `TlsTransport` and `TlsSettings`: connections over TLS, by rustls |
+//!
+//! `MIGRATING.md` maps the methods of Apache's Java client, of Curator and of kazoo to the ones
+//! here, and the search of this documentation knows their names.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs)]
 
 mod builder;
@@ -69,6 +81,7 @@ pub use transport::{
     Connection, MemoryListener, MemoryTransport, Opening, TcpTransport, Transport,
 };
 #[cfg(feature = "tls")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub use transport::{TlsSettings, TlsTransport};
 pub use tree_walk::{TreeWalk, Visited};
 pub use watch::{Watch, WatchEvent, WatchItem, WatchMode, WatchType, Watcher};
@@ -78,7 +91,12 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The examples of the README are tested with the others.
+/// The programs in the README are tested with the other examples.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// And those in the guide for users of other clients.
+#[cfg(doctest)]
+#[doc = include_str!("../MIGRATING.md")]
+struct Migrating;

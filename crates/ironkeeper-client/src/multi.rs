@@ -14,36 +14,36 @@ use crate::watch::WatchEnd;
 /// What one operation of a transaction, or of a multi-read, gave.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode, OpResult, Version};
 ///
-/// let client = Client::connect(&server).await?;
-/// let results = client
-///     .transaction()
-///     .create("/t", "x", CreateMode::Persistent)
-///     .set("/t", "y", Version::Any)
-///     .commit()
-///     .await?;
-/// assert!(matches!(&results[0], OpResult::Created { path, .. } if path == "/t"));
-/// assert!(matches!(&results[1], OpResult::Set(stat) if stat.version == 1));
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let results = client
+///         .transaction()
+///         .create("/t", "x", CreateMode::Persistent)
+///         .set("/t", "y", Version::Any)
+///         .commit()
+///         .await?;
+///     assert!(matches!(&results[0], OpResult::Created { path, .. } if path == "/t"));
+///     assert!(matches!(&results[1], OpResult::Set(stat) if stat.version == 1));
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpResult {
-    /// A node was created. Servers before 3.9 do not send the numbers.
+    /// A node was created. Servers before 3.9 do not send the [`Stat`].
     Created {
         /// Its path, with the number of a sequential node.
         path: String,
-        /// Its numbers.
+        /// Its [`Stat`].
         stat: Option<Stat>,
     },
     /// A node was deleted.
     Deleted,
-    /// Data was set; the new numbers.
+    /// Data was set; the new [`Stat`].
     Set(Stat),
     /// The check held.
     Checked,
@@ -57,27 +57,29 @@ pub enum OpResult {
 /// [`Client::transaction`](crate::Client::transaction).
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
 ///
-/// let client = Client::connect(&server).await?;
-/// let error = client
-///     .transaction()
-///     .create("/t", "", CreateMode::Persistent)
-///     .delete("/absent", Version::Any)
-///     .commit()
-///     .await
-///     .unwrap_err();
-/// assert_eq!((error.kind(), error.failed_operation()), (ErrorKind::NoNode, Some(1)));
-/// assert_eq!(error.path(), Some("/absent"));
-/// assert!(client.exists("/t").await?.is_none());
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let error = client
+///         .transaction()
+///         .create("/t", "", CreateMode::Persistent)
+///         .delete("/absent", Version::Any)
+///         .commit()
+///         .await
+///         .unwrap_err();
+///     assert_eq!((error.kind(), error.failed_operation()), (ErrorKind::NoNode, Some(1)));
+///     assert_eq!(error.path(), Some("/absent"));
+///     assert!(client.exists("/t").await?.is_none());
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 #[must_use = "nothing happens before commit()"]
+#[doc(alias = "multi")]
+#[doc(alias = "CuratorOp")]
 pub struct Transaction {
     client: Client,
     body: Vec<u8>,
@@ -94,14 +96,15 @@ impl Transaction {
     /// Creates a node.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode};
-    /// # let client = Client::connect(&server).await?;
-    /// client.transaction().create("/n", "data", CreateMode::Ephemeral).commit().await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.transaction().create("/n", "data", CreateMode::Ephemeral).commit().await?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn create(
         self,
@@ -121,14 +124,15 @@ impl Transaction {
     /// Sets the data of a node.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// client.transaction().set("/", "data", 0).commit().await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.transaction().set("/", "data", 0).commit().await?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn set(
         self,
@@ -148,15 +152,16 @@ impl Transaction {
     /// Deletes a node.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, Version};
-    /// # let client = Client::connect(&server).await?;
-    /// let absent = client.transaction().delete("/absent", Version::Any).commit().await;
-    /// assert!(absent.is_err());
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, Version};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let absent = client.transaction().delete("/absent", Version::Any).commit().await;
+    ///     assert!(absent.is_err());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn delete(self, path: &str, version: impl Into<Version>) -> Transaction {
         self.path_and_version(OpCode::Delete, path, version.into())
@@ -165,14 +170,15 @@ impl Transaction {
     /// Lets the rest take place only if the node is there and has this version.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// client.transaction().check("/", 0).commit().await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.transaction().check("/", 0).commit().await?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn check(self, path: &str, version: impl Into<Version>) -> Transaction {
         self.path_and_version(OpCode::Check, path, version.into())
@@ -214,14 +220,15 @@ impl Transaction {
     /// How many operations there are.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// assert_eq!(client.transaction().check("/", 0).len(), 1);
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     assert_eq!(client.transaction().check("/", 0).len(), 1);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn len(&self) -> usize {
         self.operations.len()
@@ -230,14 +237,15 @@ impl Transaction {
     /// Whether there are none.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// assert!(client.transaction().is_empty());
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     assert!(client.transaction().is_empty());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
@@ -246,15 +254,16 @@ impl Transaction {
     /// Sends the operations. One result for each of them, or an error that names the one that failed.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, OpResult};
-    /// # let client = Client::connect(&server).await?;
-    /// let results = client.transaction().check("/", 0).commit().await?;
-    /// assert_eq!(results, [OpResult::Checked]);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, OpResult};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let results = client.transaction().check("/", 0).commit().await?;
+    ///     assert_eq!(results, [OpResult::Checked]);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn commit(self) -> Reply<Vec<OpResult>> {
         self.commit_as(decode_committed)
@@ -281,22 +290,23 @@ impl Transaction {
 /// Reads that are answered together. Made by [`Client::multi_read`](crate::Client::multi_read).
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode, OpResult};
 ///
-/// let client = Client::connect(&server).await?;
-/// client.create("/r", "data", CreateMode::Persistent).await?;
-/// let results = client.multi_read().get("/r").children("/r").get("/absent").send().await?;
-/// assert!(matches!(&results[0], Ok(OpResult::Node(node)) if node.data == "data"));
-/// assert!(matches!(&results[1], Ok(OpResult::Children(names)) if names.is_empty()));
-/// assert_eq!(results[2].as_ref().unwrap_err().path(), Some("/absent"));
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     client.create("/r", "data", CreateMode::Persistent).await?;
+///     let results = client.multi_read().get("/r").children("/r").get("/absent").send().await?;
+///     assert!(matches!(&results[0], Ok(OpResult::Node(node)) if node.data == "data"));
+///     assert!(matches!(&results[1], Ok(OpResult::Children(names)) if names.is_empty()));
+///     assert_eq!(results[2].as_ref().unwrap_err().path(), Some("/absent"));
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 #[must_use = "nothing happens before send()"]
+#[doc(alias = "multi")]
 pub struct MultiRead {
     inner: Transaction,
 }
@@ -309,15 +319,16 @@ impl MultiRead {
     /// Reads the data of a node.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, OpResult};
-    /// # let client = Client::connect(&server).await?;
-    /// let results = client.multi_read().get("/").send().await?;
-    /// assert!(matches!(&results[0], Ok(OpResult::Node(_))));
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, OpResult};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let results = client.multi_read().get("/").send().await?;
+    ///     assert!(matches!(&results[0], Ok(OpResult::Node(_))));
+    ///     Ok(())
+    /// }
     /// ```
     pub fn get(self, path: &str) -> MultiRead {
         self.add(OpCode::GetData, path)
@@ -326,15 +337,18 @@ impl MultiRead {
     /// Reads the names of a node's children.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, OpResult};
-    /// # let client = Client::connect(&server).await?;
-    /// let results = client.multi_read().children("/").send().await?;
-    /// assert!(matches!(&results[0], Ok(OpResult::Children(names)) if names == &["zookeeper"]));
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, OpResult};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let results = client.multi_read().children("/").send().await?;
+    ///     assert!(
+    ///         matches!(&results[0], Ok(OpResult::Children(names)) if names == &["zookeeper"])
+    ///     );
+    ///     Ok(())
+    /// }
     /// ```
     pub fn children(self, path: &str) -> MultiRead {
         self.add(OpCode::GetChildren, path)
@@ -351,15 +365,16 @@ impl MultiRead {
     /// Sends the reads. One result for each of them, whatever became of the others.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let results = client.multi_read().get("/absent").get("/").send().await?;
-    /// assert!(results[0].is_err() && results[1].is_ok());
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let results = client.multi_read().get("/absent").get("/").send().await?;
+    ///     assert!(results[0].is_err() && results[1].is_ok());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn send(self) -> Reply<Vec<Result<OpResult>>> {
         let Transaction { client, body, operations, refused } = self.inner;

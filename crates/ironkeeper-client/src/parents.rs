@@ -17,17 +17,21 @@ impl Client {
     /// Creates all nodes above `path` that are missing.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// client.create_parents("/a/b/c").await?;
-    /// assert!(client.exists("/a/b").await?.is_some());
-    /// assert!(client.exists("/a/b/c").await?.is_none());
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create_parents("/a/b/c").await?;
+    ///     assert!(client.exists("/a/b").await?.is_some());
+    ///     assert!(client.exists("/a/b/c").await?.is_none());
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "ensure_path")]
+    #[doc(alias = "mkdirs")]
+    #[doc(alias = "creatingParentsIfNeeded")]
     pub async fn create_parents(&self, path: &str) -> Result<()> {
         self.create_parents_with(path, &CreateOptions::default()).await
     }
@@ -36,15 +40,17 @@ impl Client {
     /// themselves when their last child has gone.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create_parents_with("/locks/report/1", &CreateMode::Container.into()).await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create_parents_with("/locks/report/1", &CreateMode::Container.into()).await?;
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "creatingParentContainersIfNeeded")]
     pub async fn create_parents_with(&self, path: &str, options: &CreateOptions) -> Result<()> {
         'again: loop {
             // From below: mostly all or all but one of them are there.
@@ -76,15 +82,16 @@ impl Client {
     /// Creates the node that this handle takes for the root, and those above it.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode};
-    /// let client = Client::connect(&format!("{server}/some/app")).await?;
-    /// client.create_chroot().await?;
-    /// client.create("/x", "", CreateMode::Persistent).await?;
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181/some/app").await?;
+    ///     client.create_chroot().await?;
+    ///     client.create("/x", "", CreateMode::Persistent).await?;
+    ///     Ok(())
+    /// }
     /// ```
     pub async fn create_chroot(&self) -> Result<()> {
         let mut outside = self.clone();
@@ -96,16 +103,20 @@ impl Client {
     /// Creates a node, and the nodes above it that are missing.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create_recursive("/a/b/c", "data", CreateMode::Ephemeral).await?;
-    /// assert_eq!(client.get("/a/b/c").await?.data, "data");
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create_recursive("/a/b/c", "data", CreateMode::Ephemeral).await?;
+    ///     assert_eq!(client.get("/a/b/c").await?.data, "data");
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "creatingParentsIfNeeded")]
+    #[doc(alias = "makepath")]
+    #[doc(alias = "ensure_path")]
     pub async fn create_recursive(
         &self,
         path: &str,
@@ -129,16 +140,20 @@ impl Client {
     /// deleted too.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create_recursive("/a/b/c", "", CreateMode::Persistent).await?;
-    /// assert_eq!(client.delete_recursive("/a").await?, 3);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create_recursive("/a/b/c", "", CreateMode::Persistent).await?;
+    ///     assert_eq!(client.delete_recursive("/a").await?, 3);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "deletingChildrenIfNeeded")]
+    #[doc(alias = "deleteall")]
+    #[doc(alias = "rmr")]
     pub async fn delete_recursive(&self, path: &str) -> Result<u64> {
         self.refuse_root(path)?;
         let mut deleted = 0;
@@ -159,16 +174,17 @@ impl Client {
     /// Deletes everything below a node, and says how many nodes that were.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create_recursive("/a/b/c", "", CreateMode::Persistent).await?;
-    /// assert_eq!(client.delete_children("/a").await?, 2);
-    /// assert!(client.exists("/a").await?.is_some());
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create_recursive("/a/b/c", "", CreateMode::Persistent).await?;
+    ///     assert_eq!(client.delete_children("/a").await?, 2);
+    ///     assert!(client.exists("/a").await?.is_some());
+    ///     Ok(())
+    /// }
     /// ```
     pub async fn delete_children(&self, path: &str) -> Result<u64> {
         self.refuse_root(path)?;
@@ -211,16 +227,19 @@ impl Client {
     /// Creates a node, or sets its data if it is there.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode};
-    /// # let client = Client::connect(&server).await?;
-    /// assert_eq!(client.create_or_set("/n", "1", CreateMode::Persistent).await?.version, 0);
-    /// assert_eq!(client.create_or_set("/n", "2", CreateMode::Persistent).await?.version, 1);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     assert_eq!(client.create_or_set("/n", "1", CreateMode::Persistent).await?.version, 0);
+    ///     assert_eq!(client.create_or_set("/n", "2", CreateMode::Persistent).await?.version, 1);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "orSetData")]
+    #[doc(alias = "upsert")]
     pub async fn create_or_set(
         &self,
         path: &str,
@@ -245,16 +264,18 @@ impl Client {
     /// faster where the node is mostly there.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode};
-    /// # let client = Client::connect(&server).await?;
-    /// client.set_or_create("/n", "1", CreateMode::Persistent).await?;
-    /// assert_eq!(client.set_or_create("/n", "2", CreateMode::Persistent).await?.version, 1);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.set_or_create("/n", "1", CreateMode::Persistent).await?;
+    ///     assert_eq!(client.set_or_create("/n", "2", CreateMode::Persistent).await?.version, 1);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "upsert")]
     pub async fn set_or_create(
         &self,
         path: &str,

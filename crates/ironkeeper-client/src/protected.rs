@@ -28,22 +28,24 @@ impl Client {
     /// is removed again in the background.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::{Client, CreateMode, RetryPolicy};
     ///
-    /// let client = Client::connect(&server).await?;
-    /// client.create("/locks", "", CreateMode::Container).await?;
-    /// let policy = RetryPolicy::exponential(Duration::from_millis(100), 5);
-    /// let mode = CreateMode::EphemeralSequential;
-    /// let created = client.create_protected("/locks/n-", "", mode, &policy).await?;
-    /// assert!(created.path.starts_with("/locks/_c_"));
-    /// assert!(created.path.ends_with("-n-0000000000"));
-    /// # Ok(()) }
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create("/locks", "", CreateMode::Container).await?;
+    ///     let policy = RetryPolicy::exponential(Duration::from_millis(100), 5);
+    ///     let mode = CreateMode::EphemeralSequential;
+    ///     let created = client.create_protected("/locks/n-", "", mode, &policy).await?;
+    ///     assert!(created.path.starts_with("/locks/_c_"));
+    ///     assert!(created.path.ends_with("-n-0000000000"));
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "withProtection")]
     pub fn create_protected<'a>(
         &'a self,
         path: &'a str,

@@ -25,21 +25,21 @@ use crate::watch::WatchEnd;
 /// them is awaited or dropped, or the next answer is there.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode, Version};
 ///
-/// let client = Client::connect(&server).await?;
-/// // Three requests in one packet.
-/// let created = client.create("/a", "one", CreateMode::Persistent);
-/// let set = client.set("/a", "two", Version::Any);
-/// let read = client.get("/a");
-/// assert_eq!(read.await?.data, "two");
-/// assert_eq!(set.await?.version, 1);
-/// created.await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     // Three requests in one packet.
+///     let created = client.create("/a", "one", CreateMode::Persistent);
+///     let set = client.set("/a", "two", Version::Any);
+///     let read = client.get("/a");
+///     assert_eq!(read.await?.data, "two");
+///     assert_eq!(set.await?.version, 1);
+///     created.await?;
+///     Ok(())
+/// }
 /// ```
 #[must_use = "the request is carried out, but nobody looks at the answer"]
 pub struct Reply<T> {

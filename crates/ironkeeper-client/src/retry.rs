@@ -13,19 +13,22 @@ use crate::state::ConnectionState;
 /// How often to try again, and how long to wait in between. The policies are Curator's.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use std::time::Duration;
+///
 /// use ironkeeper_client::{Client, RetryPolicy};
 ///
-/// let client = Client::connect(&server).await?;
-/// let policy = RetryPolicy::exponential(Duration::from_millis(100), 5);
-/// let node = client.retry(&policy, || client.get("/zookeeper")).await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let policy = RetryPolicy::exponential(Duration::from_millis(100), 5);
+///     let node = client.retry(&policy, || client.get("/zookeeper")).await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "ExponentialBackoffRetry")]
+#[doc(alias = "KazooRetry")]
 pub struct RetryPolicy {
     pause: Pause,
     /// Tries beyond the first.
@@ -56,6 +59,7 @@ impl RetryPolicy {
     ///
     /// ```
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::RetryPolicy;
     /// assert_eq!(RetryPolicy::never().pauses().next_after(Duration::ZERO), None);
     /// ```
@@ -67,10 +71,12 @@ impl RetryPolicy {
     ///
     /// ```
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::RetryPolicy;
     /// let pause = Duration::from_millis(5);
     /// assert_eq!(RetryPolicy::once(pause).pauses().next_after(Duration::ZERO), Some(pause));
     /// ```
+    #[doc(alias = "RetryOneTime")]
     pub fn once(pause: Duration) -> RetryPolicy {
         RetryPolicy::times(1, pause)
     }
@@ -79,12 +85,14 @@ impl RetryPolicy {
     ///
     /// ```
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::RetryPolicy;
     /// let mut pauses = RetryPolicy::times(2, Duration::ZERO).pauses();
     /// assert!(pauses.next_after(Duration::ZERO).is_some());
     /// assert!(pauses.next_after(Duration::ZERO).is_some());
     /// assert!(pauses.next_after(Duration::ZERO).is_none());
     /// ```
+    #[doc(alias = "RetryNTimes")]
     pub fn times(times: u32, pause: Duration) -> RetryPolicy {
         RetryPolicy::new(Pause::Fixed(pause), Some(times))
     }
@@ -93,9 +101,11 @@ impl RetryPolicy {
     ///
     /// ```
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::RetryPolicy;
     /// let policy = RetryPolicy::forever(Duration::from_millis(100));
     /// ```
+    #[doc(alias = "RetryForever")]
     pub fn forever(pause: Duration) -> RetryPolicy {
         RetryPolicy::new(Pause::Fixed(pause), None)
     }
@@ -104,10 +114,12 @@ impl RetryPolicy {
     ///
     /// ```
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::RetryPolicy;
     /// let policy = RetryPolicy::until_elapsed(Duration::from_secs(10), Duration::from_millis(100));
     /// assert_eq!(policy.pauses().next_after(Duration::from_secs(11)), None);
     /// ```
+    #[doc(alias = "RetryUntilElapsed")]
     pub fn until_elapsed(max: Duration, pause: Duration) -> RetryPolicy {
         RetryPolicy { elapsed: Some(max), ..RetryPolicy::forever(pause) }
     }
@@ -116,11 +128,13 @@ impl RetryPolicy {
     ///
     /// ```
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::RetryPolicy;
     /// let policy = RetryPolicy::exponential(Duration::from_millis(100), 3);
     /// let first = policy.pauses().next_after(Duration::ZERO).unwrap();
     /// assert!(first >= Duration::from_millis(100) && first < Duration::from_millis(200));
     /// ```
+    #[doc(alias = "ExponentialBackoffRetry")]
     pub fn exponential(base: Duration, times: u32) -> RetryPolicy {
         RetryPolicy::bounded_exponential(base, Duration::MAX, times)
     }
@@ -129,11 +143,13 @@ impl RetryPolicy {
     ///
     /// ```
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::RetryPolicy;
     /// let (base, max) = (Duration::from_millis(100), Duration::from_secs(1));
     /// let mut pauses = RetryPolicy::bounded_exponential(base, max, 50).pauses();
     /// assert!((0..50).all(|_| pauses.next_after(Duration::ZERO).unwrap() <= max));
     /// ```
+    #[doc(alias = "BoundedExponentialBackoffRetry")]
     pub fn bounded_exponential(base: Duration, max: Duration, times: u32) -> RetryPolicy {
         RetryPolicy::new(Pause::Exponential { base, max }, Some(times))
     }
@@ -142,6 +158,7 @@ impl RetryPolicy {
     ///
     /// ```
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::RetryPolicy;
     /// let policy = RetryPolicy::exponential(Duration::from_millis(10), 9).with_seed(7);
     /// let (mut one, mut two) = (policy.pauses(), policy.pauses());
@@ -156,6 +173,7 @@ impl RetryPolicy {
     ///
     /// ```
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::RetryPolicy;
     /// let mut pauses = RetryPolicy::once(Duration::from_millis(5)).pauses();
     /// assert!(pauses.next_after(Duration::ZERO).is_some());
@@ -175,6 +193,7 @@ impl RetryPolicy {
 ///
 /// ```
 /// use std::time::{Duration, Instant};
+///
 /// use ironkeeper_client::{Pauses, RetryPolicy};
 ///
 /// let started = Instant::now();
@@ -199,6 +218,7 @@ impl Pauses {
     ///
     /// ```
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::RetryPolicy;
     /// let pause = Duration::from_millis(7);
     /// assert_eq!(RetryPolicy::forever(pause).pauses().next_after(Duration::ZERO), Some(pause));
@@ -230,18 +250,21 @@ impl Client {
     /// matters, see [`Client::create_protected`] and the idempotent operations.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::{Client, RetryPolicy};
     ///
-    /// let client = Client::connect(&server).await?;
-    /// let policy = RetryPolicy::times(3, Duration::from_millis(100));
-    /// let children = client.retry(&policy, || client.children("/")).await?;
-    /// # Ok(()) }
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let policy = RetryPolicy::times(3, Duration::from_millis(100));
+    ///     let children = client.retry(&policy, || client.children("/")).await?;
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "RetryLoop")]
+    #[doc(alias = "KazooRetry")]
     pub async fn retry<T, F>(
         &self,
         policy: &RetryPolicy,

@@ -21,6 +21,8 @@ use crate::lock;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[doc(alias = "KazooState")]
+#[doc(alias = "KeeperState")]
 pub enum ConnectionState {
     /// No server has answered yet.
     Connecting,
@@ -104,20 +106,21 @@ const WAITING_MAX: usize = 256;
 /// after a final state.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, ConnectionState};
 ///
-/// let client = Client::connect(&server).await?;
-/// let mut states = client.states();
-/// client.close().await?;
-/// assert_eq!(states.next().await, Some(ConnectionState::Closed));
-/// assert_eq!(states.next().await, None);
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let mut states = client.states();
+///     client.close().await?;
+///     assert_eq!(states.next().await, Some(ConnectionState::Closed));
+///     assert_eq!(states.next().await, None);
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "ConnectionStateListener")]
 pub struct States {
     slot: Arc<Mutex<StatesSlot>>,
 }
@@ -144,18 +147,19 @@ impl States {
     /// The next change; `None` after the final one.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let mut states = client.states();
-    /// client.close().await?;
-    /// while let Some(state) = states.next().await {
-    ///     println!("{state}");
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let mut states = client.states();
+    ///     client.close().await?;
+    ///     while let Some(state) = states.next().await {
+    ///         println!("{state}");
+    ///     }
+    ///     Ok(())
     /// }
-    /// # Ok(()) }
     /// ```
     pub async fn next(&mut self) -> Option<ConnectionState> {
         poll_fn(|cx| self.poll(cx)).await

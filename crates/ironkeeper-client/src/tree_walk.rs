@@ -19,15 +19,16 @@ const WINDOW: usize = 256;
 /// A node met by a [`TreeWalk`].
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
-/// # use ironkeeper_client::Client;
-/// # let client = Client::connect(&server).await?;
-/// let root = client.walk("/").next().await.unwrap()?;
-/// assert_eq!((root.path.as_str(), root.depth), ("/", 0));
-/// # Ok(()) }
+/// use ironkeeper_client::Client;
+///
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let root = client.walk("/").next().await.unwrap()?;
+///     assert_eq!((root.path.as_str(), root.depth), ("/", 0));
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -36,7 +37,7 @@ pub struct Visited {
     pub path: String,
     /// How far below the start: zero for the start itself.
     pub depth: usize,
-    /// Its numbers.
+    /// Its [`Stat`].
     pub stat: Stat,
     /// Its data, if that was asked for.
     pub data: Option<Bytes>,
@@ -48,25 +49,27 @@ pub struct Visited {
 /// Nodes that vanish while the walk is under way are left out. The first error is the last item.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
-/// # use ironkeeper_client::{Client, CreateMode};
-/// # let client = Client::connect(&server).await?;
-/// for path in ["/t/b", "/t/a/x"] {
-///     client.create_recursive(path, "data", CreateMode::Persistent).await?;
+/// use ironkeeper_client::{Client, CreateMode};
+///
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     for path in ["/t/b", "/t/a/x"] {
+///         client.create_recursive(path, "data", CreateMode::Persistent).await?;
+///     }
+///     let mut walk = client.walk("/t").depth_first();
+///     let mut paths = Vec::new();
+///     while let Some(node) = walk.next().await {
+///         paths.push(node?.path);
+///     }
+///     assert_eq!(paths, ["/t", "/t/a", "/t/a/x", "/t/b"]);
+///     Ok(())
 /// }
-/// let mut walk = client.walk("/t").depth_first();
-/// let mut paths = Vec::new();
-/// while let Some(node) = walk.next().await {
-///     paths.push(node?.path);
-/// }
-/// assert_eq!(paths, ["/t", "/t/a", "/t/a/x", "/t/b"]);
-/// # Ok(()) }
 /// ```
 #[derive(Debug)]
 #[must_use = "a walk goes no further than it is followed"]
+#[doc(alias = "ZKUtil")]
 pub struct TreeWalk {
     client: Client,
     depth_first: bool,
@@ -94,21 +97,24 @@ impl Client {
     /// Walks through a subtree. See [`TreeWalk`].
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let mut walk = client.walk("/zookeeper");
-    /// let mut count = 0;
-    /// while let Some(node) = walk.next().await {
-    ///     node?;
-    ///     count += 1;
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let mut walk = client.walk("/zookeeper");
+    ///     let mut count = 0;
+    ///     while let Some(node) = walk.next().await {
+    ///         node?;
+    ///         count += 1;
+    ///     }
+    ///     assert!(count >= 3);
+    ///     Ok(())
     /// }
-    /// assert!(count >= 3);
-    /// # Ok(()) }
     /// ```
+    #[doc(alias = "visitSubTreeDFS")]
+    #[doc(alias = "listSubTreeBFS")]
     pub fn walk(&self, path: &str) -> TreeWalk {
         let start = Ahead { path: path.to_owned(), depth: 0, asked: None };
         TreeWalk {
@@ -126,15 +132,16 @@ impl TreeWalk {
     /// before those of the next.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let mut walk = client.walk("/zookeeper").depth_first();
-    /// assert_eq!(walk.next().await.unwrap()?.path, "/zookeeper");
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let mut walk = client.walk("/zookeeper").depth_first();
+    ///     assert_eq!(walk.next().await.unwrap()?.path, "/zookeeper");
+    ///     Ok(())
+    /// }
     /// ```
     pub fn depth_first(mut self) -> TreeWalk {
         self.depth_first = true;
@@ -144,16 +151,17 @@ impl TreeWalk {
     /// Reads the data too.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, CreateMode};
-    /// # let client = Client::connect(&server).await?;
-    /// client.create("/n", "data", CreateMode::Persistent).await?;
-    /// let node = client.walk("/n").with_data().next().await.unwrap()?;
-    /// assert_eq!(node.data.unwrap(), "data");
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, CreateMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     client.create("/n", "data", CreateMode::Persistent).await?;
+    ///     let node = client.walk("/n").with_data().next().await.unwrap()?;
+    ///     assert_eq!(node.data.unwrap(), "data");
+    ///     Ok(())
+    /// }
     /// ```
     pub fn with_data(mut self) -> TreeWalk {
         self.with_data = true;
@@ -163,16 +171,17 @@ impl TreeWalk {
     /// Goes no deeper than this; zero is the start alone.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let mut walk = client.walk("/").max_depth(0);
-    /// assert!(walk.next().await.is_some());
-    /// assert!(walk.next().await.is_none());
-    /// # Ok(()) }
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let mut walk = client.walk("/").max_depth(0);
+    ///     assert!(walk.next().await.is_some());
+    ///     assert!(walk.next().await.is_none());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn max_depth(mut self, depth: usize) -> TreeWalk {
         self.depth_max = depth;
@@ -182,17 +191,18 @@ impl TreeWalk {
     /// The next node; `None` at the end.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::Client;
-    /// # let client = Client::connect(&server).await?;
-    /// let mut walk = client.walk("/");
-    /// while let Some(node) = walk.next().await {
-    ///     println!("{}", node?.path);
+    /// use ironkeeper_client::Client;
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let mut walk = client.walk("/");
+    ///     while let Some(node) = walk.next().await {
+    ///         println!("{}", node?.path);
+    ///     }
+    ///     Ok(())
     /// }
-    /// # Ok(()) }
     /// ```
     pub async fn next(&mut self) -> Option<Result<Visited>> {
         poll_fn(|cx| self.poll(cx)).await

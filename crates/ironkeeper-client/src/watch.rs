@@ -23,22 +23,23 @@ use crate::shared::{Shared, Token};
 /// Something happened to a node.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode, EventType};
 ///
-/// let client = Client::connect(&server).await?;
-/// let (absent, watch) = client.exists_and_watch("/flag").await?;
-/// assert!(absent.is_none());
-/// client.create("/flag", "", CreateMode::Persistent).await?;
-/// let event = watch.await?;
-/// assert_eq!((event.kind, event.path.as_str()), (EventType::NodeCreated, "/flag"));
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let (absent, watch) = client.exists_and_watch("/flag").await?;
+///     assert!(absent.is_none());
+///     client.create("/flag", "", CreateMode::Persistent).await?;
+///     let event = watch.await?;
+///     assert_eq!((event.kind, event.path.as_str()), (EventType::NodeCreated, "/flag"));
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[doc(alias = "WatchedEvent")]
 pub struct WatchEvent {
     /// What happened.
     pub kind: EventType,
@@ -55,17 +56,18 @@ pub struct WatchEvent {
 /// What kind of lasting watch [`Client::watch`](crate::Client::watch) sets.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, WatchMode};
 ///
-/// let client = Client::connect(&server).await?;
-/// let everything = client.watch("/", WatchMode::Recursive).await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let everything = client.watch("/", WatchMode::Recursive).await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "AddWatchMode")]
 pub enum WatchMode {
     /// The node itself: its creation, its deletion, its data, and the list of its children.
     Persistent,
@@ -93,18 +95,19 @@ impl WatchMode {
 /// Kinds of watches, where they are to be removed.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, WatchType};
 ///
-/// let client = Client::connect(&server).await?;
-/// let (_, watch) = client.exists_and_watch("/x").await?;
-/// client.remove_watches("/x", WatchType::Data).await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let (_, watch) = client.exists_and_watch("/x").await?;
+///     client.remove_watches("/x", WatchType::Data).await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "WatcherType")]
 pub enum WatchType {
     /// One-shot watches of the list of children.
     Children,
@@ -133,21 +136,21 @@ impl WatchType {
 /// What a [`Watcher`] yields.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode, WatchItem, WatchMode};
 ///
-/// let client = Client::connect(&server).await?;
-/// let mut watcher = client.watch("/app", WatchMode::Recursive).await?;
-/// client.create("/app", "", CreateMode::Persistent).await?;
-/// match watcher.next().await {
-///     Some(WatchItem::Event(event)) => assert_eq!(event.path, "/app"),
-///     Some(WatchItem::Gap) => { /* read everything again */ }
-///     Some(WatchItem::SessionEnded) | None => { /* start over with a new client */ }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let mut watcher = client.watch("/app", WatchMode::Recursive).await?;
+///     client.create("/app", "", CreateMode::Persistent).await?;
+///     match watcher.next().await {
+///         Some(WatchItem::Event(event)) => assert_eq!(event.path, "/app"),
+///         Some(WatchItem::Gap) => { /* read everything again */ }
+///         Some(WatchItem::SessionEnded) | None => { /* start over with a new client */ }
+///     }
+///     Ok(())
 /// }
-/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchItem {
@@ -350,18 +353,18 @@ impl WatchEnd {
 /// It does not keep the session alive: that does the [`Client`](crate::Client).
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode, EventType, Version};
 ///
-/// let client = Client::connect(&server).await?;
-/// client.create("/config", "a", CreateMode::Persistent).await?;
-/// let (node, watch) = client.get_and_watch("/config").await?;
-/// client.set("/config", "b", node.stat.version).await?;
-/// assert_eq!(watch.await?.kind, EventType::NodeDataChanged);
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     client.create("/config", "a", CreateMode::Persistent).await?;
+///     let (node, watch) = client.get_and_watch("/config").await?;
+///     client.set("/config", "b", node.stat.version).await?;
+///     assert_eq!(watch.await?.kind, EventType::NodeDataChanged);
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 #[must_use = "a watch that is dropped is forgotten"]
@@ -374,16 +377,17 @@ impl Watch {
     /// it on the server until it fires, which costs nothing but the server's memory.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, WatchType};
-    /// # let client = Client::connect(&server).await?;
-    /// let (_, watch) = client.get_and_watch("/").await?;
-    /// watch.remove().await?;
-    /// assert!(client.check_watches("/", WatchType::Data).await.is_err());
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, WatchType};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let (_, watch) = client.get_and_watch("/").await?;
+    ///     watch.remove().await?;
+    ///     assert!(client.check_watches("/", WatchType::Data).await.is_err());
+    ///     Ok(())
+    /// }
     /// ```
     pub async fn remove(self) -> Result<()> {
         let Some(removing) = self.registration.remove() else { return Ok(()) };
@@ -423,24 +427,26 @@ impl Drop for Watch {
 /// [`Client`](crate::Client).
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode, WatchItem, WatchMode};
 ///
-/// let client = Client::connect(&server).await?;
-/// let mut watcher = client.watch("/jobs", WatchMode::Recursive).await?;
-/// client.create("/jobs", "", CreateMode::Persistent).await?;
-/// client.create("/jobs/1", "", CreateMode::Persistent).await?;
-/// for expected in ["/jobs", "/jobs/1"] {
-///     let Some(WatchItem::Event(event)) = watcher.next().await else { panic!() };
-///     assert_eq!(event.path, expected);
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let mut watcher = client.watch("/jobs", WatchMode::Recursive).await?;
+///     client.create("/jobs", "", CreateMode::Persistent).await?;
+///     client.create("/jobs/1", "", CreateMode::Persistent).await?;
+///     for expected in ["/jobs", "/jobs/1"] {
+///         let Some(WatchItem::Event(event)) = watcher.next().await else { panic!() };
+///         assert_eq!(event.path, expected);
+///     }
+///     Ok(())
 /// }
-/// # Ok(()) }
 /// ```
 #[derive(Debug)]
 #[must_use = "a watcher that is dropped ends its watch"]
+#[doc(alias = "PersistentWatcher")]
+#[doc(alias = "addWatch")]
 pub struct Watcher {
     registration: Registration,
     is_over: bool,
@@ -450,16 +456,17 @@ impl Watcher {
     /// The next item; `None` after [`WatchItem::SessionEnded`], or when the watch was removed.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, WatchItem, WatchMode};
-    /// # let client = Client::connect(&server).await?;
-    /// let mut watcher = client.watch("/", WatchMode::Persistent).await?;
-    /// client.set("/", "new", -1).await?;
-    /// assert!(matches!(watcher.next().await, Some(WatchItem::Event(_))));
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, WatchItem, WatchMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let mut watcher = client.watch("/", WatchMode::Persistent).await?;
+    ///     client.set("/", "new", -1).await?;
+    ///     assert!(matches!(watcher.next().await, Some(WatchItem::Event(_))));
+    ///     Ok(())
+    /// }
     /// ```
     pub async fn next(&mut self) -> Option<WatchItem> {
         poll_fn(|cx| self.poll(cx)).await
@@ -483,16 +490,17 @@ impl Watcher {
     /// Ends the watch and waits until the server has done so too.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
-    /// # use ironkeeper_client::{Client, WatchMode};
-    /// # let client = Client::connect(&server).await?;
-    /// let watcher = client.watch("/", WatchMode::Recursive).await?;
-    /// watcher.remove().await?;
-    /// assert_eq!(client.watch_count(), 0);
-    /// # Ok(()) }
+    /// use ironkeeper_client::{Client, WatchMode};
+    ///
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let watcher = client.watch("/", WatchMode::Recursive).await?;
+    ///     watcher.remove().await?;
+    ///     assert_eq!(client.watch_count(), 0);
+    ///     Ok(())
+    /// }
     /// ```
     pub async fn remove(self) -> Result<()> {
         match self.registration.remove() {

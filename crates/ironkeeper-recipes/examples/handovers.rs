@@ -1,4 +1,5 @@
-//! How often a lock changes hands among so many contenders, dealt out to so many sessions:
+//! A benchmark, not an example to copy: how often a lock changes hands among so many contenders,
+//! dealt out to so many sessions:
 //! `handovers HOST:PORT PATH CONTENDERS SESSIONS`. Tells it every second, until it is stopped.
 //! `interop/java/src/Handovers.java` does the same with Curator, and `cargo xtask bench-handovers` runs both.
 

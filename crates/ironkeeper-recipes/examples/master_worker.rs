@@ -1,10 +1,12 @@
 //! Masters and workers in as many processes as one likes. The work: how many primes are there below a
-//! number? Start some of each, kill whichever, and see the others go on.
+//! number? Start a server, then some masters and workers, kill any of them, and see the others go
+//! on.
 //!
 //! ```text
-//! master_worker HOST:PORT master NAME
-//! master_worker HOST:PORT worker NAME
-//! master_worker HOST:PORT submit NUMBER...
+//! cargo run --release
+//! cargo run -p ironkeeper-recipes --example master_worker 127.0.0.1:2181 master NAME
+//! cargo run -p ironkeeper-recipes --example master_worker 127.0.0.1:2181 worker NAME
+//! cargo run -p ironkeeper-recipes --example master_worker 127.0.0.1:2181 submit NUMBER...
 //! ```
 
 use std::error::Error;
@@ -40,7 +42,10 @@ async fn manage(client: &Client, name: &str) -> Result<(), Box<dyn Error>> {
         match &*states.borrow_and_update() {
             MasterState::Backup => println!("{name} stands by"),
             MasterState::Active(leadership) => {
-                println!("{name} is the master, with token {}", leadership.fencing_token().0);
+                println!(
+                    "{name} is the master, with token {}",
+                    leadership.fencing_token().as_i64()
+                );
             }
             MasterState::Ended(why) => {
                 return Err(why.clone().map_or("closed".into(), |why| why.to_string().into()));

@@ -140,6 +140,8 @@ impl Guard {
 
     /// A number that grows with every grant: the transaction that created the node. Whoever receives
     /// work of several holders can refuse what comes with a smaller token than the largest seen.
+    #[doc(alias = "fence")]
+    #[doc(alias = "czxid")]
     pub fn fencing_token(&self) -> Zxid {
         self.token
     }
@@ -147,6 +149,10 @@ impl Guard {
     /// Whether, as far as this process knows, it is held: the session lives, the connection stands and has been
     /// heard of, and nothing else is known. Makes no request. It says no at once after this process has stood still for
     /// so long that the session may be over.
+    #[doc(alias = "is_held")]
+    #[doc(alias = "is_acquired")]
+    #[doc(alias = "isAcquiredInThisProcess")]
+    #[doc(alias = "isOwnedByCurrentThread")]
     pub fn is_valid(&self) -> bool {
         !self.was_suspended()
             && !self.known_lost.load(Ordering::Acquire)
@@ -185,6 +191,8 @@ impl Guard {
     }
 
     /// Resolves when it is lost: when the session is over, or when somebody else has deleted the node.
+    #[doc(alias = "on_lost")]
+    #[doc(alias = "connection_lost")]
     pub async fn lost(&self) -> Lost {
         let lost = tokio::select! {
             // Of several reasons, the one that is final.
@@ -265,6 +273,7 @@ impl Guard {
 
     /// Resolves when somebody asks the holder to give it back ([`crate::lock::revoke`], or Curator's
     /// `Revoker`); with an error when it is lost before that. Heeding it is up to the holder.
+    #[doc(alias = "makeRevocable")]
     pub async fn revocation(&self) -> Result<()> {
         self.changed(|node| node.data == REVOKE_MESSAGE)
             .await
@@ -274,6 +283,7 @@ impl Guard {
     /// Gives it back. Broken connections are waited for; when this returns without an error, the node
     /// is gone. [`RecipeError::Lost`] says that it was gone before: somebody else may have held it
     /// meanwhile.
+    #[doc(alias = "unlock")]
     pub async fn release(mut self) -> Result<()> {
         let path = self.path().to_owned();
         let lost = |why| RecipeError::Lost { path: path.clone(), why };

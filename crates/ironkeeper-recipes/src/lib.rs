@@ -1,7 +1,57 @@
 //! What people use ZooKeeper for: locks, elections, queues, barriers and more, on Ironkeeper and on
 //! Apache ZooKeeper alike.
 //!
-//! Start with [`lock::Mutex`]. What is common to all recipes:
+//! ```
+//! use ironkeeper_client::Client;
+//! use ironkeeper_recipes::lock::Mutex;
+//!
+//! # #[ironkeeper_doctest::server]
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let client = Client::connect("127.0.0.1:2181").await?;
+//!     let guard = Mutex::new(&client, "/locks/report").lock().await?;
+//!     tokio::select! {
+//!         () = build_report(guard.fencing_token().as_i64()) => {}
+//!         lost = guard.lost() => return Err(lost.into()), // another client may hold it now
+//!     }
+//!     guard.release().await?;
+//!     Ok(())
+//! }
+//!
+//! async fn build_report(token: i64) {
+//!     println!("only one at a time builds the report; this one has token {token}");
+//! }
+//! ```
+//!
+//! # Which recipe do I want?
+//!
+//! | I want | recipe |
+//! | --- | --- |
+//! | one process at a time to do something | [`lock::Mutex`]; [`lock::Reentrant`] if it asks again while it holds it |
+//! | many readers or one writer | [`lock::ReadWriteLock`] |
+//! | at most N at a time | [`lock::Semaphore`] |
+//! | several locks at once | [`lock::MultiLock`] |
+//! | to skip the work if another process does it | [`lock::Mutex::try_lock`], [`lock::NonBlockingLease`] |
+//! | one process to be in charge for as long as it lives | [`election::LeaderLatch`] |
+//! | one process to do a job and then let the next one do it | [`election::LeaderSelector`] |
+//! | to know who is in charge, without taking part | [`election::LeaderObserver`] |
+//! | to know which processes are alive | [`group::GroupMember`], [`group::Group`] |
+//! | to find the instances of a service, and spread load on them | [`service::ServiceDiscovery`], [`service::ServiceProvider`] |
+//! | settings that many processes follow | [`config::Config`]; one value: [`cache::NodeCache`], [`shared::SharedValue`] |
+//! | a local copy of a part of the tree | [`cache::TreeCache`], [`cache::ChildrenCache`] |
+//! | jobs that any of several workers does, none lost | [`queue::WorkQueue`]; with a result: [`master_worker`] |
+//! | jobs in the order of priority, or not before a time | [`queue::PriorityQueue`], [`queue::DelayQueue`] |
+//! | a fixed set of partitions shared out among processes | [`group::SetPartitioner`] |
+//! | to wait until all are there, or all are done | [`barrier::DoubleBarrier`], [`barrier::CountDownLatch`] |
+//! | a counter | [`shared::AtomicLong`] |
+//! | unique ids | [`naming::Snowflake`] (no request for each), [`naming::SequentialIds`] |
+//! | to change several nodes at once | [`Client::transaction`](ironkeeper_client::Client::transaction); with reads: [`stm::Memory`] |
+//! | typed data instead of bytes | [`model::Model`] |
+//!
+//! What to do when the session is lost: [`session_lost`].
+//!
+//! # What is common to all recipes
+//!
 //!
 //! - What is held is a [`Guard`]. It knows when it is lost ([`Guard::lost`]), carries a fencing token
 //!   ([`Guard::fencing_token`]), and can make writes that fail at the server when it is not held any
@@ -13,8 +63,10 @@
 //!   kazoo's do ([`lock::Mutex::with_kazoo_names`]); parties and partitioners always do.
 //!
 //! A [`Client`](ironkeeper_client::Client) is one session. When that is over, everything held by it is
-//! lost, and every recipe says so; a new client and new recipes take over. Nothing here goes on with
-//! another session behind its user's back.
+//! lost, and every recipe says so; a new client and new recipes take over ([`session_lost`]).
+//! Nothing here goes on with another session behind its user's back.
+//!
+//! # All recipes, and their names elsewhere
 //!
 //! | here | Curator | kazoo, menagerie, others |
 //! | --- | --- | --- |
@@ -103,6 +155,7 @@ mod queue_of_waiters;
 mod reads;
 mod receipt;
 pub mod service;
+pub mod session_lost;
 pub mod shared;
 pub mod stm;
 
@@ -110,3 +163,13 @@ pub use error::{RecipeError, Result};
 pub use guard::Guard;
 pub use lost::Lost;
 pub use queue_of_waiters::Participant;
+
+/// The programs in the READMEs are tested with the other examples.
+#[cfg(doctest)]
+mod readmes {
+    #[doc = include_str!("../README.md")]
+    struct OfThisCrate;
+
+    #[doc = include_str!("../../../README.md")]
+    struct OfTheRepository;
+}

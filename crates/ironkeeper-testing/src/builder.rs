@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ironkeeper_server::config::{Config, Sources};
+use ironkeeper_server::panics::Place;
 
 use crate::error::Error;
 use crate::port::HeldPort;
@@ -32,24 +33,26 @@ const DEFAULTS: [(&str, &str); 11] = [
 /// ```
 /// use ironkeeper_testing::TestServer;
 ///
-/// let server = TestServer::builder()
-///     .set("jute.maxbuffer", "4096")
-///     .set("skipACL", "yes")
-///     .start()?;
-/// assert_ne!(server.port(), 0);
-/// # Ok::<(), ironkeeper_testing::Error>(())
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let server =
+///         TestServer::builder().set("jute.maxbuffer", "4096").set("skipACL", "yes").start()?;
+///     assert_ne!(server.port(), 0);
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "InstanceSpec")]
 pub struct Builder {
     port: u16,
     data_dir: Option<PathBuf>,
     settings: BTreeMap<String, String>,
+    planted_panic: Option<Place>,
 }
 
 impl Builder {
     pub(crate) fn new() -> Builder {
         let settings = DEFAULTS.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        Builder { port: 0, data_dir: None, settings: settings.into() }
+        Builder { port: 0, data_dir: None, settings: settings.into(), planted_panic: None }
     }
 
     /// Listens on this port of 127.0.0.1 instead of any free one.
@@ -57,11 +60,13 @@ impl Builder {
     /// ```
     /// use ironkeeper_testing::TestServer;
     ///
-    /// # let held = ironkeeper_testing::HeldPort::take(0)?;
-    /// # let free = held.address().port();
-    /// let server = TestServer::builder().port(free).start()?;
-    /// assert_eq!(server.port(), free);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let held = ironkeeper_testing::HeldPort::take(0)?;
+    ///     let free = held.address().port();
+    ///     let server = TestServer::builder().port(free).start()?;
+    ///     assert_eq!(server.port(), free);
+    ///     Ok(())
+    /// }
     /// ```
     #[must_use]
     pub fn port(mut self, port: u16) -> Builder {
@@ -75,10 +80,12 @@ impl Builder {
     /// ```
     /// use ironkeeper_testing::TestServer;
     ///
-    /// let dir = tempfile::tempdir()?;
-    /// drop(TestServer::builder().data_dir(dir.path()).start()?);
-    /// assert!(dir.path().join("version-2").is_dir());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let dir = tempfile::tempdir()?;
+    ///     drop(TestServer::builder().data_dir(dir.path()).start()?);
+    ///     assert!(dir.path().join("version-2").is_dir());
+    ///     Ok(())
+    /// }
     /// ```
     #[must_use]
     pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Builder {
@@ -92,8 +99,13 @@ impl Builder {
     /// ```
     /// use ironkeeper_testing::TestServer;
     ///
-    /// let server = TestServer::builder().set("tickTime", "2000").set("enforceQuota", "true").start()?;
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::builder()
+    ///         .set("tickTime", "2000")
+    ///         .set("enforceQuota", "true")
+    ///         .start()?;
+    ///     Ok(())
+    /// }
     /// ```
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "numbers and texts are written as they are")]
@@ -102,13 +114,24 @@ impl Builder {
         self
     }
 
+    /// Has the server panic here, once the node `/panic-N` is created, where N is its number. For
+    /// tests of what becomes of a server that panics; without debug assertions it has no effect.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn planted_panic(mut self, place: Place) -> Builder {
+        self.planted_panic = Some(place);
+        self
+    }
+
     /// Starts the server. Clients can connect when this returns.
     ///
     /// ```
     /// use ironkeeper_testing::TestServer;
     ///
-    /// let server = TestServer::builder().start()?;
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::builder().start()?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn start(self) -> Result<TestServer, Error> {
         self.start_as(None)
@@ -133,6 +156,7 @@ impl Builder {
         }
         config.client_address.host = Some(port.address().ip().to_string());
         config.client_address.port = port.address().port();
+        config.planted_panic = self.planted_panic;
         TestServer::launch(config, port, dir)
     }
 }

@@ -21,19 +21,22 @@ use crate::server::{TestServer, until};
 /// ```
 /// use ironkeeper_testing::{Role, TestCluster};
 ///
-/// let cluster = TestCluster::start(3)?;
-/// println!("connect your client to {}", cluster.connect_string());
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let cluster = TestCluster::start(3)?;
+///     println!("connect your client to {}", cluster.connect_string());
 ///
-/// let stopped = cluster.stop_leader()?;
-/// cluster.wait_until_serving()?;
-/// assert_ne!(cluster.leader(), Some(stopped));
+///     let stopped = cluster.stop_leader()?;
+///     cluster.wait_until_serving()?;
+///     assert_ne!(cluster.leader(), Some(stopped));
 ///
-/// cluster.restart(stopped)?;
-/// cluster.wait_until_serving()?;
-/// assert_eq!(cluster.server(stopped).role(), Role::Follower);
-/// # Ok::<(), ironkeeper_testing::Error>(())
+///     cluster.restart(stopped)?;
+///     cluster.wait_until_serving()?;
+///     assert_eq!(cluster.server(stopped).role(), Role::Follower);
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "TestingCluster")]
 pub struct TestCluster {
     members: Vec<Member>,
     /// The side of each member, while the network is in pieces.
@@ -53,9 +56,11 @@ impl TestCluster {
     /// ```
     /// use ironkeeper_testing::TestCluster;
     ///
-    /// let cluster = TestCluster::start(3)?;
-    /// assert!(cluster.leader().is_some());
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::start(3)?;
+    ///     assert!(cluster.leader().is_some());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn start(voters: usize) -> Result<TestCluster, Error> {
         TestCluster::builder().voters(voters).start()
@@ -66,8 +71,10 @@ impl TestCluster {
     /// ```
     /// use ironkeeper_testing::TestCluster;
     ///
-    /// let cluster = TestCluster::builder().voters(3).observers(1).start()?;
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::builder().voters(3).observers(1).start()?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn builder() -> ClusterBuilder {
         ClusterBuilder::new()
@@ -82,9 +89,11 @@ impl TestCluster {
     /// ```
     /// use ironkeeper_testing::TestCluster;
     ///
-    /// let cluster = TestCluster::start(3)?;
-    /// assert_eq!(cluster.connect_string().split(',').count(), 3);
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::start(3)?;
+    ///     assert_eq!(cluster.connect_string().split(',').count(), 3);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn connect_string(&self) -> String {
         let servers = self.members.iter().map(|member| member.server.connect_string());
@@ -96,9 +105,11 @@ impl TestCluster {
     /// ```
     /// use ironkeeper_testing::TestCluster;
     ///
-    /// let cluster = TestCluster::start(3)?;
-    /// assert_eq!(cluster.ids().collect::<Vec<_>>(), [1, 2, 3]);
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::start(3)?;
+    ///     assert_eq!(cluster.ids().collect::<Vec<_>>(), [1, 2, 3]);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn ids(&self) -> impl Iterator<Item = i64> {
         1..=self.members.len() as i64
@@ -109,9 +120,11 @@ impl TestCluster {
     /// ```
     /// use ironkeeper_testing::TestCluster;
     ///
-    /// let cluster = TestCluster::start(3)?;
-    /// cluster.server(2).drop_connections()?;
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::start(3)?;
+    ///     cluster.server(2).drop_connections()?;
+    ///     Ok(())
+    /// }
     /// ```
     ///
     /// # Panics
@@ -128,10 +141,12 @@ impl TestCluster {
     /// ```
     /// use ironkeeper_testing::{Role, TestCluster};
     ///
-    /// let cluster = TestCluster::start(3)?;
-    /// let leader = cluster.leader().expect("there is one");
-    /// assert_eq!(cluster.server(leader).role(), Role::Leader);
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::start(3)?;
+    ///     let leader = cluster.leader().expect("there is one");
+    ///     assert_eq!(cluster.server(leader).role(), Role::Leader);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn leader(&self) -> Option<i64> {
         self.ids().find(|id| self.server(*id).role() == Role::Leader)
@@ -143,10 +158,12 @@ impl TestCluster {
     /// ```
     /// use ironkeeper_testing::TestCluster;
     ///
-    /// let cluster = TestCluster::start(3)?;
-    /// cluster.stop(1)?;
-    /// cluster.wait_until_serving()?;
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::start(3)?;
+    ///     cluster.stop(1)?;
+    ///     cluster.wait_until_serving()?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn wait_until_serving(&self) -> Result<(), Error> {
         until("the cluster has no leader, or not all members follow it", || {
@@ -161,11 +178,14 @@ impl TestCluster {
     /// ```
     /// use ironkeeper_testing::{Role, TestCluster};
     ///
-    /// let cluster = TestCluster::start(3)?;
-    /// cluster.stop(2)?;
-    /// assert_eq!(cluster.server(2).role(), Role::Stopped);
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::start(3)?;
+    ///     cluster.stop(2)?;
+    ///     assert_eq!(cluster.server(2).role(), Role::Stopped);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "killServer")]
     pub fn stop(&self, id: i64) -> Result<(), Error> {
         self.server(id).stop()
     }
@@ -176,10 +196,12 @@ impl TestCluster {
     /// ```
     /// use ironkeeper_testing::TestCluster;
     ///
-    /// let cluster = TestCluster::start(3)?;
-    /// let stopped = cluster.stop_leader()?;
-    /// assert!(!cluster.server(stopped).is_running());
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::start(3)?;
+    ///     let stopped = cluster.stop_leader()?;
+    ///     assert!(!cluster.server(stopped).is_running());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn stop_leader(&self) -> Result<i64, Error> {
         let mut leader = None;
@@ -198,11 +220,14 @@ impl TestCluster {
     /// ```
     /// use ironkeeper_testing::TestCluster;
     ///
-    /// let cluster = TestCluster::start(3)?;
-    /// cluster.restart(1)?;
-    /// cluster.wait_until_serving()?;
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::start(3)?;
+    ///     cluster.restart(1)?;
+    ///     cluster.wait_until_serving()?;
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "restartServer")]
     pub fn restart(&self, id: i64) -> Result<(), Error> {
         let sides = self.sides.lock().unwrap_or_else(PoisonError::into_inner);
         self.server(id).restart()?;
@@ -216,15 +241,17 @@ impl TestCluster {
     /// ```
     /// use ironkeeper_testing::{Role, TestCluster};
     ///
-    /// let cluster = TestCluster::start(3)?;
-    /// let lonely = cluster.leader().expect("there is one");
-    /// let others: Vec<i64> = cluster.ids().filter(|id| *id != lonely).collect();
-    /// cluster.partition(&[&[lonely], &others]);
-    /// cluster.wait_for_role(lonely, Role::Looking)?;
-    /// cluster.heal();
-    /// cluster.wait_until_serving()?;
-    /// assert_ne!(cluster.leader(), Some(lonely));
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::start(3)?;
+    ///     let lonely = cluster.leader().expect("there is one");
+    ///     let others: Vec<i64> = cluster.ids().filter(|id| *id != lonely).collect();
+    ///     cluster.partition(&[&[lonely], &others]);
+    ///     cluster.wait_for_role(lonely, Role::Looking)?;
+    ///     cluster.heal();
+    ///     cluster.wait_until_serving()?;
+    ///     assert_ne!(cluster.leader(), Some(lonely));
+    ///     Ok(())
+    /// }
     /// ```
     pub fn partition(&self, sides: &[&[i64]]) {
         let sides = sides.iter().map(|side| side.iter().copied().collect()).collect();
@@ -236,11 +263,13 @@ impl TestCluster {
     /// ```
     /// use ironkeeper_testing::TestCluster;
     ///
-    /// let cluster = TestCluster::start(3)?;
-    /// cluster.partition(&[&[1], &[2, 3]]);
-    /// cluster.heal();
-    /// cluster.wait_until_serving()?;
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::start(3)?;
+    ///     cluster.partition(&[&[1], &[2, 3]]);
+    ///     cluster.heal();
+    ///     cluster.wait_until_serving()?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn heal(&self) {
         self.set_sides(None);
@@ -251,12 +280,14 @@ impl TestCluster {
     /// ```
     /// use ironkeeper_testing::{Role, TestCluster};
     ///
-    /// let cluster = TestCluster::start(3)?;
-    /// // One of three is not enough.
-    /// cluster.stop(2)?;
-    /// cluster.stop(3)?;
-    /// cluster.wait_for_role(1, Role::Looking)?;
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::start(3)?;
+    ///     // One of three is not enough.
+    ///     cluster.stop(2)?;
+    ///     cluster.stop(3)?;
+    ///     cluster.wait_for_role(1, Role::Looking)?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn wait_for_role(&self, id: i64, role: Role) -> Result<(), Error> {
         until("a member does not get the role it should have", || self.server(id).role() == role)
@@ -268,9 +299,11 @@ impl TestCluster {
     /// ```
     /// use ironkeeper_testing::{SessionId, TestCluster};
     ///
-    /// let cluster = TestCluster::start(3)?;
-    /// assert!(!cluster.kill_session(SessionId(0x1234))?);
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::start(3)?;
+    ///     assert!(!cluster.kill_session(SessionId(0x1234))?);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn kill_session(&self, session: SessionId) -> Result<bool, Error> {
         let leader = self.leader().ok_or(Error::Stopped)?;

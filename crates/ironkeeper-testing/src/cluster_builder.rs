@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use ironkeeper_server::panics::Place;
+
 use crate::builder::Builder;
 use crate::cluster::{Member, TestCluster};
 use crate::error::Error;
@@ -12,9 +14,12 @@ use crate::port::HeldPort;
 /// ```
 /// use ironkeeper_testing::TestCluster;
 ///
-/// let cluster = TestCluster::builder().voters(3).observers(1).set("jute.maxbuffer", 4096).start()?;
-/// assert_eq!(cluster.ids().count(), 4);
-/// # Ok::<(), ironkeeper_testing::Error>(())
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let cluster =
+///         TestCluster::builder().voters(3).observers(1).set("jute.maxbuffer", 4096).start()?;
+///     assert_eq!(cluster.ids().count(), 4);
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct ClusterBuilder {
@@ -39,9 +44,11 @@ impl ClusterBuilder {
     /// ```
     /// use ironkeeper_testing::TestCluster;
     ///
-    /// let cluster = TestCluster::builder().voters(1).start()?;
-    /// assert_eq!(cluster.leader(), Some(1));
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::builder().voters(1).start()?;
+    ///     assert_eq!(cluster.leader(), Some(1));
+    ///     Ok(())
+    /// }
     /// ```
     #[must_use]
     pub fn voters(mut self, voters: usize) -> ClusterBuilder {
@@ -54,9 +61,11 @@ impl ClusterBuilder {
     /// ```
     /// use ironkeeper_testing::{Role, TestCluster};
     ///
-    /// let cluster = TestCluster::builder().voters(1).observers(1).start()?;
-    /// assert_eq!(cluster.server(2).role(), Role::Observer);
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::builder().voters(1).observers(1).start()?;
+    ///     assert_eq!(cluster.server(2).role(), Role::Observer);
+    ///     Ok(())
+    /// }
     /// ```
     #[must_use]
     pub fn observers(mut self, observers: usize) -> ClusterBuilder {
@@ -69,10 +78,12 @@ impl ClusterBuilder {
     /// ```
     /// use ironkeeper_testing::TestCluster;
     ///
-    /// let dir = tempfile::tempdir()?;
-    /// drop(TestCluster::builder().voters(1).data_dir(dir.path()).start()?);
-    /// assert!(dir.path().join("1/version-2").is_dir());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let dir = tempfile::tempdir()?;
+    ///     drop(TestCluster::builder().voters(1).data_dir(dir.path()).start()?);
+    ///     assert!(dir.path().join("1/version-2").is_dir());
+    ///     Ok(())
+    /// }
     /// ```
     #[must_use]
     pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> ClusterBuilder {
@@ -86,10 +97,12 @@ impl ClusterBuilder {
     /// ```
     /// use ironkeeper_testing::TestCluster;
     ///
-    /// # let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    /// let cluster = TestCluster::builder().voters(1).client_ports([free]).start()?;
-    /// assert_eq!(cluster.server(1).port(), free);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    ///     let cluster = TestCluster::builder().voters(1).client_ports([free]).start()?;
+    ///     assert_eq!(cluster.server(1).port(), free);
+    ///     Ok(())
+    /// }
     /// ```
     #[must_use]
     pub fn client_ports(mut self, ports: impl IntoIterator<Item = u16>) -> ClusterBuilder {
@@ -102,12 +115,22 @@ impl ClusterBuilder {
     /// ```
     /// use ironkeeper_testing::TestCluster;
     ///
-    /// let cluster = TestCluster::builder().set("localSessionsEnabled", true).start()?;
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::builder().set("localSessionsEnabled", true).start()?;
+    ///     Ok(())
+    /// }
     /// ```
     #[must_use]
     pub fn set(mut self, key: impl Into<String>, value: impl ToString) -> ClusterBuilder {
         self.member = self.member.set(key, value);
+        self
+    }
+
+    /// As [`Builder::planted_panic`], for all members.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn planted_panic(mut self, place: Place) -> ClusterBuilder {
+        self.member = self.member.planted_panic(place);
         self
     }
 
@@ -116,9 +139,11 @@ impl ClusterBuilder {
     /// ```
     /// use ironkeeper_testing::TestCluster;
     ///
-    /// let cluster = TestCluster::builder().start()?;
-    /// assert!(cluster.ids().all(|id| cluster.server(id).role().serves()));
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let cluster = TestCluster::builder().start()?;
+    ///     assert!(cluster.ids().all(|id| cluster.server(id).role().serves()));
+    ///     Ok(())
+    /// }
     /// ```
     pub fn start(self) -> Result<TestCluster, Error> {
         let take = || HeldPort::take(0).map_err(Error::Port);

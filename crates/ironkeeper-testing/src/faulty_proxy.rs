@@ -35,9 +35,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// ```
 /// use ironkeeper_testing::{Direction, FaultyProxy};
 ///
-/// let proxy = FaultyProxy::start("127.0.0.1:2181")?;
-/// assert_eq!(proxy.bytes(Direction::ToServer) + proxy.bytes(Direction::ToClient), 0);
-/// # Ok::<(), std::io::Error>(())
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let proxy = FaultyProxy::start("127.0.0.1:2181")?;
+///     assert_eq!(proxy.bytes(Direction::ToServer) + proxy.bytes(Direction::ToClient), 0);
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
@@ -63,17 +65,19 @@ pub enum Direction {
 ///
 /// use ironkeeper_testing::{Direction, FaultyProxy, TestServer};
 ///
-/// let server = TestServer::start()?;
-/// let proxy = FaultyProxy::start(server.connect_string())?;
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let server = TestServer::start()?;
+///     let proxy = FaultyProxy::start(server.connect_string())?;
 ///
-/// // The request arrives whole; of its answer come two bytes.
-/// proxy.cut_after(Direction::ToClient, 2);
-/// let mut stream = TcpStream::connect(proxy.connect_string())?;
-/// stream.write_all(b"ruok")?;
-/// let mut answer = String::new();
-/// stream.read_to_string(&mut answer)?;
-/// assert_eq!(answer, "im");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+///     // The request arrives whole; of its answer come two bytes.
+///     proxy.cut_after(Direction::ToClient, 2);
+///     let mut stream = TcpStream::connect(proxy.connect_string())?;
+///     stream.write_all(b"ruok")?;
+///     let mut answer = String::new();
+///     stream.read_to_string(&mut answer)?;
+///     assert_eq!(answer, "im");
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 pub struct FaultyProxy {
@@ -135,10 +139,12 @@ impl FaultyProxy {
     /// ```
     /// use ironkeeper_testing::{FaultyProxy, TestServer};
     ///
-    /// let server = TestServer::start()?;
-    /// let proxy = FaultyProxy::start(server.connect_string())?;
-    /// assert_ne!(proxy.connect_string(), server.connect_string());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::start()?;
+    ///     let proxy = FaultyProxy::start(server.connect_string())?;
+    ///     assert_ne!(proxy.connect_string(), server.connect_string());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn start(server: impl Into<String>) -> io::Result<FaultyProxy> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -183,9 +189,11 @@ impl FaultyProxy {
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
     ///
-    /// let proxy = FaultyProxy::start("127.0.0.1:2181")?;
-    /// assert_eq!(proxy.connect_string(), format!("127.0.0.1:{}", proxy.port()));
-    /// # Ok::<(), std::io::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let proxy = FaultyProxy::start("127.0.0.1:2181")?;
+    ///     assert_eq!(proxy.connect_string(), format!("127.0.0.1:{}", proxy.port()));
+    ///     Ok(())
+    /// }
     /// ```
     pub fn connect_string(&self) -> String {
         self.address().to_string()
@@ -196,9 +204,11 @@ impl FaultyProxy {
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
     ///
-    /// let proxy = FaultyProxy::start("127.0.0.1:2181")?;
-    /// assert!(proxy.address().ip().is_loopback());
-    /// # Ok::<(), std::io::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let proxy = FaultyProxy::start("127.0.0.1:2181")?;
+    ///     assert!(proxy.address().ip().is_loopback());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn address(&self) -> SocketAddr {
         self.shared.port.address()
@@ -209,9 +219,12 @@ impl FaultyProxy {
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
     ///
-    /// let (one, other) = (FaultyProxy::start("127.0.0.1:1")?, FaultyProxy::start("127.0.0.1:1")?);
-    /// assert_ne!(one.port(), other.port());
-    /// # Ok::<(), std::io::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let (one, other) =
+    ///         (FaultyProxy::start("127.0.0.1:1")?, FaultyProxy::start("127.0.0.1:1")?);
+    ///     assert_ne!(one.port(), other.port());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn port(&self) -> u16 {
         self.address().port()
@@ -228,10 +241,12 @@ impl FaultyProxy {
     /// ```
     /// use ironkeeper_testing::{Direction, FaultyProxy};
     ///
-    /// let proxy = FaultyProxy::start("127.0.0.1:2181")?;
-    /// proxy.cut_after(Direction::ToServer, 44);
-    /// assert!(proxy.is_armed());
-    /// # Ok::<(), std::io::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let proxy = FaultyProxy::start("127.0.0.1:2181")?;
+    ///     proxy.cut_after(Direction::ToServer, 44);
+    ///     assert!(proxy.is_armed());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn cut_after(&self, direction: Direction, bytes: u64) {
         self.shared.state().cut_after[direction as usize] = Some(bytes);
@@ -243,9 +258,11 @@ impl FaultyProxy {
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
     ///
-    /// let proxy = FaultyProxy::start("127.0.0.1:2181")?;
-    /// assert!(!proxy.is_armed());
-    /// # Ok::<(), std::io::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let proxy = FaultyProxy::start("127.0.0.1:2181")?;
+    ///     assert!(!proxy.is_armed());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn is_armed(&self) -> bool {
         self.shared.state().cut_after.iter().any(Option::is_some)
@@ -258,9 +275,11 @@ impl FaultyProxy {
     ///
     /// use ironkeeper_testing::{Direction, FaultyProxy};
     ///
-    /// let proxy = FaultyProxy::start("127.0.0.1:2181")?;
-    /// proxy.delay(Direction::ToClient, Duration::from_millis(20));
-    /// # Ok::<(), std::io::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let proxy = FaultyProxy::start("127.0.0.1:2181")?;
+    ///     proxy.delay(Direction::ToClient, Duration::from_millis(20));
+    ///     Ok(())
+    /// }
     /// ```
     pub fn delay(&self, direction: Direction, by: Duration) {
         self.shared.faults.send_modify(|faults| faults.delay[direction as usize] = by);
@@ -272,10 +291,12 @@ impl FaultyProxy {
     /// ```
     /// use ironkeeper_testing::{Direction, FaultyProxy};
     ///
-    /// let proxy = FaultyProxy::start("127.0.0.1:2181")?;
-    /// // Requests arrive and take effect; the client hears nothing of it.
-    /// proxy.stall(Direction::ToClient);
-    /// # Ok::<(), std::io::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let proxy = FaultyProxy::start("127.0.0.1:2181")?;
+    ///     // Requests arrive and take effect; the client hears nothing of it.
+    ///     proxy.stall(Direction::ToClient);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn stall(&self, direction: Direction) {
         self.shared.faults.send_modify(|faults| faults.stalled[direction as usize] = true);
@@ -286,10 +307,12 @@ impl FaultyProxy {
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
     ///
-    /// let proxy = FaultyProxy::start("127.0.0.1:2181")?;
-    /// proxy.black_hole();
-    /// proxy.heal()?;
-    /// # Ok::<(), std::io::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let proxy = FaultyProxy::start("127.0.0.1:2181")?;
+    ///     proxy.black_hole();
+    ///     proxy.heal()?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn black_hole(&self) {
         self.shared.faults.send_modify(|faults| faults.stalled = [true; 2]);
@@ -302,12 +325,14 @@ impl FaultyProxy {
     ///
     /// use ironkeeper_testing::FaultyProxy;
     ///
-    /// let proxy = FaultyProxy::start("127.0.0.1:2181")?;
-    /// proxy.refuse();
-    /// assert!(TcpStream::connect(proxy.address()).is_err());
-    /// proxy.heal()?;
-    /// assert!(TcpStream::connect(proxy.address()).is_ok());
-    /// # Ok::<(), std::io::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let proxy = FaultyProxy::start("127.0.0.1:2181")?;
+    ///     proxy.refuse();
+    ///     assert!(TcpStream::connect(proxy.address()).is_err());
+    ///     proxy.heal()?;
+    ///     assert!(TcpStream::connect(proxy.address()).is_ok());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn refuse(&self) {
         drop(self.shared.listener().take());
@@ -319,9 +344,11 @@ impl FaultyProxy {
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
     ///
-    /// let proxy = FaultyProxy::start("127.0.0.1:2181")?;
-    /// assert_eq!(proxy.cut(), 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let proxy = FaultyProxy::start("127.0.0.1:2181")?;
+    ///     assert_eq!(proxy.cut(), 0);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn cut(&self) -> usize {
         self.shared.end_all(End::Cut)
@@ -333,9 +360,11 @@ impl FaultyProxy {
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
     ///
-    /// let proxy = FaultyProxy::start("127.0.0.1:2181")?;
-    /// assert_eq!(proxy.reset(), 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let proxy = FaultyProxy::start("127.0.0.1:2181")?;
+    ///     assert_eq!(proxy.reset(), 0);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn reset(&self) -> usize {
         self.shared.end_all(End::Reset)
@@ -349,10 +378,12 @@ impl FaultyProxy {
     ///
     /// use ironkeeper_testing::{Direction, FaultyProxy};
     ///
-    /// let proxy = FaultyProxy::start("127.0.0.1:2181")?;
-    /// proxy.delay(Direction::ToServer, Duration::from_secs(1));
-    /// proxy.heal()?;
-    /// # Ok::<(), std::io::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let proxy = FaultyProxy::start("127.0.0.1:2181")?;
+    ///     proxy.delay(Direction::ToServer, Duration::from_secs(1));
+    ///     proxy.heal()?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn heal(&self) -> io::Result<()> {
         self.shared.state().cut_after = [None; 2];
@@ -371,9 +402,11 @@ impl FaultyProxy {
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
     ///
-    /// let proxy = FaultyProxy::start("127.0.0.1:2181")?;
-    /// assert_eq!(proxy.connections(), 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let proxy = FaultyProxy::start("127.0.0.1:2181")?;
+    ///     assert_eq!(proxy.connections(), 0);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn connections(&self) -> u64 {
         self.shared.state().connections
@@ -384,22 +417,27 @@ impl FaultyProxy {
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
     ///
-    /// let proxy = FaultyProxy::start("127.0.0.1:2181")?;
-    /// assert_eq!(proxy.open_connections(), 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let proxy = FaultyProxy::start("127.0.0.1:2181")?;
+    ///     assert_eq!(proxy.open_connections(), 0);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn open_connections(&self) -> usize {
         self.shared.state().open.len()
     }
 
-    /// How many bytes have passed in `direction` since the start.
+    /// How many bytes have passed in `direction` since the start. Every byte that has arrived is
+    /// among them, and those of at most one chunk per connection that are still being sent.
     ///
     /// ```
     /// use ironkeeper_testing::{Direction, FaultyProxy};
     ///
-    /// let proxy = FaultyProxy::start("127.0.0.1:2181")?;
-    /// assert_eq!(proxy.bytes(Direction::ToServer), 0);
-    /// # Ok::<(), std::io::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let proxy = FaultyProxy::start("127.0.0.1:2181")?;
+    ///     assert_eq!(proxy.bytes(Direction::ToServer), 0);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn bytes(&self, direction: Direction) -> u64 {
         self.shared.state().bytes[direction as usize]
@@ -436,20 +474,25 @@ impl Shared {
         count
     }
 
-    /// How many of `len` bytes may pass, and whether the connection is cut behind them.
+    /// How many of `len` bytes may pass, and whether the connection is cut behind them. Those that
+    /// may are counted here, before they are sent: a count never lacks a byte that has arrived.
     fn admit(&self, direction: Direction, len: usize) -> (usize, bool) {
         let mut state = self.state();
-        let Some(left) = &mut state.cut_after[direction as usize] else { return (len, false) };
-        match usize::try_from(*left) {
-            Ok(last) if last <= len => {
-                state.cut_after[direction as usize] = None;
-                (last, true)
-            }
-            _ => {
-                *left -= len as u64;
-                (len, false)
-            }
+        let (passing, cut) = match &mut state.cut_after[direction as usize] {
+            None => (len, false),
+            Some(left) => match usize::try_from(*left) {
+                Ok(last) if last <= len => (last, true),
+                _ => {
+                    *left -= len as u64;
+                    (len, false)
+                }
+            },
+        };
+        if cut {
+            state.cut_after[direction as usize] = None;
         }
+        state.bytes[direction as usize] += passing as u64;
+        (passing, cut)
     }
 
     /// Returns when bytes that have just come in `direction` may go on.
@@ -621,7 +664,6 @@ async fn pump(
         }
         let (passing, cut) = shared.admit(direction, len);
         to.write_all(&buffer[..passing]).await?;
-        shared.state().bytes[direction as usize] += passing as u64;
         if cut {
             return Ok(Pumped::UntilCut);
         }

@@ -17,14 +17,16 @@
 //!
 //! use ironkeeper_testing::TestServer;
 //!
-//! let server = TestServer::start()?;
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let server = TestServer::start()?;
 //!
-//! let mut stream = TcpStream::connect(server.connect_string())?;
-//! stream.write_all(b"ruok")?;
-//! let mut answer = String::new();
-//! stream.read_to_string(&mut answer)?;
-//! assert_eq!(answer, "imok");
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//!     let mut stream = TcpStream::connect(server.connect_string())?;
+//!     stream.write_all(b"ruok")?;
+//!     let mut answer = String::new();
+//!     stream.read_to_string(&mut answer)?;
+//!     assert_eq!(answer, "imok");
+//!     Ok(())
+//! }
 //! ```
 
 mod builder;

@@ -17,9 +17,11 @@ use socket2::{Domain, Socket, Type};
 /// ```
 /// use ironkeeper_testing::HeldPort;
 ///
-/// let port = HeldPort::take(0)?;
-/// assert_ne!(port.address().port(), 0);
-/// # Ok::<(), std::io::Error>(())
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let port = HeldPort::take(0)?;
+///     assert_ne!(port.address().port(), 0);
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 pub struct HeldPort {

@@ -9,10 +9,12 @@ use ironkeeper_zab::Status;
 /// ```
 /// use ironkeeper_testing::{Role, TestCluster};
 ///
-/// let cluster = TestCluster::start(3)?;
-/// let leaders = cluster.ids().filter(|id| cluster.server(*id).role() == Role::Leader);
-/// assert_eq!(leaders.count(), 1);
-/// # Ok::<(), ironkeeper_testing::Error>(())
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let cluster = TestCluster::start(3)?;
+///     let leaders = cluster.ids().filter(|id| cluster.server(*id).role() == Role::Leader);
+///     assert_eq!(leaders.count(), 1);
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -35,11 +35,15 @@ const LOOK_PAUSE: Duration = Duration::from_millis(1);
 /// ```
 /// use ironkeeper_testing::TestServer;
 ///
-/// let server = TestServer::start()?;
-/// println!("connect your client to {}", server.connect_string());
-/// # Ok::<(), ironkeeper_testing::Error>(())
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let server = TestServer::start()?;
+///     println!("connect your client to {}", server.connect_string());
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "TestingServer")]
+#[doc(alias = "EmbeddedZookeeper")]
 pub struct TestServer {
     config: Config,
     /// `None` while it is stopped. Goes before the port and the directory it uses.
@@ -69,9 +73,11 @@ impl TestServer {
     /// ```
     /// use ironkeeper_testing::TestServer;
     ///
-    /// let server = TestServer::start()?;
-    /// assert_eq!(server.connect_string(), format!("127.0.0.1:{}", server.port()));
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::start()?;
+    ///     assert_eq!(server.connect_string(), format!("127.0.0.1:{}", server.port()));
+    ///     Ok(())
+    /// }
     /// ```
     pub fn start() -> Result<TestServer, Error> {
         TestServer::builder().start()
@@ -82,8 +88,10 @@ impl TestServer {
     /// ```
     /// use ironkeeper_testing::TestServer;
     ///
-    /// let server = TestServer::builder().set("enforceQuota", "true").start()?;
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::builder().set("enforceQuota", "true").start()?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn builder() -> Builder {
         Builder::new()
@@ -103,9 +111,11 @@ impl TestServer {
     /// ```
     /// use ironkeeper_testing::TestServer;
     ///
-    /// let server = TestServer::start()?;
-    /// let with_chroot = format!("{}/app", server.connect_string());
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::start()?;
+    ///     let with_chroot = format!("{}/app", server.connect_string());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn connect_string(&self) -> String {
         self.address().to_string()
@@ -116,9 +126,11 @@ impl TestServer {
     /// ```
     /// use ironkeeper_testing::TestServer;
     ///
-    /// let server = TestServer::start()?;
-    /// assert!(server.address().ip().is_loopback());
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::start()?;
+    ///     assert!(server.address().ip().is_loopback());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn address(&self) -> SocketAddr {
         self.port.address()
@@ -129,9 +141,11 @@ impl TestServer {
     /// ```
     /// use ironkeeper_testing::TestServer;
     ///
-    /// let (one, other) = (TestServer::start()?, TestServer::start()?);
-    /// assert_ne!(one.port(), other.port());
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let (one, other) = (TestServer::start()?, TestServer::start()?);
+    ///     assert_ne!(one.port(), other.port());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn port(&self) -> u16 {
         self.address().port()
@@ -142,9 +156,11 @@ impl TestServer {
     /// ```
     /// use ironkeeper_testing::TestServer;
     ///
-    /// let server = TestServer::start()?;
-    /// assert!(server.data_dir().join("version-2").is_dir());
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::start()?;
+    ///     assert!(server.data_dir().join("version-2").is_dir());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn data_dir(&self) -> &Path {
         self.dir.path()
@@ -158,10 +174,12 @@ impl TestServer {
     ///
     /// use ironkeeper_testing::TestServer;
     ///
-    /// let server = TestServer::start()?;
-    /// server.stop()?;
-    /// assert!(TcpStream::connect(server.address()).is_err());
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::start()?;
+    ///     server.stop()?;
+    ///     assert!(TcpStream::connect(server.address()).is_err());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn stop(&self) -> Result<(), Error> {
         match self.running().take() {
@@ -173,16 +191,22 @@ impl TestServer {
     /// Starts the server again, on the same port and data, stopping it first if it runs. Sessions
     /// live on if their clients come back in time; the time begins anew.
     ///
+    /// The connections of all clients break. `ironkeeper-client` fails the request that notices it
+    /// with `ErrorKind::ConnectionLoss` and retries nothing on its own: a test that makes a request
+    /// after a restart should make it by `client.retry(&policy, || ..)`, as the README shows.
+    ///
     /// ```
     /// use std::net::TcpStream;
     ///
     /// use ironkeeper_testing::TestServer;
     ///
-    /// let server = TestServer::start()?;
-    /// server.stop()?;
-    /// server.restart()?;
-    /// assert!(TcpStream::connect(server.address()).is_ok());
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::start()?;
+    ///     server.stop()?;
+    ///     server.restart()?;
+    ///     assert!(TcpStream::connect(server.address()).is_ok());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn restart(&self) -> Result<(), Error> {
         let mut running = self.running();
@@ -193,16 +217,35 @@ impl TestServer {
         Ok(())
     }
 
-    /// Whether the server runs.
+    /// Why the server has stopped by itself, if it has: most of all a panic on one of its threads,
+    /// which is a bug of Ironkeeper, with thread, place and reason. Its connections are closed
+    /// then. A test need not ask: [`TestServer::stop`] and [`TestServer::restart`] return it as
+    /// [`Error::Failed`], and dropping the server panics with it.
     ///
     /// ```
     /// use ironkeeper_testing::TestServer;
     ///
     /// let server = TestServer::start()?;
-    /// assert!(server.is_running());
-    /// server.stop()?;
-    /// assert!(!server.is_running());
+    /// assert_eq!(server.failure(), None);
     /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// ```
+    pub fn failure(&self) -> Option<String> {
+        self.running().as_ref().and_then(Server::failure)
+    }
+
+    /// Whether the server runs. One that has stopped by itself counts as running until its
+    /// [`failure`](TestServer::failure) was fetched with [`TestServer::stop`].
+    ///
+    /// ```
+    /// use ironkeeper_testing::TestServer;
+    ///
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::start()?;
+    ///     assert!(server.is_running());
+    ///     server.stop()?;
+    ///     assert!(!server.is_running());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn is_running(&self) -> bool {
         self.running().is_some()
@@ -215,10 +258,14 @@ impl TestServer {
     /// ```
     /// use ironkeeper_testing::{SessionId, TestServer};
     ///
-    /// let server = TestServer::start()?;
-    /// assert!(!server.kill_session(SessionId(0x1234))?);
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::start()?;
+    ///     assert!(!server.kill_session(SessionId(0x1234))?);
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "KillSession")]
+    #[doc(alias = "expire_session")]
     pub fn kill_session(&self, session: SessionId) -> Result<bool, Error> {
         if !self.expire(session)? {
             return Ok(false);
@@ -232,9 +279,11 @@ impl TestServer {
     /// ```
     /// use ironkeeper_testing::TestServer;
     ///
-    /// let server = TestServer::start()?;
-    /// assert!(server.sessions()?.is_empty());
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::start()?;
+    ///     assert!(server.sessions()?.is_empty());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn sessions(&self) -> Result<Vec<SessionId>, Error> {
         let running = self.running();
@@ -252,12 +301,14 @@ impl TestServer {
     ///
     /// use ironkeeper_testing::TestServer;
     ///
-    /// let server = TestServer::start()?;
-    /// let mut stream = TcpStream::connect(server.address())?;
-    /// # while server.connections()? == 0 {}
-    /// assert_eq!(server.drop_connections()?, 1);
-    /// assert_eq!(stream.read(&mut [0])?, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::start()?;
+    ///     let mut stream = TcpStream::connect(server.address())?;
+    ///     while server.connections()? == 0 {}
+    ///     assert_eq!(server.drop_connections()?, 1);
+    ///     assert_eq!(stream.read(&mut [0])?, 0);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn drop_connections(&self) -> Result<usize, Error> {
         let running = self.running();
@@ -276,9 +327,11 @@ impl TestServer {
     /// ```
     /// use ironkeeper_testing::TestServer;
     ///
-    /// let server = TestServer::start()?;
-    /// assert_eq!(server.connections()?, 0);
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::start()?;
+    ///     assert_eq!(server.connections()?, 0);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn connections(&self) -> Result<usize, Error> {
         let running = self.running();
@@ -291,15 +344,19 @@ impl TestServer {
     /// ```
     /// use ironkeeper_testing::{Role, TestServer};
     ///
-    /// let server = TestServer::start()?;
-    /// assert_eq!(server.role(), Role::Leader);
-    /// server.stop()?;
-    /// assert_eq!(server.role(), Role::Stopped);
-    /// # Ok::<(), ironkeeper_testing::Error>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let server = TestServer::start()?;
+    ///     assert_eq!(server.role(), Role::Leader);
+    ///     server.stop()?;
+    ///     assert_eq!(server.role(), Role::Stopped);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn role(&self) -> Role {
         let running = self.running();
-        let Some(server) = running.as_ref() else { return Role::Stopped };
+        let Some(server) = running.as_ref().filter(|server| server.failure().is_none()) else {
+            return Role::Stopped;
+        };
         match &server.shared().core.member {
             None => Role::Leader,
             Some(member) => member.status().into(),
@@ -333,6 +390,19 @@ impl TestServer {
 
     fn running(&self) -> MutexGuard<'_, Option<Server>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for TestServer {
+    /// # Panics
+    /// If the server had failed and the test has not fetched the reason: it must not pass
+    /// unnoticed.
+    fn drop(&mut self) {
+        if let Err(failure) = self.stop()
+            && !std::thread::panicking()
+        {
+            panic!("{failure}");
+        }
     }
 }
 

@@ -957,7 +957,16 @@ impl<T, W: Watcher> Machine<T, W> {
         self.session = response.session;
         self.password = response.password;
         self.is_global |= !read_only;
-        self.timeout = Duration::from_millis(response.timeout_ms as u64);
+        let granted = Duration::from_millis(response.timeout_ms as u64);
+        if granted.as_millis() != self.timeout.as_millis() {
+            let asked = self.settings.session_timeout;
+            tracing::warn!(
+                session = %self.session, ?asked, ?granted,
+                "the server grants another session timeout than the client asked for; its limits \
+                 are minSessionTimeout and maxSessionTimeout, 2 and 20 times tickTime by default"
+            );
+        }
+        self.timeout = granted;
         self.last_heard = now;
         self.become_up(now, host, read_only);
     }

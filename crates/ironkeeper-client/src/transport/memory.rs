@@ -16,16 +16,17 @@ const BACKLOG: usize = 64;
 /// Connections inside the process: the other end comes out of a [`MemoryListener`].
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> ironkeeper_client::Result<()> {
 /// use ironkeeper_client::{Client, MemoryTransport};
 ///
-/// let (transport, mut listener) = MemoryTransport::new();
-/// let client = Client::builder("anywhere").transport(transport).start()?;
-/// let (server, mut stream) = listener.accept().await.unwrap();
-/// assert_eq!(server.to_string(), "anywhere:2181");
-/// // A server of one's own goes here; `stream` is where it reads and writes.
-/// # Ok(()) }
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let (transport, mut listener) = MemoryTransport::new();
+///     let client = Client::builder("anywhere").transport(transport).start()?;
+///     let (server, mut stream) = listener.accept().await.unwrap();
+///     assert_eq!(server.to_string(), "anywhere:2181");
+///     // A server of one's own goes here; `stream` is where it reads and writes.
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct MemoryTransport {
@@ -59,12 +60,12 @@ impl MemoryListener {
     /// The next connection, and the server it was meant for. `None` when all clients are gone.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// let (transport, mut listener) = ironkeeper_client::MemoryTransport::new();
-    /// drop(transport);
-    /// assert!(listener.accept().await.is_none());
-    /// # }
+    /// #[tokio::main]
+    /// async fn main() {
+    ///     let (transport, mut listener) = ironkeeper_client::MemoryTransport::new();
+    ///     drop(transport);
+    ///     assert!(listener.accept().await.is_none());
+    /// }
     /// ```
     pub async fn accept(&mut self) -> Option<(Host, DuplexStream)> {
         self.connections.recv().await

@@ -11,14 +11,14 @@ use crate::random::Random;
 /// Plain TCP: what a client uses unless told otherwise.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, TcpTransport};
 ///
-/// let client = Client::builder(&server).transport(TcpTransport).connect().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::builder("127.0.0.1:2181").transport(TcpTransport).connect().await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpTransport;

@@ -15,16 +15,21 @@ use crate::hosts::Host;
 
 /// Whom to trust, and who we are.
 ///
-/// ```
-/// use ironkeeper_client::{TlsSettings, TlsTransport};
+/// ```no_run
+/// use std::fs::read;
 ///
-/// # let (authority, certificate, key) = (&b""[..], &b""[..], &b""[..]);
-/// // The bytes of PEM files.
-/// let settings = TlsSettings::new()
-///     .trust(authority)
-///     .identity(certificate, key)
-///     .server_name("zookeeper.example");
-/// assert!(TlsTransport::new(&settings).is_err()); // there is nothing in these files
+/// use ironkeeper_client::{Client, TlsSettings, TlsTransport};
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let settings = TlsSettings::new()
+///         .trust(read("authority.pem")?)
+///         .identity(read("me.pem")?, read("me.key")?)
+///         .server_name("zookeeper.example");
+///     let transport = TlsTransport::new(&settings)?;
+///     let client = Client::builder("zk1:2281").transport(transport).connect().await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Default)]
 pub struct TlsSettings {
@@ -47,9 +52,11 @@ impl TlsSettings {
     /// Trusts servers whose certificates were issued by one of the authorities in this PEM text.
     ///
     /// ```no_run
-    /// # fn main() -> std::io::Result<()> {
-    /// let settings = ironkeeper_client::TlsSettings::new().trust(std::fs::read("authority.pem")?);
-    /// # Ok(()) }
+    /// fn main() -> std::io::Result<()> {
+    ///     let authorities = std::fs::read("authority.pem")?;
+    ///     let settings = ironkeeper_client::TlsSettings::new().trust(authorities);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn trust(mut self, authorities_pem: impl AsRef<[u8]>) -> TlsSettings {
         self.authorities.extend_from_slice(authorities_pem.as_ref());
@@ -60,10 +67,11 @@ impl TlsSettings {
     /// The certificate (with its chain) and the private key by which servers know us, as PEM texts.
     ///
     /// ```no_run
-    /// # fn main() -> std::io::Result<()> {
-    /// use std::fs::read;
-    /// let settings = ironkeeper_client::TlsSettings::new().identity(read("me.pem")?, read("me.key")?);
-    /// # Ok(()) }
+    /// fn main() -> std::io::Result<()> {
+    ///     let (certificates, key) = (std::fs::read("me.pem")?, std::fs::read("me.key")?);
+    ///     let settings = ironkeeper_client::TlsSettings::new().identity(certificates, key);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn identity(
         mut self,
@@ -99,16 +107,19 @@ impl std::fmt::Debug for TlsSettings {
 /// TLS over TCP. Behind the feature `tls`.
 ///
 /// ```no_run
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use ironkeeper_client::{Client, TlsSettings, TlsTransport};
 ///
-/// let settings = TlsSettings::new().trust(std::fs::read("authority.pem")?);
-/// let transport = TlsTransport::new(&settings)?;
-/// let client = Client::builder("zk.example:2281").transport(transport).connect().await?;
-/// # Ok(()) }
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let settings = TlsSettings::new().trust(std::fs::read("authority.pem")?);
+///     let transport = TlsTransport::new(&settings)?;
+///     let client = Client::builder("zk.example:2281").transport(transport).connect().await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone)]
+#[doc(alias = "SSL")]
+#[doc(alias = "zookeeper.client.secure")]
 pub struct TlsTransport {
     config: Arc<ClientConfig>,
     server_name: Option<ServerName<'static>>,

@@ -13,4 +13,5 @@ mod reconnects;
 mod scale;
 mod sessions;
 mod subtrees;
+mod testing_readme;
 mod watches;

@@ -290,3 +290,12 @@ async fn a_request_leaves_although_nobody_waits_for_its_reply() {
     soon(created).await.unwrap();
     asking.abort();
 }
+
+/// `testing_readme.rs` runs with the other tests; users read it in the README.
+#[test]
+fn the_readme_of_ironkeeper_testing_shows_the_tests_that_are_run_here() {
+    let readme = include_str!("../../../ironkeeper-testing/README.md");
+    let program = include_str!("testing_readme.rs");
+    assert!(readme.contains(&format!("```rust\n{program}```")), "they differ");
+    assert_eq!(readme.matches("```rust").count(), 1);
+}

@@ -9,6 +9,10 @@ use ironkeeper_client::{
 
 use super::place::{Place, soon};
 
+#[path = "../../examples/watch.rs"]
+#[allow(dead_code, reason = "its main is not called")]
+mod example;
+
 async fn event(watcher: &mut Watcher) -> (EventType, String) {
     match soon(watcher.next()).await {
         Some(WatchItem::Event(event)) => (event.kind, event.path),
@@ -247,4 +251,19 @@ async fn removing_a_watch_leaves_those_alone_who_ask_for_the_same_at_that_moment
     }
     stop.store(true, Ordering::Relaxed);
     removing.await.unwrap();
+}
+
+#[tokio::test]
+async fn the_example_shows_what_is_there_and_what_changes() {
+    let place = Place::new().await;
+    let client = place.client().await;
+    client.create("/app", "", CreateMode::Persistent).await.unwrap();
+    let (shown, mut lines) = tokio::sync::mpsc::unbounded_channel();
+    let watcher = place.client().await;
+    let show = move |line| shown.send(line).expect("the test reads it");
+    let followed = tokio::spawn(async move { example::follow(&watcher, "/app", show).await });
+    assert_eq!(soon(lines.recv()).await.unwrap(), "/app (version 0)");
+    client.set("/app", "new", Version::Any).await.unwrap();
+    assert_eq!(soon(lines.recv()).await.unwrap(), "NodeDataChanged /app");
+    followed.abort();
 }

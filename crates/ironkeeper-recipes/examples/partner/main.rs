@@ -1,5 +1,6 @@
-//! The Rust side of the interoperation with Curator's and kazoo's recipes: does what it is told on its standard input, line
-//! by line, and says on its standard output what came of it. Run by `cargo xtask interop`.
+//! A part of a test, not an example to copy: the Rust side of the interoperation with Curator's and
+//! kazoo's recipes. It carries out the orders on its standard input, line by line, and writes the
+//! outcomes to its standard output. Run by `cargo xtask interop`.
 //!
 //! Each module has a list of the orders it understands. An order that takes its time, because it waits for
 //! something, does not hold up those behind it.

@@ -37,25 +37,26 @@ use crate::place::{create_containers, join, patient};
 /// A latch on a path.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::barrier::CountDownLatch;
 ///
-/// let client = Client::connect(&server).await?;
-/// let latch = CountDownLatch::new(&client, "/latches/loaded", 2)?;
-/// let waiting = tokio::spawn({
-///     let latch = latch.clone();
-///     async move { latch.wait().await }
-/// });
-/// assert_eq!(latch.count_down().await?, 1);
-/// assert_eq!(latch.count_down_as("part-2").await?, 0);
-/// waiting.await??;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let latch = CountDownLatch::new(&client, "/latches/loaded", 2)?;
+///     let waiting = tokio::spawn({
+///         let latch = latch.clone();
+///         async move { latch.wait().await }
+///     });
+///     assert_eq!(latch.count_down().await?, 1);
+///     assert_eq!(latch.count_down_as("part-2").await?, 0);
+///     waiting.await??;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "ZkCountDownLatch")]
 pub struct CountDownLatch {
     client: Client,
     path: String,
@@ -114,6 +115,7 @@ impl CountDownLatch {
     }
 
     /// Waits until the latch is open.
+    #[doc(alias = "await")]
     pub async fn wait(&self) -> Result<()> {
         let (client, closed) = (&self.client, self.closed());
         let mut seen = None;

@@ -48,28 +48,29 @@ const SIZE_MAX: usize = 4096;
 /// A barrier for a number of parties, round after round.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::barrier::CyclicBarrier;
 ///
-/// let client = Client::connect(&server).await?;
-/// let barrier = CyclicBarrier::new(&client, "/barriers/step", 2)?;
-/// let other = tokio::spawn({
-///     let barrier = barrier.clone();
-///     async move {
-///         barrier.wait().await?;
-///         barrier.wait().await
-///     }
-/// });
-/// barrier.wait().await?; // both have done the first step
-/// let second = barrier.wait().await?; // and the second
-/// assert_eq!(second.round, other.await??.round);
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let barrier = CyclicBarrier::new(&client, "/barriers/step", 2)?;
+///     let other = tokio::spawn({
+///         let barrier = barrier.clone();
+///         async move {
+///             barrier.wait().await?;
+///             barrier.wait().await
+///         }
+///     });
+///     barrier.wait().await?; // both have done the first step
+///     let second = barrier.wait().await?; // and the second
+///     assert_eq!(second.round, other.await??.round);
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "ZkCyclicBarrier")]
 pub struct CyclicBarrier {
     client: Client,
     path: String,

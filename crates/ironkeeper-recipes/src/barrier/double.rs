@@ -43,25 +43,26 @@ use crate::error::{RecipeError, Result};
 /// A barrier for a number of members.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::barrier::DoubleBarrier;
 ///
-/// let client = Client::connect(&server).await?;
-/// let barrier = DoubleBarrier::new(&client, "/barriers/job", 2)?;
-/// let other = tokio::spawn({
-///     let barrier = barrier.clone();
-///     async move { barrier.enter().await?.leave().await }
-/// });
-/// let inside = barrier.enter().await?; // both are here
-/// inside.leave().await?; // both are done
-/// other.await??;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let barrier = DoubleBarrier::new(&client, "/barriers/job", 2)?;
+///     let other = tokio::spawn({
+///         let barrier = barrier.clone();
+///         async move { barrier.enter().await?.leave().await }
+///     });
+///     let inside = barrier.enter().await?; // both are here
+///     inside.leave().await?; // both are done
+///     other.await??;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "DistributedDoubleBarrier")]
 pub struct DoubleBarrier {
     gathering: Gathering,
 }
@@ -92,6 +93,7 @@ impl DoubleBarrier {
     }
 
     /// Waits this long at most. `None` if not all came: we have left then.
+    #[doc(alias = "enter_timeout")]
     pub async fn enter_within(&self, patience: Duration) -> Result<Option<Membership>> {
         match tokio::time::timeout(patience, self.enter()).await {
             Ok(entered) => entered.map(Some),

@@ -39,25 +39,26 @@ use crate::receipt::{Receipts, refusal};
 /// A barrier on a path, set and removed by anybody.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::barrier::Barrier;
 ///
-/// let client = Client::connect(&server).await?;
-/// let barrier = Barrier::new(&client, "/barriers/maintenance");
-/// barrier.set().await?;
-/// let worker = tokio::spawn({
-///     let barrier = barrier.clone();
-///     async move { barrier.wait().await }
-/// });
-/// barrier.remove().await?;
-/// worker.await??;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let barrier = Barrier::new(&client, "/barriers/maintenance");
+///     barrier.set().await?;
+///     let worker = tokio::spawn({
+///         let barrier = barrier.clone();
+///         async move { barrier.wait().await }
+///     });
+///     barrier.remove().await?;
+///     worker.await??;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "DistributedBarrier")]
 pub struct Barrier {
     client: Client,
     path: String,
@@ -76,6 +77,7 @@ impl Barrier {
     }
 
     /// Closes the barrier, once. Says whether it was open until now.
+    #[doc(alias = "setBarrier")]
     pub async fn set(&self) -> Result<bool> {
         let create = |once: Transaction| once.create(&self.path, "", CreateMode::Persistent);
         loop {
@@ -94,6 +96,7 @@ impl Barrier {
     }
 
     /// Opens the barrier for all who wait, once. Says whether it was closed until now.
+    #[doc(alias = "removeBarrier")]
     pub async fn remove(&self) -> Result<bool> {
         let delete = |once: Transaction| once.delete(&self.path, Version::Any);
         let Err(error) = self.receipts()?.commit(&self.client, delete).await else {
@@ -131,6 +134,7 @@ impl Barrier {
     }
 
     /// Waits until the barrier is open.
+    #[doc(alias = "waitOnBarrier")]
     pub async fn wait(&self) -> Result<()> {
         let client = &self.client;
         loop {
@@ -165,6 +169,7 @@ impl Barrier {
     }
 
     /// Waits this long at most. Says whether the barrier was open.
+    #[doc(alias = "wait_timeout")]
     pub async fn wait_within(&self, patience: Duration) -> Result<bool> {
         match tokio::time::timeout(patience, self.wait()).await {
             Ok(passed) => passed.map(|()| true),

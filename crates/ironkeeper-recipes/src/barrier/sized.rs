@@ -31,24 +31,24 @@ use crate::place::{create_containers, patient};
 /// A barrier for as many members as its node says.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::barrier::SizedBarrier;
 ///
-/// let client = Client::connect(&server).await?;
-/// let barrier = SizedBarrier::new(&client, "/barriers/job");
-/// barrier.set_size(5).await?;
-/// let waiting = tokio::spawn({
-///     let barrier = barrier.clone();
-///     async move { barrier.enter().await }
-/// });
-/// // There are fewer workers than was thought.
-/// barrier.set_size(1).await?;
-/// waiting.await??.leave().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let barrier = SizedBarrier::new(&client, "/barriers/job");
+///     barrier.set_size(5).await?;
+///     let waiting = tokio::spawn({
+///         let barrier = barrier.clone();
+///         async move { barrier.enter().await }
+///     });
+///     // There are fewer workers than was thought.
+///     barrier.set_size(1).await?;
+///     waiting.await??.leave().await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct SizedBarrier {

@@ -23,6 +23,8 @@ pub struct CachedNode {
 /// Something happened to a cache.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[doc(alias = "CuratorCacheListener")]
+#[doc(alias = "TreeCacheEvent")]
 pub enum CacheEvent {
     /// A node is there that was not.
     Created(Arc<CachedNode>),

@@ -20,22 +20,24 @@ use crate::place::join;
 /// A cache of the children of a node, which need not be there.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode};
 /// use ironkeeper_recipes::cache::ChildrenCache;
 ///
-/// let client = Client::connect(&server).await?;
-/// client.create_recursive("/workers/anna", "idle", CreateMode::Persistent).await?;
-/// let workers = ChildrenCache::start(&client, "/workers");
-/// workers.initialized().await?;
-/// assert_eq!(workers.get("anna").unwrap().data, "idle");
-/// assert_eq!(workers.children().len(), 1);
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     client.create_recursive("/workers/anna", "idle", CreateMode::Persistent).await?;
+///     let workers = ChildrenCache::start(&client, "/workers");
+///     workers.initialized().await?;
+///     assert_eq!(workers.get("anna").unwrap().data, "idle");
+///     assert_eq!(workers.children().len(), 1);
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "PathChildrenCache")]
+#[doc(alias = "ChildrenWatch")]
 pub struct ChildrenCache {
     keeper: Keeper,
 }

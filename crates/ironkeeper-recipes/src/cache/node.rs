@@ -28,30 +28,32 @@ use crate::error::Result;
 /// A cache of one node, which need not be there.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode};
 /// use ironkeeper_recipes::cache::{CacheEvent, NodeCache};
 ///
-/// let client = Client::connect(&server).await?;
-/// let cache = NodeCache::start(&client, "/flag");
-/// cache.initialized().await?;
-/// assert!(cache.current().is_none());
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let cache = NodeCache::start(&client, "/flag");
+///     cache.initialized().await?;
+///     assert!(cache.current().is_none());
 ///
-/// let mut events = cache.events();
-/// client.create("/flag", "on", CreateMode::Persistent).await?;
-/// while let Some(event) = events.next().await {
-///     if let CacheEvent::Created(node) = event {
-///         assert_eq!(node.data, "on");
-///         break;
+///     let mut events = cache.events();
+///     client.create("/flag", "on", CreateMode::Persistent).await?;
+///     while let Some(event) = events.next().await {
+///         if let CacheEvent::Created(node) = event {
+///             assert_eq!(node.data, "on");
+///             break;
+///         }
 ///     }
+///     assert!(cache.current().is_some());
+///     Ok(())
 /// }
-/// assert!(cache.current().is_some());
-/// # Ok(()) }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "CuratorCache")]
+#[doc(alias = "DataWatch")]
 pub struct NodeCache {
     keeper: Keeper,
 }

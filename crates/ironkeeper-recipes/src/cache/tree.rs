@@ -42,33 +42,34 @@ use crate::error::Result;
 /// A cache of a subtree.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode, Version};
 /// use ironkeeper_recipes::cache::{CacheEvent, TreeCache};
 ///
-/// let client = Client::connect(&server).await?;
-/// client.create_recursive("/app/config/limits", "10", CreateMode::Persistent).await?;
-/// let app = TreeCache::start(&client, "/app");
-/// app.initialized().await?;
-/// assert_eq!(app.get("/app/config/limits").unwrap().data, "10");
-/// assert_eq!(app.children("/app").len(), 1);
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     client.create_recursive("/app/config/limits", "10", CreateMode::Persistent).await?;
+///     let app = TreeCache::start(&client, "/app");
+///     app.initialized().await?;
+///     assert_eq!(app.get("/app/config/limits").unwrap().data, "10");
+///     assert_eq!(app.children("/app").len(), 1);
 ///
-/// let mut events = app.events();
-/// client.set("/app/config/limits", "20", Version::Any).await?;
-/// loop {
-///     match events.next().await {
-///         Some(CacheEvent::Created(node)) => println!("there is {}", node.path),
-///         Some(CacheEvent::Changed { after, .. }) => break assert_eq!(after.data, "20"),
-///         Some(_) => {}
-///         None => return Err("the session is over".into()),
+///     let mut events = app.events();
+///     client.set("/app/config/limits", "20", Version::Any).await?;
+///     loop {
+///         match events.next().await {
+///             Some(CacheEvent::Created(node)) => println!("there is {}", node.path),
+///             Some(CacheEvent::Changed { after, .. }) => break assert_eq!(after.data, "20"),
+///             Some(_) => {}
+///             None => return Err("the session is over".into()),
+///         }
 ///     }
+///     Ok(())
 /// }
-/// # Ok(()) }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "CuratorCache")]
 pub struct TreeCache {
     keeper: Keeper,
 }

@@ -34,28 +34,28 @@ pub(super) struct Latest {
 /// A configuration on a path, followed in the background.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::config::{Config, Update};
 ///
-/// let client = Client::connect(&server).await?;
-/// let config = Config::open(&client, "/config/shop").await?;
-/// let mut changes = config.changes();
-/// config.publish(&Update::new().set("limit.max", 20).set("mode", "fast").by("anna")).await?;
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let config = Config::open(&client, "/config/shop").await?;
+///     let mut changes = config.changes();
+///     config.publish(&Update::new().set("limit.max", 20).set("mode", "fast").by("anna")).await?;
 ///
-/// let now = changes.next().await.unwrap(); // both, or none of them
-/// assert_eq!(now.get::<u32>("limit.max")?, Some(20));
-/// assert_eq!(now.get_or("limit.min", 1)?, 1);
-/// assert!(now.get::<u32>("mode").is_err());
+///     let now = changes.next().await.unwrap(); // both, or none of them
+///     assert_eq!(now.get::<u32>("limit.max")?, Some(20));
+///     assert_eq!(now.get_or("limit.min", 1)?, 1);
+///     assert!(now.get::<u32>("mode").is_err());
 ///
-/// config.publish(&Update::new().remove("mode").because("one mode is enough")).await?;
-/// assert_eq!(config.history().await?.len(), 2);
-/// config.roll_back_to(1).await?;
-/// assert_eq!(config.current().get::<String>("mode")?.unwrap(), "fast");
-/// # Ok(()) }
+///     config.publish(&Update::new().remove("mode").because("one mode is enough")).await?;
+///     assert_eq!(config.history().await?.len(), 2);
+///     config.roll_back_to(1).await?;
+///     assert_eq!(config.current().get::<String>("mode")?.unwrap(), "fast");
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 pub struct Config {
@@ -121,6 +121,8 @@ impl Config {
     }
 
     /// Asks for the latest values that any server has.
+    #[doc(alias = "refresh")]
+    #[doc(alias = "reload")]
     pub async fn pull(&self) -> Result<Arc<Snapshot>> {
         let client = &self.client;
         client.retry(&patient(), || client.sync(&self.paths.root)).await?;
@@ -156,6 +158,8 @@ impl Config {
 
     /// Publishes an update if nobody has published anything since `seen`. `None` if somebody has:
     /// [`Config::current`] tells what to build upon next.
+    #[doc(alias = "publish_if")]
+    #[doc(alias = "compareAndSet")]
     pub async fn publish_upon(
         &self,
         seen: &Snapshot,
@@ -347,6 +351,11 @@ pub struct ConfigChanges {
 }
 
 impl ConfigChanges {
+    /// The latest values known. They are still to be returned by [`ConfigChanges::next`].
+    pub(super) fn latest(&self) -> Arc<Snapshot> {
+        self.latest.borrow().snapshot.clone()
+    }
+
     /// The values after the next change; `None` when the session is over or the [`Config`] was dropped.
     pub async fn next(&mut self) -> Option<Arc<Snapshot>> {
         loop {

@@ -9,32 +9,33 @@ use crate::config::snapshot::Snapshot;
 use crate::config::store::ConfigChanges;
 use crate::error::Result;
 
-/// One value of a [`Config`](super::Config), of a type. What cannot be read as that type is told as an
-/// error, and the last good value stays.
+/// One value of a [`Config`](super::Config), read as a `T`. A value that cannot be read as a `T` is
+/// an error, and the last good value stays.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::config::{Config, Update};
 ///
-/// let client = Client::connect(&server).await?;
-/// let config = Config::open(&client, "/config/shop").await?;
-/// let mut limit = config.value::<u32>("limit.max");
-/// assert_eq!(limit.last_good(), None);
-/// config.publish(&Update::new().set("limit.max", 20)).await?;
-/// assert_eq!(limit.next().await.unwrap()?, Some(&20));
-/// config.publish(&Update::new().set("limit.max", "twenty")).await?;
-/// assert!(limit.next().await.unwrap().is_err());
-/// assert_eq!(limit.last_good(), Some(&20));
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let config = Config::open(&client, "/config/shop").await?;
+///     let mut limit = config.value::<u32>("limit.max");
+///     assert_eq!(limit.current()?, None);
+///     config.publish(&Update::new().set("limit.max", 20)).await?;
+///     assert_eq!(limit.next().await.unwrap()?, Some(&20));
+///     config.publish(&Update::new().set("limit.max", "twenty")).await?;
+///     assert!(limit.next().await.unwrap().is_err());
+///     assert_eq!(limit.last_good(), Some(&20));
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 pub struct TypedValue<T> {
     changes: ConfigChanges,
     key: String,
+    /// The bytes that [`TypedValue::next`] has returned last.
     raw: Option<Bytes>,
     good: Option<T>,
 }
@@ -54,8 +55,20 @@ where
         &self.key
     }
 
-    /// The last good value that was told; `None` if there was none, or it was removed. Makes no request.
-    pub fn last_good(&self) -> Option<&T> {
+    /// The value in the latest revision known: `None` if there is none, an error if it cannot be
+    /// read as `T`. Makes no request, and needs no call of [`TypedValue::next`].
+    #[doc(alias = "get")]
+    pub fn current(&self) -> Result<Option<T>> {
+        self.changes.latest().get(&self.key)
+    }
+
+    /// The value in the latest revision known in which it can be read as `T`; `None` if there was
+    /// no such revision, or the value was removed. Makes no request, and needs no call of
+    /// [`TypedValue::next`].
+    pub fn last_good(&mut self) -> Option<&T> {
+        if let Ok(good) = self.current() {
+            self.good = good;
+        }
         self.good.as_ref()
     }
 

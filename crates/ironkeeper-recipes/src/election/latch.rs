@@ -55,24 +55,25 @@ pub enum LatchState {
 /// A candidate that leads when its turn comes, and until it goes.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::election::LeaderLatch;
 ///
-/// let client = Client::connect(&server).await?;
-/// let latch = LeaderLatch::start(&client, "/leader", "host-1");
-/// let leadership = latch.leading().await?;
-/// assert!(latch.has_leadership());
-/// assert_eq!(latch.leader().await?.unwrap().id(), "host-1");
-/// // Orders that are refused by the server when somebody else leads:
-/// leadership.transaction().commit().await?;
-/// latch.close().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let latch = LeaderLatch::start(&client, "/leader", "host-1");
+///     let leadership = latch.leading().await?;
+///     assert!(latch.has_leadership());
+///     assert_eq!(latch.leader().await?.unwrap().id(), "host-1");
+///     // Writes that the server rejects when another candidate leads:
+///     leadership.transaction().commit().await?;
+///     latch.close().await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "LeaderElection")]
 pub struct LeaderLatch {
     client: Client,
     path: String,
@@ -107,11 +108,13 @@ impl LeaderLatch {
     }
 
     /// Follows its state: `changed().await`, then `borrow()`.
+    #[doc(alias = "LeaderLatchListener")]
     pub fn states(&self) -> watch::Receiver<LatchState> {
         self.state.clone()
     }
 
     /// Whether it leads, as far as this process knows.
+    #[doc(alias = "is_leader")]
     pub fn has_leadership(&self) -> bool {
         match &*self.state.borrow() {
             LatchState::Leading(leadership) => leadership.is_connected(),
@@ -120,6 +123,8 @@ impl LeaderLatch {
     }
 
     /// Waits until it leads.
+    #[doc(alias = "await")]
+    #[doc(alias = "wait_for_leadership")]
     pub async fn leading(&self) -> Result<Leadership> {
         let mut states = self.state.clone();
         let reached = states
@@ -134,6 +139,9 @@ impl LeaderLatch {
 
     /// Resolves when a leadership is over: lost, given up or ended with the session. While it is in
     /// doubt it is not over.
+    #[doc(alias = "notLeader")]
+    #[doc(alias = "leadership_lost")]
+    #[doc(alias = "lost")]
     pub async fn over(&self, leadership: &Leadership) {
         let mut states = self.state.clone();
         // An error says that the task is gone, and the leadership with it.
@@ -148,11 +156,13 @@ impl LeaderLatch {
     }
 
     /// All candidates, the leader first.
+    #[doc(alias = "getParticipants")]
     pub async fn participants(&self) -> Result<Vec<Participant>> {
         participants(&self.client, &self.path, BASES).await
     }
 
     /// Who leads.
+    #[doc(alias = "getLeader")]
     pub async fn leader(&self) -> Result<Option<Participant>> {
         Ok(self.participants().await?.into_iter().next())
     }

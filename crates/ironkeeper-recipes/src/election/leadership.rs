@@ -33,6 +33,8 @@ impl Leadership {
 
     /// A number that grows from leader to leader. Whoever takes orders from leaders can refuse those
     /// with a smaller token than the largest seen.
+    #[doc(alias = "fence")]
+    #[doc(alias = "czxid")]
     pub fn fencing_token(&self) -> Zxid {
         self.token
     }

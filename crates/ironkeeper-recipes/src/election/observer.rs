@@ -57,23 +57,24 @@ impl Election {
 /// Follows who leads.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::election::{Election, LeaderLatch, LeaderObserver};
 ///
-/// let client = Client::connect(&server).await?;
-/// let mut observer = LeaderObserver::new(&client, "/leader", Election::Latch);
-/// assert!(observer.next().await?.is_none()); // how it stands at the beginning
-/// let latch = LeaderLatch::start(&client, "/leader", "host-1");
-/// assert_eq!(observer.next().await?.unwrap().id(), "host-1");
-/// latch.close().await?;
-/// assert!(observer.next().await?.is_none());
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let mut observer = LeaderObserver::new(&client, "/leader", Election::Latch);
+///     assert!(observer.next().await?.is_none()); // how it stands at the beginning
+///     let latch = LeaderLatch::start(&client, "/leader", "host-1");
+///     assert_eq!(observer.next().await?.unwrap().id(), "host-1");
+///     latch.close().await?;
+///     assert!(observer.next().await?.is_none());
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "getLeader")]
 pub struct LeaderObserver {
     client: Client,
     path: String,

@@ -39,6 +39,7 @@ use crate::queue_of_waiters::Participant;
 
 /// How a leadership ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(alias = "LeadershipOutcome")]
 pub enum Led<T> {
     /// The work was done.
     Done(T),
@@ -51,20 +52,23 @@ pub enum Led<T> {
 /// A candidate that does a piece of work when it is elected.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::election::{LeaderSelector, Led};
 ///
-/// let client = Client::connect(&server).await?;
-/// let selector = LeaderSelector::new(&client, "/leader", "host-1");
-/// let led = selector.lead(async |leadership| leadership.fencing_token().0 > 0).await?;
-/// assert_eq!(led, Led::Done(true));
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let selector = LeaderSelector::new(&client, "/leader", "host-1");
+///     let led = selector.lead(async |leadership| leadership.fencing_token().as_i64() > 0).await?;
+///     assert_eq!(led, Led::Done(true));
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "Election")]
+#[doc(alias = "LeaderElection")]
+#[doc(alias = "LeaderSelectorListener")]
 pub struct LeaderSelector {
     mutex: Mutex,
     interrupts: watch::Sender<Interrupts>,
@@ -93,6 +97,8 @@ impl LeaderSelector {
     }
 
     /// Ends the work when the connection breaks, not only when the session is over.
+    #[doc(alias = "lose_on_disconnect")]
+    #[doc(alias = "CancelLeadershipException")]
     pub fn losing_on_suspend(mut self) -> LeaderSelector {
         self.mutex = self.mutex.losing_on_suspend();
         self
@@ -104,6 +110,7 @@ impl LeaderSelector {
     }
 
     /// Waits to be elected, does the work once, and gives way.
+    #[doc(alias = "takeLeadership")]
     pub async fn lead<T, F: Future<Output = T>>(
         &self,
         work: impl FnOnce(Leadership) -> F,
@@ -139,6 +146,7 @@ impl LeaderSelector {
 
     /// Leads again and again, each time from the end of the line, until the session is over or somebody
     /// stops it. `ended` is told how each leadership ended, whatever the work gave.
+    #[doc(alias = "autoRequeue")]
     pub async fn lead_repeatedly<T, F: Future<Output = T>>(
         &self,
         mut work: impl FnMut(Leadership) -> F,
@@ -195,6 +203,7 @@ pub struct Interrupter {
 impl Interrupter {
     /// Ends the leadership there is now, if there is one: its work is dropped. Doing so twice is the
     /// same as once.
+    #[doc(alias = "interruptLeadership")]
     pub fn interrupt(&self) {
         self.interrupts.send_modify(|now| now.count += 1);
     }

@@ -48,21 +48,23 @@ pub enum Offer {
 /// An election by one node.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::election::{Offer, StaticElection};
 ///
-/// let client = Client::connect(&server).await?;
-/// let Offer::Elected(guard) = StaticElection::new(&client, "/leader", "host-1").offer().await? else {
-///     panic!("nobody else is there");
-/// };
-/// let other = StaticElection::new(&client, "/leader", "host-2").offer().await?;
-/// assert!(matches!(other, Offer::Leader(id) if id == "host-1"));
-/// guard.release().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let Offer::Elected(guard) =
+///         StaticElection::new(&client, "/leader", "host-1").offer().await?
+///     else {
+///         panic!("there is no other candidate");
+///     };
+///     let other = StaticElection::new(&client, "/leader", "host-2").offer().await?;
+///     assert!(matches!(other, Offer::Leader(id) if id == "host-1"));
+///     guard.release().await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct StaticElection {

@@ -76,25 +76,26 @@ pub enum ElectionEvent {
 /// A candidate that tells every step.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::election::{ElectionEvent, ElectionSupport};
 ///
-/// let client = Client::connect(&server).await?;
-/// let mut election = ElectionSupport::start(&client, "/election", "host-1");
-/// while let Some(event) = election.next().await {
-///     match event {
-///         ElectionEvent::ElectedComplete(_) => election.stop(),
-///         ElectionEvent::Failed(error) => return Err(error.into()),
-///         _ => {}
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let mut election = ElectionSupport::start(&client, "/election", "host-1");
+///     while let Some(event) = election.next().await {
+///         match event {
+///             ElectionEvent::ElectedComplete(_) => election.stop(),
+///             ElectionEvent::Failed(error) => return Err(error.into()),
+///             _ => {}
+///         }
 ///     }
+///     Ok(())
 /// }
-/// # Ok(()) }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "LeaderElectionSupport")]
 pub struct ElectionSupport {
     client: Client,
     path: String,

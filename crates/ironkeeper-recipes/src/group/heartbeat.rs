@@ -46,24 +46,25 @@ use crate::guard::at;
 /// One that lives, and says so.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use std::time::Duration;
+///
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::group::{Heartbeat, HeartbeatMonitor, Pulse};
 ///
-/// let client = Client::connect(&server).await?;
-/// let patience = Duration::from_secs(30);
-/// let mut monitor = HeartbeatMonitor::open(&client, "/heartbeats/workers", patience).await?;
-/// let anna = Heartbeat::start(&client, "/heartbeats/workers", "anna", "10.0.0.1").await?;
-/// assert!(matches!(monitor.next().await, Some(Pulse::Alive { id, .. }) if id == "anna"));
-/// anna.beat().await?;
-/// assert!(matches!(monitor.next().await, Some(Pulse::Beat { number: 1, .. })));
-/// drop(anna);
-/// assert!(matches!(monitor.next().await, Some(Pulse::Dead { .. })));
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let patience = Duration::from_secs(30);
+///     let mut monitor = HeartbeatMonitor::open(&client, "/heartbeats/workers", patience).await?;
+///     let anna = Heartbeat::start(&client, "/heartbeats/workers", "anna", "10.0.0.1").await?;
+///     assert!(matches!(monitor.next().await, Some(Pulse::Alive { id, .. }) if id == "anna"));
+///     anna.beat().await?;
+///     assert!(matches!(monitor.next().await, Some(Pulse::Beat { number: 1, .. })));
+///     drop(anna);
+///     assert!(matches!(monitor.next().await, Some(Pulse::Dead { .. })));
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 pub struct Heartbeat {

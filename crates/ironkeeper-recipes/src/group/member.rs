@@ -93,17 +93,17 @@ impl GroupEvents {
 /// A group seen from outside.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::group::Group;
 ///
-/// let client = Client::connect(&server).await?;
-/// let group = Group::open(&client, "/groups/shards").await?;
-/// assert!(group.members().is_empty());
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let group = Group::open(&client, "/groups/shards").await?;
+///     assert!(group.members().is_empty());
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 pub struct Group {
@@ -124,6 +124,7 @@ impl Group {
     }
 
     /// All members and their data.
+    #[doc(alias = "getCurrentMembers")]
     pub fn members(&self) -> BTreeMap<String, Bytes> {
         let nodes = self.cache.children();
         nodes.iter().map(|node| (name_of(&node.path).to_owned(), node.data.clone())).collect()
@@ -138,19 +139,19 @@ impl Group {
 /// A member of a group.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::group::GroupMember;
 ///
-/// let client = Client::connect(&server).await?;
-/// let anna = GroupMember::join(&client, "/groups/shards", "anna", "10.0.0.1").await?;
-/// let berta = GroupMember::join(&client, "/groups/shards", "berta", "10.0.0.2").await?;
-/// assert_eq!(berta.members().len(), 2);
-/// anna.leave().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let anna = GroupMember::join(&client, "/groups/shards", "anna", "10.0.0.1").await?;
+///     let berta = GroupMember::join(&client, "/groups/shards", "berta", "10.0.0.2").await?;
+///     assert_eq!(berta.members().len(), 2);
+///     anna.leave().await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 pub struct GroupMember {
@@ -189,6 +190,7 @@ impl GroupMember {
     }
 
     /// All members and their data, ourselves among them always.
+    #[doc(alias = "getCurrentMembers")]
     pub fn members(&self) -> BTreeMap<String, Bytes> {
         let mut members = self.group.members();
         members.insert(self.id.clone(), self.node.data());

@@ -85,32 +85,34 @@ type Rule = dyn Fn(&str, &[String], &[String]) -> Vec<String> + Send + Sync;
 /// A member of a group that shares out a set.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
-/// # async fn work_on(_: Vec<String>) {}
 /// use std::time::Duration;
+///
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::group::{PartitionState, SetPartitioner};
 ///
-/// let client = Client::connect(&server).await?;
-/// let shards = ["shard-1", "shard-2", "shard-3"];
-/// let mut anna = SetPartitioner::join(&client, "/partitions/shards", shards, "anna")
-///     .await?
-///     .with_settling(Duration::from_millis(10));
-/// loop {
-///     let share = anna.acquire().await?;
-///     assert_eq!(share.items(), shards); // alone, she has them all
-///     tokio::select! {
-///         () = work_on(share.items()) => {}
-///         state = share.ended() => assert_eq!(state, PartitionState::Release),
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     async fn work_on(_: Vec<String>) {}
+///
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let shards = ["shard-1", "shard-2", "shard-3"];
+///     let mut anna = SetPartitioner::join(&client, "/partitions/shards", shards, "anna")
+///         .await?
+///         .with_settling(Duration::from_millis(10));
+///     loop {
+///         let share = anna.acquire().await?;
+///         assert_eq!(share.items(), shards); // alone, she has them all
+///         tokio::select! {
+///             () = work_on(share.items()) => {}
+///             state = share.ended() => assert_eq!(state, PartitionState::Release),
+///         }
+///         share.release().await?; // for others, if there are any
+///         break;
 ///     }
-///     share.release().await?; // for others, if there are any
-/// #   break;
+///     anna.leave().await?;
+///     Ok(())
 /// }
-/// anna.leave().await?;
-/// # Ok(()) }
 /// ```
 pub struct SetPartitioner {
     client: Client,

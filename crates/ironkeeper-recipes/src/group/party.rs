@@ -28,20 +28,21 @@ const MARK: &str = "__party__";
 /// A participant of a party.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::group::Party;
 ///
-/// let client = Client::connect(&server).await?;
-/// let party = Party::join(&client, "/parties/workers", "anna").await?;
-/// assert_eq!(party.participants(), ["anna"]);
-/// party.leave().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let party = Party::join(&client, "/parties/workers", "anna").await?;
+///     assert_eq!(party.participants(), ["anna"]);
+///     party.leave().await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "ShallowParty")]
 pub struct Party {
     node: PersistentNode,
     cache: ChildrenCache,

@@ -113,25 +113,25 @@ impl FromStr for Report {
 /// One that reports how far it has come.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::group::{ProgressBoard, ProgressReporter};
 ///
-/// let client = Client::connect(&server).await?;
-/// let anna = ProgressReporter::start(&client, "/progress/import", "anna", Some(100)).await?;
-/// for file in 1..=3 {
-///     anna.report(file * 30, format!("file {file} is read")); // does not wait
-/// }
-/// anna.finish("all is read").await?;
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let anna = ProgressReporter::start(&client, "/progress/import", "anna", Some(100)).await?;
+///     for file in 1..=3 {
+///         anna.report(file * 30, format!("file {file} is read")); // does not wait
+///     }
+///     anna.finish("all is read").await?;
 ///
-/// let board = ProgressBoard::open(&client, "/progress/import").await?;
-/// let anna = &board.parts()["anna"];
-/// assert!(anna.is_ended());
-/// assert_eq!(anna.report.note, "all is read");
-/// # Ok(()) }
+///     let board = ProgressBoard::open(&client, "/progress/import").await?;
+///     let anna = &board.parts()["anna"];
+///     assert!(anna.is_ended());
+///     assert_eq!(anna.report.note, "all is read");
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 pub struct ProgressReporter {

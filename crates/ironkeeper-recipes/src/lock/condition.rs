@@ -52,32 +52,32 @@ const BATCH: usize = 256;
 /// A condition that holders of a [`Mutex`] wait for.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode};
 /// use ironkeeper_recipes::lock::{Condition, Mutex};
 ///
-/// let client = Client::connect(&server).await?;
-/// let mutex = Mutex::new(&client, "/locks/door");
-/// let opened = Condition::new(&mutex, "/locks/door-opened");
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let mutex = Mutex::new(&client, "/locks/door");
+///     let opened = Condition::new(&mutex, "/locks/door-opened");
 ///
-/// let waiting = tokio::spawn({
-///     let (client, mutex, opened) = (client.clone(), mutex.clone(), opened.clone());
-///     async move {
-///         let guard = mutex.lock().await?;
-///         let is_closed = || async { Ok(client.exists("/door-is-open").await?.is_none()) };
-///         opened.wait_while(guard, is_closed).await?.release().await
-///     }
-/// });
+///     let waiting = tokio::spawn({
+///         let (client, mutex, opened) = (client.clone(), mutex.clone(), opened.clone());
+///         async move {
+///             let guard = mutex.lock().await?;
+///             let is_closed = || async { Ok(client.exists("/door-is-open").await?.is_none()) };
+///             opened.wait_while(guard, is_closed).await?.release().await
+///         }
+///     });
 ///
-/// let guard = mutex.lock().await?;
-/// guard.transaction().create("/door-is-open", "", CreateMode::Persistent).commit().await?;
-/// opened.notify_one(&guard).await?;
-/// guard.release().await?;
-/// waiting.await??;
-/// # Ok(()) }
+///     let guard = mutex.lock().await?;
+///     guard.transaction().create("/door-is-open", "", CreateMode::Persistent).commit().await?;
+///     opened.notify_one(&guard).await?;
+///     guard.release().await?;
+///     waiting.await??;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Condition {

@@ -199,30 +199,39 @@ impl fmt::Display for Party {
 /// Finds deadlocks among the locks below a path.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::RecipeError;
 /// use ironkeeper_recipes::lock::{DeadlockDetector, Mutex, Victim};
 ///
-/// let client = Client::connect(&server).await?;
-/// let lock = |path: &str, who: &'static str| {
-///     Mutex::new(&client, path).with_data(who).heeding_deadlocks()
-/// };
-/// let (_a, _b) = (lock("/locks/a", "one").lock().await?, lock("/locks/b", "two").lock().await?);
-/// let one = tokio::spawn({ let b = lock("/locks/b", "one"); async move { b.lock().await } });
-/// let two = tokio::spawn({ let a = lock("/locks/a", "two"); async move { a.lock().await } });
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let lock = |path: &str, who: &'static str| {
+///         Mutex::new(&client, path).with_data(who).heeding_deadlocks()
+///     };
+///     let (_a, _b) =
+///         (lock("/locks/a", "one").lock().await?, lock("/locks/b", "two").lock().await?);
+///     let one = tokio::spawn({
+///         let b = lock("/locks/b", "one");
+///         async move { b.lock().await }
+///     });
+///     let two = tokio::spawn({
+///         let a = lock("/locks/a", "two");
+///         async move { a.lock().await }
+///     });
 ///
-/// let detector = DeadlockDetector::new(&client, "/locks");
-/// let deadlock = loop {
-///     if let Some(deadlock) = detector.detect().await?.pop() { break deadlock; }
-/// };
-/// detector.resolve(&deadlock, Victim::Wait(0)).await?;
-/// let gave_up = tokio::select! { one = one => one?, two = two => two? };
-/// assert!(matches!(gave_up, Err(RecipeError::Deadlock { .. })));
-/// # Ok(()) }
+///     let detector = DeadlockDetector::new(&client, "/locks");
+///     let deadlock = loop {
+///         if let Some(deadlock) = detector.detect().await?.pop() {
+///             break deadlock;
+///         }
+///     };
+///     detector.resolve(&deadlock, Victim::Wait(0)).await?;
+///     let gave_up = tokio::select! { one = one => one?, two = two => two? };
+///     assert!(matches!(gave_up, Err(RecipeError::Deadlock { .. })));
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct DeadlockDetector {

@@ -86,23 +86,23 @@ pub enum LockEvent {
 /// The events of a lock and of its connection, from the moment of the subscription on.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::lock::{LockEvent, Mutex};
 ///
-/// let client = Client::connect(&server).await?;
-/// let mutex = Mutex::new(&client, "/locks/report");
-/// let mut events = mutex.events();
-/// let guard = mutex.lock().await?;
-/// assert!(matches!(events.next().await, Some(LockEvent::Queued { .. })));
-/// let Some(LockEvent::Granted { token, .. }) = events.next().await else { panic!() };
-/// assert_eq!(token, guard.fencing_token());
-/// guard.release().await?;
-/// assert!(matches!(events.next().await, Some(LockEvent::Released { .. })));
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let mutex = Mutex::new(&client, "/locks/report");
+///     let mut events = mutex.events();
+///     let guard = mutex.lock().await?;
+///     assert!(matches!(events.next().await, Some(LockEvent::Queued { .. })));
+///     let Some(LockEvent::Granted { token, .. }) = events.next().await else { panic!() };
+///     assert_eq!(token, guard.fencing_token());
+///     guard.release().await?;
+///     assert!(matches!(events.next().await, Some(LockEvent::Released { .. })));
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 pub struct LockEvents {

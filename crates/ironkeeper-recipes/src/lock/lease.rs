@@ -34,24 +34,26 @@ use crate::place::{Meant, create_containers, join, patient};
 /// Leases that are had at once or not at all.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use std::time::Duration;
+///
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::lock::NonBlockingLease;
 ///
-/// let client = Client::connect(&server).await?;
-/// let day = Duration::from_secs(24 * 60 * 60);
-/// let lease = NonBlockingLease::new(&client, "/leases/nightly", day);
-/// if let Some(tonight) = lease.obtain("host-1").await? {
-///     assert!(tonight.is_valid());
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let day = Duration::from_secs(24 * 60 * 60);
+///     let lease = NonBlockingLease::new(&client, "/leases/nightly", day);
+///     if let Some(tonight) = lease.obtain("host-1").await? {
+///         assert!(tonight.is_valid());
+///     }
+///     assert!(lease.obtain("host-2").await?.is_none());
+///     Ok(())
 /// }
-/// assert!(lease.obtain("host-2").await?.is_none());
-/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "MultiNonBlockingLease")]
 pub struct NonBlockingLease {
     client: Client,
     path: String,

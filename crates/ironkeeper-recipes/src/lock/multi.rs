@@ -29,21 +29,22 @@ use crate::lost::Lost;
 /// Several mutexes, taken together.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::lock::MultiLock;
 ///
-/// let client = Client::connect(&server).await?;
-/// let transfer = MultiLock::new(&client, ["/accounts/b", "/accounts/a"])?;
-/// let guard = transfer.lock().await?;
-/// assert!(guard.is_valid());
-/// guard.release().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let transfer = MultiLock::new(&client, ["/accounts/b", "/accounts/a"])?;
+///     let guard = transfer.lock().await?;
+///     assert!(guard.is_valid());
+///     guard.release().await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "InterProcessMultiLock")]
 pub struct MultiLock {
     mutexes: Vec<Mutex>,
 }
@@ -96,6 +97,8 @@ impl MultiLock {
     }
 
     /// Waits for all of them this long at most, taken together.
+    #[doc(alias = "try_lock_for")]
+    #[doc(alias = "acquire_timeout")]
     pub async fn lock_within(&self, patience: Duration) -> Result<Option<MultiGuard>> {
         within(patience, self.lock()).await
     }

@@ -79,30 +79,33 @@ const MARKER: &str = "lock-delay";
 /// A fair exclusive lock on a path.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
-/// # client_work(&server).await?;
-/// # Ok(()) }
-/// # async fn build_report(_: ironkeeper_client::Zxid) {}
-/// # async fn client_work(server: &str) -> Result<(), Box<dyn std::error::Error>> {
-/// use ironkeeper_client::{Client, CreateMode, ErrorKind};
+/// use ironkeeper_client::{Client, CreateMode};
 /// use ironkeeper_recipes::lock::Mutex;
 ///
-/// let client = Client::connect(server).await?;
-/// let mutex = Mutex::new(&client, "/locks/report");
-/// let guard = mutex.lock().await?;
-/// tokio::select! {
-///     () = build_report(guard.fencing_token()) => {}
-///     lost = guard.lost() => return Err(lost.into()), // somebody else may hold it from here on
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let guard = Mutex::new(&client, "/locks/report").lock().await?;
+///     tokio::select! {
+///         () = build_report(guard.fencing_token().as_i64()) => {}
+///         lost = guard.lost() => return Err(lost.into()), // another client may hold it now
+///     }
+///     // The server rejects this transaction if the lock is not held any more.
+///     guard.transaction().create("/report", "done", CreateMode::Persistent).commit().await?;
+///     guard.release().await?;
+///     Ok(())
 /// }
-/// // This write takes place only if the lock is still held, and the server sees to that.
-/// guard.transaction().create("/report", "done", CreateMode::Persistent).commit().await?;
-/// guard.release().await?;
-/// # Ok(()) }
+///
+/// async fn build_report(token: i64) {
+///     println!("update reports set token = {token} where token < {token}");
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "InterProcessMutex")]
+#[doc(alias = "InterProcessLock")]
+#[doc(alias = "Lock")]
+#[doc(alias = "DistributedLock")]
 pub struct Mutex {
     request: LockRequest,
     delay: Option<Duration>,
@@ -116,6 +119,7 @@ impl Mutex {
 
     /// What the nodes say about their owner: a host, a task. Others see it with
     /// [`Mutex::participants`].
+    #[doc(alias = "getLockNodeBytes")]
     pub fn with_data(mut self, data: impl Into<Bytes>) -> Mutex {
         self.request.data = data.into();
         self
@@ -128,6 +132,8 @@ impl Mutex {
     }
 
     /// Takes a broken connection for a loss, as Curator's standard policy does.
+    #[doc(alias = "StandardConnectionStateErrorPolicy")]
+    #[doc(alias = "lose_on_disconnect")]
     pub fn losing_on_suspend(mut self) -> Mutex {
         self.request.loses_on_suspend = true;
         self
@@ -135,6 +141,7 @@ impl Mutex {
 
     /// Lets the wait end when a deadlock is found and this waiter is chosen to give way. Costs a
     /// second watch while waiting. See [`DeadlockDetector`](super::DeadlockDetector).
+    #[doc(alias = "deadlock_detection")]
     pub fn heeding_deadlocks(mut self) -> Mutex {
         self.request.heeds_deadlocks = true;
         self
@@ -146,24 +153,25 @@ impl Mutex {
     /// writes per grant. See [the page of this lock](self#lock-delay).
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
     /// use std::time::Duration;
+    ///
     /// use ironkeeper_client::Client;
     /// use ironkeeper_recipes::lock::Mutex;
     /// use tokio::time::Instant;
     ///
-    /// let client = Client::connect(&server).await?;
-    /// let delay = Duration::from_millis(50);
-    /// let mutex = Mutex::new(&client, "/locks/report").with_lock_delay(delay);
-    /// drop(mutex.lock().await?); // gone without a release
-    /// let begun = Instant::now();
-    /// let guard = mutex.lock().await?;
-    /// assert!(begun.elapsed() >= delay);
-    /// guard.release().await?;
-    /// # Ok(()) }
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let delay = Duration::from_millis(50);
+    ///     let mutex = Mutex::new(&client, "/locks/report").with_lock_delay(delay);
+    ///     drop(mutex.lock().await?); // gone without a release
+    ///     let begun = Instant::now();
+    ///     let guard = mutex.lock().await?;
+    ///     assert!(begun.elapsed() >= delay);
+    ///     guard.release().await?;
+    ///     Ok(())
+    /// }
     /// ```
     pub fn with_lock_delay(mut self, delay: Duration) -> Mutex {
         self.delay = Some(delay);
@@ -191,6 +199,7 @@ impl Mutex {
     }
 
     /// Waits for the lock.
+    #[doc(alias = "acquire")]
     pub async fn lock(&self) -> Result<Guard> {
         let place = self.request.wait(self.request.bases[0], Rule::First).await?;
         self.grant(place).await
@@ -198,11 +207,15 @@ impl Mutex {
 
     /// Waits for the lock this long at most. `None` if it was not granted: the place in line has been
     /// given back.
+    #[doc(alias = "try_lock_for")]
+    #[doc(alias = "acquire_timeout")]
+    #[doc(alias = "lock_timeout")]
     pub async fn lock_within(&self, patience: Duration) -> Result<Option<Guard>> {
         within(patience, self.lock()).await
     }
 
     /// Takes the lock if nobody holds it or waits for it.
+    #[doc(alias = "try_acquire")]
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
         match self.request.take_if_free(self.request.bases[0], Rule::First).await? {
             Some(place) => self.grant(place).await.map(Some),
@@ -275,11 +288,14 @@ impl Mutex {
     }
 
     /// Everybody who holds or waits, in order.
+    #[doc(alias = "getParticipantNodes")]
+    #[doc(alias = "contenders")]
     pub async fn participants(&self) -> Result<Vec<Participant>> {
         participants(self.client(), self.path(), self.request.bases).await
     }
 
     /// Asks the holder to give the lock back. Says whether there was one.
+    #[doc(alias = "Revoker")]
     pub async fn revoke_holder(&self) -> Result<bool> {
         match self.participants().await?.first() {
             Some(holder) => revoke(self.client(), &holder.path).await,

@@ -37,21 +37,23 @@ pub struct Versioned {
 /// A node that is changed optimistically.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode};
 /// use ironkeeper_recipes::lock::Optimistic;
 ///
-/// let client = Client::connect(&server).await?;
-/// client.create("/list", "a", CreateMode::Persistent).await?;
-/// let list = Optimistic::new(&client, "/list");
-/// let written = list.update(|old| [old, b",b"].concat()).await?;
-/// assert_eq!(written.data, "a,b");
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     client.create("/list", "a", CreateMode::Persistent).await?;
+///     let list = Optimistic::new(&client, "/list");
+///     let written = list.update(|old| [old, b",b"].concat()).await?;
+///     assert_eq!(written.data, "a,b");
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "compareAndSet")]
+#[doc(alias = "compare_and_swap")]
 pub struct Optimistic {
     client: Client,
     path: String,

@@ -50,25 +50,29 @@ const KAZOO: Bases = &["__rlock__", "__lock__"];
 /// A fair lock for many readers or one writer.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::lock::ReadWriteLock;
 ///
-/// let client = Client::connect(&server).await?;
-/// let lock = ReadWriteLock::new(&client, "/locks/index");
-/// let (one, two) = (lock.read().await?, lock.read().await?);
-/// assert!(lock.try_write().await?.is_none());
-/// one.release().await?;
-/// two.release().await?;
-/// let writing = lock.write().await?;
-/// let reading = writing.downgrade().await?; // and nobody wrote in between
-/// reading.release().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let lock = ReadWriteLock::new(&client, "/locks/index");
+///     let (one, two) = (lock.read().await?, lock.read().await?);
+///     assert!(lock.try_write().await?.is_none());
+///     one.release().await?;
+///     two.release().await?;
+///     let writing = lock.write().await?;
+///     let reading = writing.downgrade().await?; // no other writer got in between
+///     reading.release().await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "InterProcessReadWriteLock")]
+#[doc(alias = "RwLock")]
+#[doc(alias = "ReadLock")]
+#[doc(alias = "WriteLock")]
 pub struct ReadWriteLock {
     request: LockRequest,
     /// What the names of readers and writers end with, before the number.
@@ -129,6 +133,7 @@ impl ReadWriteLock {
     }
 
     /// Waits until no writer is before us.
+    #[doc(alias = "readLock")]
     pub async fn read(&self) -> Result<Guard> {
         let place = self.request.wait(&self.names[READER], Rule::Reader).await?;
         Ok(self.request.grant(place))
@@ -141,11 +146,13 @@ impl ReadWriteLock {
     }
 
     /// Waits this long at most until no writer is before us.
+    #[doc(alias = "read_timeout")]
     pub async fn read_within(&self, patience: Duration) -> Result<Option<Guard>> {
         within(patience, self.read()).await
     }
 
     /// Waits until nobody is before us.
+    #[doc(alias = "writeLock")]
     pub async fn write(&self) -> Result<WriteGuard> {
         let place = self.request.wait(&self.names[WRITER], Rule::First).await?;
         Ok(self.writing(place))
@@ -158,6 +165,7 @@ impl ReadWriteLock {
     }
 
     /// Waits this long at most until nobody is before us.
+    #[doc(alias = "write_timeout")]
     pub async fn write_within(&self, patience: Duration) -> Result<Option<WriteGuard>> {
         within(patience, self.write()).await
     }

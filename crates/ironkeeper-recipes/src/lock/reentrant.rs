@@ -23,24 +23,27 @@ use crate::lost::Lost;
 /// A handle by which a [`Mutex`] can be taken several times.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::lock::{Mutex, Reentrant};
 ///
-/// let client = Client::connect(&server).await?;
-/// let mut lock = Reentrant::new(Mutex::new(&client, "/locks/report"));
-/// lock.acquire().await?;
-/// lock.acquire().await?;
-/// assert_eq!(lock.count(), 2);
-/// lock.release().await?;
-/// lock.release().await?;
-/// assert!(lock.release().await.is_err()); // not held any more
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let mut lock = Reentrant::new(Mutex::new(&client, "/locks/report"));
+///     lock.acquire().await?;
+///     lock.acquire().await?;
+///     assert_eq!(lock.count(), 2);
+///     lock.release().await?;
+///     lock.release().await?;
+///     assert!(lock.release().await.is_err()); // not held any more
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "InterProcessMutex")]
+#[doc(alias = "ReentrantLock")]
+#[doc(alias = "RLock")]
 pub struct Reentrant {
     mutex: Mutex,
     held: Option<Guard>,
@@ -74,6 +77,7 @@ impl Reentrant {
     }
 
     /// Waits for the lock this long at most. Says whether it was granted.
+    #[doc(alias = "acquire_timeout")]
     pub async fn acquire_within(&mut self, patience: Duration) -> Result<bool> {
         if self.enter_again().await? {
             return Ok(true);

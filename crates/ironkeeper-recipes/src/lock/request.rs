@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ironkeeper_client::{Client, CreateMode};
 use tokio::sync::broadcast;
 
-use crate::error::Result;
+use crate::error::{RecipeError, Result};
 use crate::guard::{Guard, tell};
 use crate::lock::event::{EVENTS_MAX, LockEvent, LockEvents};
 use crate::place::Place;
@@ -51,7 +51,10 @@ impl LockRequest {
         };
         let on_deadlock = |cycle: &str| self.tell_of_deadlock(&place, cycle);
         let standing = self.standing(&place, rule);
-        let inheritance = standing.wait_telling(listed, on_wait, on_deadlock).await?;
+        let inheritance = match standing.wait_telling(listed, on_wait, on_deadlock).await {
+            Ok(inheritance) => inheritance,
+            Err(error) => return Err(withdrawn(place, error).await),
+        };
         if self.has_one_holder() {
             place.note_turn(inheritance);
         }
@@ -63,8 +66,12 @@ impl LockRequest {
         let (mut place, listed) = self.queue(name).await?;
         let standing = self.standing(&place, rule);
         let in_the_way = match listed {
-            Some(names) => standing.judge(&names)?,
-            None => standing.look().await?,
+            Some(names) => standing.judge(&names),
+            None => standing.look().await,
+        };
+        let in_the_way = match in_the_way {
+            Ok(in_the_way) => in_the_way,
+            Err(error) => return Err(withdrawn(place, error).await),
         };
         if in_the_way.is_some() {
             place.withdraw().await?;
@@ -115,6 +122,15 @@ impl LockRequest {
             .losing_on_suspend(self.loses_on_suspend)
             .telling(Some(self.events.clone()))
     }
+}
+
+/// Deletes the node before the error is returned. A drop would only send the request: a program
+/// that ends because of the error would leave its node in line until its session expires, and block
+/// all contenders behind it.
+async fn withdrawn(place: Place, error: RecipeError) -> RecipeError {
+    // The node goes with its session where it cannot be deleted.
+    let _ = place.withdraw().await;
+    error
 }
 
 /// `None` if it takes too long: the future is dropped then, which withdraws what it began.

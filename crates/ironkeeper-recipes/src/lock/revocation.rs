@@ -38,20 +38,21 @@ use crate::place::patient;
 /// there was such a node.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::lock::{self, Mutex};
 ///
-/// let client = Client::connect(&server).await?;
-/// let guard = Mutex::new(&client, "/locks/report").lock().await?;
-/// lock::revoke(&client, guard.path()).await?;
-/// guard.revocation().await?;
-/// guard.release().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let guard = Mutex::new(&client, "/locks/report").lock().await?;
+///     lock::revoke(&client, guard.path()).await?;
+///     guard.revocation().await?;
+///     guard.release().await?;
+///     Ok(())
+/// }
 /// ```
+#[doc(alias = "Revoker")]
 pub async fn revoke(client: &Client, path: &str) -> Result<bool> {
     match client.retry(&patient(), || client.set(path, REVOKE_MESSAGE, Version::Any)).await {
         Ok(_) => Ok(true),

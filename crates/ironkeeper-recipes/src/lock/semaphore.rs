@@ -75,23 +75,24 @@ const LEASE_TIME: &[u8] = b"lease-time-ms=";
 /// A counting semaphore.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::lock::Semaphore;
 ///
-/// let client = Client::connect(&server).await?;
-/// let semaphore = Semaphore::new(&client, "/semaphores/printers", 2)?;
-/// let leases = semaphore.acquire_many(2).await?;
-/// assert!(semaphore.try_acquire().await?.is_none());
-/// for lease in leases {
-///     lease.release().await?;
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let semaphore = Semaphore::new(&client, "/semaphores/printers", 2)?;
+///     let leases = semaphore.acquire_many(2).await?;
+///     assert!(semaphore.try_acquire().await?.is_none());
+///     for lease in leases {
+///         lease.release().await?;
+///     }
+///     Ok(())
 /// }
-/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "InterProcessSemaphoreV2")]
 pub struct Semaphore {
     client: Client,
     path: String,
@@ -119,6 +120,7 @@ impl Semaphore {
 
     /// A semaphore whose limit is the data of the node `limit_path`, which may change at any time. A
     /// node that is not there stands for zero.
+    #[doc(alias = "SharedCountReader")]
     pub fn with_shared_limit(
         client: &Client,
         path: impl Into<String>,
@@ -200,6 +202,7 @@ impl Semaphore {
     }
 
     /// Waits for several leases this long at most; all or none.
+    #[doc(alias = "acquire_timeout")]
     pub async fn acquire_many_within(
         &self,
         count: usize,
@@ -223,6 +226,8 @@ impl Semaphore {
     }
 
     /// Waits for a lease this long at most.
+    #[doc(alias = "acquire_timeout")]
+    #[doc(alias = "try_acquire_for")]
     pub async fn acquire_within(&self, patience: Duration) -> Result<Option<Guard>> {
         within(patience, self.acquire()).await
     }
@@ -513,21 +518,22 @@ pub(crate) fn split_lease_time(data: &[u8]) -> Option<(Duration, &[u8])> {
 /// per hand-over, of which the [`Mutex`] needs one.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::lock::SemaphoreMutex;
 ///
-/// let client = Client::connect(&server).await?;
-/// let mutex = SemaphoreMutex::new(&client, "/locks/printer");
-/// let guard = mutex.lock().await?;
-/// assert!(mutex.try_lock().await?.is_none());
-/// guard.release().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let mutex = SemaphoreMutex::new(&client, "/locks/printer");
+///     let guard = mutex.lock().await?;
+///     assert!(mutex.try_lock().await?.is_none());
+///     guard.release().await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "InterProcessSemaphoreMutex")]
 pub struct SemaphoreMutex {
     semaphore: Semaphore,
 }
@@ -572,6 +578,8 @@ impl SemaphoreMutex {
     }
 
     /// Waits for the lock this long at most.
+    #[doc(alias = "try_lock_for")]
+    #[doc(alias = "acquire_timeout")]
     pub async fn lock_within(&self, patience: Duration) -> Result<Option<Guard>> {
         self.semaphore.acquire_within(patience).await
     }

@@ -37,19 +37,19 @@ const CONTAINER: i64 = i64::MIN;
 /// A lock that is one node.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::lock::SingleNodeLock;
 ///
-/// let client = Client::connect(&server).await?;
-/// let lock = SingleNodeLock::new(&client, "/locks/report");
-/// let guard = lock.lock().await?;
-/// assert!(lock.try_lock().await?.is_none());
-/// guard.release().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let lock = SingleNodeLock::new(&client, "/locks/report");
+///     let guard = lock.lock().await?;
+///     assert!(lock.try_lock().await?.is_none());
+///     guard.release().await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct SingleNodeLock {
@@ -109,6 +109,8 @@ impl SingleNodeLock {
     }
 
     /// Waits for the lock this long at most.
+    #[doc(alias = "try_lock_for")]
+    #[doc(alias = "acquire_timeout")]
     pub async fn lock_within(&self, patience: Duration) -> Result<Option<Guard>> {
         within(patience, self.lock()).await
     }

@@ -31,25 +31,25 @@ pub enum MasterState {
 /// A master, active or standing by.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::master_worker::{Master, Outcome, Tasks, Worker};
 ///
-/// let client = Client::connect(&server).await?;
-/// let master = Master::start(&client, "/jobs", "master 1").await?;
-/// let worker = Worker::join(&client, "/jobs", "worker 1", 2).await?;
-/// let task = Tasks::open(&client, "/jobs").await?.submit("2 + 3").await?;
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let master = Master::start(&client, "/jobs", "master 1").await?;
+///     let worker = Worker::join(&client, "/jobs", "worker 1", 2).await?;
+///     let task = Tasks::open(&client, "/jobs").await?.submit("2 + 3").await?;
 ///
-/// let assignment = worker.next().await?;
-/// assert_eq!(assignment.work(), "2 + 3");
-/// assignment.done("5").await?;
-/// assert!(matches!(task.outcome().await?, Outcome::Done { result, .. } if result == "5"));
-/// task.forget().await?;
-/// master.close().await?;
-/// # Ok(()) }
+///     let assignment = worker.next().await?;
+///     assert_eq!(assignment.work(), "2 + 3");
+///     assignment.done("5").await?;
+///     assert!(matches!(task.outcome().await?, Outcome::Done { result, .. } if result == "5"));
+///     task.forget().await?;
+///     master.close().await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 pub struct Master {

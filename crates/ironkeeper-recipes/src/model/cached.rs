@@ -36,22 +36,23 @@ impl<T> fmt::Debug for Models<T> {
 /// The values of a model, followed in the background. Made by [`Model::follow`].
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::model::{Model, Text};
 ///
-/// let client = Client::connect(&server).await?;
-/// let limits: Model<u32> = Model::new("/limits/{name}", Text)?;
-/// let followed = limits.follow(&client, &[]).await?;
-/// let mut changes = followed.changes();
-/// limits.at(&client, &["users"])?.write(&7).await?;
-/// assert_eq!(*changes.next().await.unwrap().values["users"], 7);
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let limits: Model<u32> = Model::new("/limits/{name}", Text)?;
+///     let followed = limits.follow(&client, &[]).await?;
+///     let mut changes = followed.changes();
+///     limits.at(&client, &["users"])?.write(&7).await?;
+///     assert_eq!(*changes.next().await.unwrap().values["users"], 7);
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "CachedModeledFramework")]
 pub struct CachedModel<T> {
     decoded: Decoded<T>,
 }

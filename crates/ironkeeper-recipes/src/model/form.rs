@@ -10,13 +10,19 @@ use crate::place::refuse_bad_name;
 /// ```
 /// use ironkeeper_recipes::model::PathForm;
 ///
-/// let form = PathForm::parse("/users/{user}/orders/{order}")?;
-/// assert_eq!(form.fill(&["anna", "7"])?, "/users/anna/orders/7");
-/// assert_eq!(form.read("/users/anna/orders/7"), Some(vec!["anna".to_owned(), "7".to_owned()]));
-/// assert!(form.fill(&["anna"]).is_err());
-/// # Ok::<(), ironkeeper_recipes::RecipeError>(())
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let form = PathForm::parse("/users/{user}/orders/{order}")?;
+///     assert_eq!(form.fill(&["anna", "7"])?, "/users/anna/orders/7");
+///     assert_eq!(
+///         form.read("/users/anna/orders/7"),
+///         Some(vec!["anna".to_owned(), "7".to_owned()])
+///     );
+///     assert!(form.fill(&["anna"]).is_err());
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(alias = "ZPath")]
 pub struct PathForm {
     names: Vec<Name>,
 }

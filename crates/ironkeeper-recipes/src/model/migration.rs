@@ -116,22 +116,22 @@ impl Migration {
 /// Migrations in order. New ones are added at the end; those that were applied stay as they are.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::model::{Migration, MigrationSet, Migrator};
 ///
-/// let client = Client::connect(&server).await?;
-/// let migrator = Migrator::new(&client, "/migrations/lock");
-/// let one = Migration::new("the users").create("/users", "").create("/users/admin", "{}");
-/// let set = MigrationSet::new("/migrations/shop").then(one);
-/// assert_eq!(migrator.migrate(&set).await?, ["the users"]);
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let migrator = Migrator::new(&client, "/migrations/lock");
+///     let one = Migration::new("the users").create("/users", "").create("/users/admin", "{}");
+///     let set = MigrationSet::new("/migrations/shop").then(one);
+///     assert_eq!(migrator.migrate(&set).await?, ["the users"]);
 ///
-/// let two = Migration::new("roles").set("/users/admin", r#"{"role": "admin"}"#);
-/// assert_eq!(migrator.migrate(&set.then(two)).await?, ["roles"]);
-/// # Ok(()) }
+///     let two = Migration::new("roles").set("/users/admin", r#"{"role": "admin"}"#);
+///     assert_eq!(migrator.migrate(&set.then(two)).await?, ["roles"]);
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct MigrationSet {
@@ -158,6 +158,7 @@ impl MigrationSet {
 
 /// Applies migrations.
 #[derive(Clone, Debug)]
+#[doc(alias = "MigrationManager")]
 pub struct Migrator {
     client: Client,
     lock: Mutex,

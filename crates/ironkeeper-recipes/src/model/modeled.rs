@@ -41,30 +41,32 @@ use crate::shared::write::{Upon, Written, overwrite_or_create, write_once};
 /// A type, how it is written, and on which paths its values are.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use std::collections::BTreeMap;
+///
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::model::Model;
 ///
-/// type Settings = BTreeMap<String, u32>;
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     type Settings = BTreeMap<String, u32>;
 ///
-/// let client = Client::connect(&server).await?;
-/// let settings: Model<Settings> = Model::json("/users/{user}/settings")?;
-/// let of_anna = settings.at(&client, &["anna"])?;
-/// assert!(of_anna.create(&Settings::from([("volume".to_owned(), 3)])).await?);
-/// of_anna
-///     .update(|old| {
-///         let mut new = old.cloned().unwrap_or_default();
-///         *new.entry("volume".to_owned()).or_default() += 1;
-///         new
-///     })
-///     .await?;
-/// assert_eq!(of_anna.read().await?.unwrap().value["volume"], 4);
-/// # Ok(()) }
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let settings: Model<Settings> = Model::json("/users/{user}/settings")?;
+///     let of_anna = settings.at(&client, &["anna"])?;
+///     assert!(of_anna.create(&Settings::from([("volume".to_owned(), 3)])).await?);
+///     of_anna
+///         .update(|old| {
+///             let mut new = old.cloned().unwrap_or_default();
+///             *new.entry("volume".to_owned()).or_default() += 1;
+///             new
+///         })
+///         .await?;
+///     assert_eq!(of_anna.read().await?.unwrap().value["volume"], 4);
+///     Ok(())
+/// }
 /// ```
+#[doc(alias = "ModelSpec")]
 pub struct Model<T> {
     form: PathForm,
     codec: Arc<dyn Codec<T>>,
@@ -147,6 +149,7 @@ impl<T: Send + Sync + 'static> Model<T> {
 
 /// One value of a [`Model`], or the place for it.
 #[derive(Debug)]
+#[doc(alias = "ModeledFramework")]
 pub struct Modeled<T> {
     client: Client,
     path: String,

@@ -68,12 +68,14 @@ enum Paths {
 /// ```
 /// use ironkeeper_recipes::model::{Allowance, Schema};
 ///
-/// let workers = Schema::new("a worker", "/workers/*")?
-///     .ephemeral(Allowance::Must)
-///     .data(|_, data| if data.is_empty() { Err("it says nothing".into()) } else { Ok(()) });
-/// assert!(workers.covers("/workers/anna"));
-/// assert!(!workers.covers("/workers/anna/below"));
-/// # Ok::<(), ironkeeper_recipes::RecipeError>(())
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let workers = Schema::new("a worker", "/workers/*")?
+///         .ephemeral(Allowance::Must)
+///         .data(|_, data| if data.is_empty() { Err("it says nothing".into()) } else { Ok(()) });
+///     assert!(workers.covers("/workers/anna"));
+///     assert!(!workers.covers("/workers/anna/below"));
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone)]
 pub struct Schema {
@@ -186,13 +188,15 @@ impl Schema {
     /// use ironkeeper_client::CreateMode;
     /// use ironkeeper_recipes::model::{Schema, SchemaSet};
     ///
-    /// let secrets = Schema::new("secrets", "/secrets/**")?.acl(|_, acl| {
-    ///     let is_open = acl.iter().any(|entry| entry.scheme == "world");
-    ///     if is_open { Err("it is open to the world".into()) } else { Ok(()) }
-    /// });
-    /// let rules = SchemaSet::new().with(secrets);
-    /// assert!(rules.check_create("/secrets/key", b"", CreateMode::Persistent).is_err());
-    /// # Ok::<(), ironkeeper_recipes::RecipeError>(())
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let secrets = Schema::new("secrets", "/secrets/**")?.acl(|_, acl| {
+    ///         let is_open = acl.iter().any(|entry| entry.scheme == "world");
+    ///         if is_open { Err("it is open to the world".into()) } else { Ok(()) }
+    ///     });
+    ///     let rules = SchemaSet::new().with(secrets);
+    ///     assert!(rules.check_create("/secrets/key", b"", CreateMode::Persistent).is_err());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn acl(
         mut self,
@@ -245,13 +249,16 @@ impl Schema {
 /// use ironkeeper_client::CreateMode;
 /// use ironkeeper_recipes::model::{Allowance, Schema, SchemaSet};
 ///
-/// let rules = SchemaSet::new()
-///     .with(Schema::new("settings", "/settings")?.ephemeral(Allowance::Cannot).undeletable())
-///     .with(Schema::new("workers", "/workers/*")?.ephemeral(Allowance::Must));
-/// assert!(rules.check_create("/workers/anna", b"", CreateMode::Ephemeral).is_ok());
-/// let forbidden = rules.check_create("/workers/anna", b"", CreateMode::Persistent).unwrap_err();
-/// assert!(forbidden.to_string().contains("it must be ephemeral"));
-/// # Ok::<(), ironkeeper_recipes::RecipeError>(())
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let rules = SchemaSet::new()
+///         .with(Schema::new("settings", "/settings")?.ephemeral(Allowance::Cannot).undeletable())
+///         .with(Schema::new("workers", "/workers/*")?.ephemeral(Allowance::Must));
+///     assert!(rules.check_create("/workers/anna", b"", CreateMode::Ephemeral).is_ok());
+///     let forbidden =
+///         rules.check_create("/workers/anna", b"", CreateMode::Persistent).unwrap_err();
+///     assert!(forbidden.to_string().contains("it must be ephemeral"));
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct SchemaSet {

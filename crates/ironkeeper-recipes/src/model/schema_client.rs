@@ -13,18 +13,18 @@ use crate::model::schema::SchemaSet;
 /// method returns without an error.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode, Version};
 /// use ironkeeper_recipes::model::{Schema, SchemaClient, SchemaSet};
 ///
-/// let rules = SchemaSet::new().with(Schema::new("the settings", "/settings")?.undeletable());
-/// let client = SchemaClient::new(&Client::connect(&server).await?, rules);
-/// client.create("/settings", "", CreateMode::Persistent)?.await?;
-/// assert!(client.delete("/settings", Version::Any).is_err());
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let rules = SchemaSet::new().with(Schema::new("the settings", "/settings")?.undeletable());
+///     let client = SchemaClient::new(&Client::connect("127.0.0.1:2181").await?, rules);
+///     client.create("/settings", "", CreateMode::Persistent)?.await?;
+///     assert!(client.delete("/settings", Version::Any).is_err());
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct SchemaClient {

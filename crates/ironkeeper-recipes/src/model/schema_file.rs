@@ -64,19 +64,22 @@ impl SchemaSet {
     /// ```
     /// use ironkeeper_recipes::model::SchemaSet;
     ///
-    /// let file = r#"[{
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let file = r#"[{
     ///     "name": "workers", "path": "/workers/[a-z]+", "isRegex": true,
     ///     "ephemeral": "must", "schemaValidator": "not-empty", "canBeDeleted": true
     /// }]"#;
-    /// let rules = SchemaSet::from_json(file, |name, schema| match name {
-    ///     "not-empty" => Some(schema.data(|_, data| {
-    ///         if data.is_empty() { Err("it says nothing".into()) } else { Ok(()) }
-    ///     })),
-    ///     _ => None,
-    /// })?;
-    /// assert!(rules.check_set("/workers/anna", b"").is_err());
-    /// # Ok::<(), ironkeeper_recipes::RecipeError>(())
+    ///     let rules = SchemaSet::from_json(file, |name, schema| match name {
+    ///         "not-empty" => Some(schema.data(|_, data| {
+    ///             if data.is_empty() { Err("it says nothing".into()) } else { Ok(()) }
+    ///         })),
+    ///         _ => None,
+    ///     })?;
+    ///     assert!(rules.check_set("/workers/anna", b"").is_err());
+    ///     Ok(())
+    /// }
     /// ```
+    #[doc(alias = "SchemaSetLoader")]
     pub fn from_json(
         json: &str,
         mut validators: impl FnMut(&str, Schema) -> Option<Schema>,

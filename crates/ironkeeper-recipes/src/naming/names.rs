@@ -25,24 +25,24 @@ use crate::shared::Map;
 /// Names on a path.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::naming::NameService;
 ///
-/// let client = Client::connect(&server).await?;
-/// let names = NameService::new(&client, "/names")?;
-/// assert!(names.bind("db/orders", "10.0.0.1:5432").await?);
-/// assert!(!names.bind("db/orders", "10.0.0.2:5432").await?); // taken
-/// assert_eq!(names.lookup("db/orders").await?.unwrap(), "10.0.0.1:5432");
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let names = NameService::new(&client, "/names")?;
+///     assert!(names.bind("db/orders", "10.0.0.1:5432").await?);
+///     assert!(!names.bind("db/orders", "10.0.0.2:5432").await?); // taken
+///     assert_eq!(names.lookup("db/orders").await?.unwrap(), "10.0.0.1:5432");
 ///
-/// let registration = names.register("web/1", "10.0.0.3:80").await?; // as long as we live
-/// assert_eq!(names.list("web/").await?, ["web/1"]);
-/// registration.unregister().await?;
-/// assert_eq!(names.lookup("web/1").await?, None);
-/// # Ok(()) }
+///     let registration = names.register("web/1", "10.0.0.3:80").await?; // as long as we live
+///     assert_eq!(names.list("web/").await?, ["web/1"]);
+///     registration.unregister().await?;
+///     assert_eq!(names.lookup("web/1").await?, None);
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct NameService {

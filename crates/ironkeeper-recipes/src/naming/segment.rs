@@ -34,21 +34,22 @@ use crate::shared::AtomicLong;
 /// Ids on a path, fetched in blocks ahead of their use.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::naming::SegmentIds;
 ///
-/// let client = Client::connect(&server).await?;
-/// let orders = SegmentIds::new(&client, "/ids/orders", 1000)?;
-/// for id in 0..10 {
-///     assert_eq!(orders.next().await?, id); // one request for all of them
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let orders = SegmentIds::new(&client, "/ids/orders", 1000)?;
+///     for id in 0..10 {
+///         assert_eq!(orders.next().await?, id); // one request for all of them
+///     }
+///     Ok(())
 /// }
-/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "IdGenerator")]
 pub struct SegmentIds {
     inner: Arc<Inner>,
 }

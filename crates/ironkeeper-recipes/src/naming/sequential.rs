@@ -35,20 +35,21 @@ const BASES: Bases = &["id-"];
 /// Ids on a path, counted by the server.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::naming::SequentialIds;
 ///
-/// let client = Client::connect(&server).await?;
-/// let orders = SequentialIds::new(&client, "/ids/orders");
-/// assert_eq!(orders.next().await?, 0);
-/// assert_eq!(orders.next().await?, 1);
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let orders = SequentialIds::new(&client, "/ids/orders");
+///     assert_eq!(orders.next().await?, 0);
+///     assert_eq!(orders.next().await?, 1);
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "IdGenerator")]
 pub struct SequentialIds {
     client: Client,
     path: String,

@@ -131,27 +131,28 @@ struct Status {
 /// A node that is kept.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, Version};
 /// use ironkeeper_recipes::node::PersistentNode;
 ///
-/// let client = Client::connect(&server).await?;
-/// let node = PersistentNode::builder(&client, "/workers/anna").data("idle").start();
-/// node.created().await?;
-/// let mut creations = node.creations();
-/// assert_eq!(creations.next().await?, "/workers/anna");
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let node = PersistentNode::builder(&client, "/workers/anna").data("idle").start();
+///     node.created().await?;
+///     let mut creations = node.creations();
+///     assert_eq!(creations.next().await?, "/workers/anna");
 ///
-/// client.delete("/workers/anna", Version::Any).await?; // by mistake
-/// assert_eq!(creations.next().await?, "/workers/anna");
-/// node.set_data("busy").await?;
-/// node.close().await?;
-/// assert!(client.exists("/workers/anna").await?.is_none());
-/// # Ok(()) }
+///     client.delete("/workers/anna", Version::Any).await?; // by mistake
+///     assert_eq!(creations.next().await?, "/workers/anna");
+///     node.set_data("busy").await?;
+///     node.close().await?;
+///     assert!(client.exists("/workers/anna").await?.is_none());
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "PersistentEphemeralNode")]
 pub struct PersistentNode {
     client: Client,
     path: String,

@@ -44,23 +44,25 @@ const RENEWALS: u32 = 2;
 /// A node with a time to live that is renewed.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use std::time::Duration;
+///
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::node::TtlNode;
 ///
-/// let client = Client::connect(&server).await?;
-/// let node = TtlNode::start(&client, "/announcements/anna", Duration::from_secs(60), "here")?;
-/// node.created().await?;
-/// drop(node);
-/// // It is there for a minute or two.
-/// assert_eq!(client.get("/announcements/anna").await?.data, "here");
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let node = TtlNode::start(&client, "/announcements/anna", Duration::from_secs(60), "here")?;
+///     node.created().await?;
+///     drop(node);
+///     // It is there for a minute or two.
+///     assert_eq!(client.get("/announcements/anna").await?.data, "here");
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "PersistentTtlNode")]
 pub struct TtlNode {
     node: PersistentNode,
     _renewals: Task,

@@ -27,25 +27,25 @@ use crate::place::patient;
 /// A lasting watch.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode, WatchItem, WatchMode};
 /// use ironkeeper_recipes::node::PersistentWatcher;
 ///
-/// let client = Client::connect(&server).await?;
-/// let mut watcher = PersistentWatcher::start(&client, "/jobs", WatchMode::Recursive).await?;
-/// client.create_recursive("/jobs/1", "", CreateMode::Persistent).await?;
-/// while let Some(item) = watcher.next().await? {
-///     match item {
-///         WatchItem::Event(event) if event.path == "/jobs/1" => break,
-///         WatchItem::Event(_) => {}
-///         WatchItem::Gap => { /* read everything again */ }
-///         WatchItem::SessionEnded => { /* begin anew with another client */ }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let mut watcher = PersistentWatcher::start(&client, "/jobs", WatchMode::Recursive).await?;
+///     client.create_recursive("/jobs/1", "", CreateMode::Persistent).await?;
+///     while let Some(item) = watcher.next().await? {
+///         match item {
+///             WatchItem::Event(event) if event.path == "/jobs/1" => break,
+///             WatchItem::Event(_) => {}
+///             WatchItem::Gap => { /* read everything again */ }
+///             WatchItem::SessionEnded => { /* begin anew with another client */ }
+///         }
 ///     }
+///     Ok(())
 /// }
-/// # Ok(()) }
 /// ```
 #[derive(Debug)]
 #[must_use = "a watcher that is dropped ends its watch"]

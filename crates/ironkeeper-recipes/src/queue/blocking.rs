@@ -36,25 +36,25 @@ use crate::place::beside;
 /// A first-in-first-out queue with a limit.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::queue::BlockingQueue;
 ///
-/// let client = Client::connect(&server).await?;
-/// let queue = BlockingQueue::new(&client, "/queues/orders", 1)?;
-/// queue.put("first").await?;
-/// assert!(!queue.offer("second").await?); // no room
-/// let waiting = tokio::spawn({
-///     let queue = queue.clone();
-///     async move { queue.put("third").await }
-/// });
-/// assert_eq!(queue.take().await?, "first");
-/// waiting.await??;
-/// assert_eq!(queue.take().await?, "third");
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let queue = BlockingQueue::new(&client, "/queues/orders", 1)?;
+///     queue.put("first").await?;
+///     assert!(!queue.offer("second").await?); // no room
+///     let waiting = tokio::spawn({
+///         let queue = queue.clone();
+///         async move { queue.put("third").await }
+///     });
+///     assert_eq!(queue.take().await?, "first");
+///     waiting.await??;
+///     assert_eq!(queue.take().await?, "third");
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct BlockingQueue {

@@ -39,24 +39,26 @@ impl Order for ByDelay {}
 /// A queue of work whose items are due at a time.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use std::time::Duration;
+///
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::queue::DelayQueue;
 ///
-/// let client = Client::connect(&server).await?;
-/// let queue = DelayQueue::new(&client, "/queues/reminders")?;
-/// queue.put_after(Duration::from_secs(3600), "water the plants").await?;
-/// assert!(queue.try_next().await?.is_none());
-/// queue.put_after(Duration::from_millis(30), "feed the cat").await?;
-/// let delivery = queue.next().await?;
-/// assert_eq!(delivery.items(), ["feed the cat"]);
-/// delivery.done().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let queue = DelayQueue::new(&client, "/queues/reminders")?;
+///     queue.put_after(Duration::from_secs(3600), "water the plants").await?;
+///     assert!(queue.try_next().await?.is_none());
+///     queue.put_after(Duration::from_millis(30), "feed the cat").await?;
+///     let delivery = queue.next().await?;
+///     assert_eq!(delivery.items(), ["feed the cat"]);
+///     delivery.done().await?;
+///     Ok(())
+/// }
 /// ```
+#[doc(alias = "DistributedDelayQueue")]
 pub type DelayQueue = Queue<ByDelay>;
 
 impl Queue<ByDelay> {

@@ -35,23 +35,24 @@ impl Order for ById {}
 /// A queue of work whose items have ids.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::queue::IdQueue;
 ///
-/// let client = Client::connect(&server).await?;
-/// let queue = IdQueue::new(&client, "/queues/mails")?;
-/// queue.put("41", "dear Ada").await?;
-/// queue.put("42", "dear Bob").await?;
-/// assert_eq!(queue.remove("41").await?, 1);
-/// let delivery = queue.next().await?;
-/// assert_eq!(delivery.id(), Some("42"));
-/// delivery.done().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let queue = IdQueue::new(&client, "/queues/mails")?;
+///     queue.put("41", "dear Ada").await?;
+///     queue.put("42", "dear Bob").await?;
+///     assert_eq!(queue.remove("41").await?, 1);
+///     let delivery = queue.next().await?;
+///     assert_eq!(delivery.id(), Some("42"));
+///     delivery.done().await?;
+///     Ok(())
+/// }
 /// ```
+#[doc(alias = "DistributedIdQueue")]
 pub type IdQueue = Queue<ById>;
 
 impl Queue<ById> {

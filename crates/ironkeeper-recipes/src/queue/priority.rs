@@ -36,22 +36,23 @@ impl Order for ByPriority {}
 /// A queue of work whose items have priorities.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::queue::PriorityQueue;
 ///
-/// let client = Client::connect(&server).await?;
-/// let queue = PriorityQueue::new(&client, "/queues/jobs")?;
-/// queue.put(5, "tidy up").await?;
-/// queue.put(-1, "put out the fire").await?;
-/// let delivery = queue.next().await?;
-/// assert_eq!(delivery.items(), ["put out the fire"]);
-/// delivery.done().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let queue = PriorityQueue::new(&client, "/queues/jobs")?;
+///     queue.put(5, "tidy up").await?;
+///     queue.put(-1, "put out the fire").await?;
+///     let delivery = queue.next().await?;
+///     assert_eq!(delivery.items(), ["put out the fire"]);
+///     delivery.done().await?;
+///     Ok(())
+/// }
 /// ```
+#[doc(alias = "DistributedPriorityQueue")]
 pub type PriorityQueue = Queue<ByPriority>;
 
 impl Queue<ByPriority> {

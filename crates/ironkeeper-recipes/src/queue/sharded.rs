@@ -49,23 +49,24 @@ const SHARDS_MAX: usize = 10;
 /// A queue of work over several nodes.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::queue::ShardedQueue;
 ///
-/// let client = Client::connect(&server).await?;
-/// let queue = ShardedQueue::new(&client, "/queues/clicks").with_threshold(1)?;
-/// queue.put("one").await?;
-/// queue.put("two").await?;
-/// assert_eq!(queue.shards().await?.len(), 2);
-/// queue.next().await?.done().await?;
-/// queue.next().await?.done().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let queue = ShardedQueue::new(&client, "/queues/clicks").with_threshold(1)?;
+///     queue.put("one").await?;
+///     queue.put("two").await?;
+///     assert_eq!(queue.shards().await?.len(), 2);
+///     queue.next().await?.done().await?;
+///     queue.next().await?.done().await?;
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "QueueSharder")]
 pub struct ShardedQueue {
     client: Client,
     path: String,

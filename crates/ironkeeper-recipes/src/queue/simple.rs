@@ -61,25 +61,27 @@ const MISSES_MAX: usize = 8;
 /// A first-in-first-out queue on a path.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::queue::SimpleQueue;
 ///
-/// let client = Client::connect(&server).await?;
-/// let queue = SimpleQueue::new(&client, "/queues/orders")?;
-/// let taker = tokio::spawn({
-///     let queue = queue.clone();
-///     async move { queue.take().await }
-/// });
-/// queue.offer("an order").await?;
-/// assert_eq!(taker.await??, "an order");
-/// assert_eq!(queue.poll().await?, None);
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let queue = SimpleQueue::new(&client, "/queues/orders")?;
+///     let taker = tokio::spawn({
+///         let queue = queue.clone();
+///         async move { queue.take().await }
+///     });
+///     queue.offer("an order").await?;
+///     assert_eq!(taker.await??, "an order");
+///     assert_eq!(queue.poll().await?, None);
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "SimpleDistributedQueue")]
+#[doc(alias = "DistributedQueue")]
 pub struct SimpleQueue {
     inner: Arc<Inner>,
 }
@@ -247,6 +249,7 @@ impl SimpleQueue {
     }
 
     /// As [`SimpleQueue::take`], waiting this long at most.
+    #[doc(alias = "poll_timeout")]
     pub async fn poll_within(&self, patience: Duration) -> Result<Option<Bytes>> {
         match tokio::time::timeout(patience, self.take()).await {
             Ok(taken) => taken.map(Some),

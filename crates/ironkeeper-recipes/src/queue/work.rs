@@ -93,24 +93,27 @@ pub struct Queue<O: Order> {
 /// A queue of work on a path.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::{Client, CreateMode};
 /// use ironkeeper_recipes::queue::WorkQueue;
 ///
-/// let client = Client::connect(&server).await?;
-/// let queue = WorkQueue::new(&client, "/queues/orders")?;
-/// queue.put("an order").await?;
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let queue = WorkQueue::new(&client, "/queues/orders")?;
+///     queue.put("an order").await?;
 ///
-/// let delivery = queue.next().await?;
-/// assert_eq!(delivery.items(), ["an order"]);
-/// // The result and the end of the work are one transaction: both, or none.
-/// delivery.done_with(|both| both.create("/result", "done", CreateMode::Persistent)).await?;
-/// assert!(queue.is_empty().await?);
-/// # Ok(()) }
+///     let delivery = queue.next().await?;
+///     assert_eq!(delivery.items(), ["an order"]);
+///     // The result and the end of the work are one transaction: both, or none.
+///     delivery.done_with(|both| both.create("/result", "done", CreateMode::Persistent)).await?;
+///     assert!(queue.is_empty().await?);
+///     Ok(())
+/// }
 /// ```
+#[doc(alias = "DistributedQueue")]
+#[doc(alias = "QueueBuilder")]
+#[doc(alias = "LockingQueue")]
 pub type WorkQueue = Queue<Fifo>;
 
 #[derive(Debug)]
@@ -195,6 +198,7 @@ impl<O: Order> Queue<O> {
     }
 
     /// Lets nobody put more than so many. All producers should say the same.
+    #[doc(alias = "maxItems")]
     pub fn with_limit(self, limit: usize) -> Result<Queue<O>> {
         if limit == 0 {
             let why = "a queue that is always full: its limit is 0".to_owned();
@@ -224,6 +228,8 @@ impl<O: Order> Queue<O> {
     }
 
     /// The next item that nobody works on. Waits for one.
+    #[doc(alias = "take")]
+    #[doc(alias = "get")]
     pub async fn next(&self) -> Result<Delivery> {
         if let Some(delivery) = self.try_next().await? {
             return Ok(delivery);
@@ -241,6 +247,7 @@ impl<O: Order> Queue<O> {
     }
 
     /// Waits this long at most.
+    #[doc(alias = "poll_timeout")]
     pub async fn next_within(&self, patience: Duration) -> Result<Option<Delivery>> {
         match tokio::time::timeout(patience, self.next()).await {
             Ok(next) => next.map(Some),
@@ -249,6 +256,7 @@ impl<O: Order> Queue<O> {
     }
 
     /// The next item that nobody works on, if there is one.
+    #[doc(alias = "poll")]
     pub async fn try_next(&self) -> Result<Option<Delivery>> {
         self.inner.look().await
     }
@@ -262,26 +270,27 @@ impl<O: Order> Queue<O> {
     /// dropped: somebody else has the item.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let running = ironkeeper_testing::TestServer::start()?;
-    /// # let server = running.connect_string();
     /// use ironkeeper_client::Client;
     /// use ironkeeper_recipes::queue::{ErrorMode, WorkQueue};
     ///
-    /// let client = Client::connect(&server).await?;
-    /// let queue = WorkQueue::new(&client, "/queues/orders")?;
-    /// queue.put_all(["one", "two"]).await?;
-    /// let (seen, mut done) = tokio::sync::mpsc::channel(8);
-    /// let worker = queue.consume(ErrorMode::Requeue, |item| seen.send(item));
-    /// tokio::select! {
-    ///     ended = worker => { ended?; }
-    ///     second = async { done.recv().await; done.recv().await } => {
-    ///         assert_eq!(second.unwrap(), "two");
+    /// # #[ironkeeper_doctest::server]
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::connect("127.0.0.1:2181").await?;
+    ///     let queue = WorkQueue::new(&client, "/queues/orders")?;
+    ///     queue.put_all(["one", "two"]).await?;
+    ///     let (seen, mut done) = tokio::sync::mpsc::channel(8);
+    ///     let worker = queue.consume(ErrorMode::Requeue, |item| seen.send(item));
+    ///     tokio::select! {
+    ///         ended = worker => { ended?; }
+    ///         second = async { done.recv().await; done.recv().await } => {
+    ///             assert_eq!(second.unwrap(), "two");
+    ///         }
     ///     }
+    ///     Ok(())
     /// }
-    /// # Ok(()) }
     /// ```
+    #[doc(alias = "QueueConsumer")]
     pub async fn consume<E: fmt::Display, F>(
         &self,
         mode: ErrorMode,
@@ -593,6 +602,7 @@ impl Delivery {
     }
 
     /// The work is done: the items leave the queue.
+    #[doc(alias = "ack")]
     pub async fn done(self) -> Result<()> {
         self.done_with(|transaction| transaction).await
     }
@@ -607,6 +617,7 @@ impl Delivery {
 
     /// The work was not done: the items go to the end of the queue, with the id, the priority or the
     /// time they had.
+    #[doc(alias = "nack")]
     pub async fn requeue(self) -> Result<()> {
         let item = join(&self.queue.path, &self.name.base);
         let data = self.data.clone();

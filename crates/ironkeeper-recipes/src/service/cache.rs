@@ -32,22 +32,22 @@ pub type Instances = Arc<[Arc<ServiceInstance>]>;
 /// A cache of the instances of one service.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::service::{ServiceDiscovery, ServiceInstance};
 ///
-/// let client = Client::connect(&server).await?;
-/// let discovery = ServiceDiscovery::new(&client, "/services");
-/// let web = discovery.cache("web").await?;
-/// let mut changes = web.changes();
-/// assert!(web.instances().is_empty());
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let discovery = ServiceDiscovery::new(&client, "/services");
+///     let web = discovery.cache("web").await?;
+///     let mut changes = web.changes();
+///     assert!(web.instances().is_empty());
 ///
-/// let here = discovery.register(ServiceInstance::new("web").with_port(80)).await?;
-/// assert_eq!(changes.next().await.unwrap()[0].port, Some(80));
-/// # Ok(()) }
+///     let here = discovery.register(ServiceInstance::new("web").with_port(80)).await?;
+///     assert_eq!(changes.next().await.unwrap()[0].port, Some(80));
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 pub struct ServiceCache {

@@ -44,25 +44,27 @@ use crate::service::provider::ServiceProviderBuilder;
 /// The services below a path.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::service::{ServiceDiscovery, ServiceInstance};
 ///
-/// let client = Client::connect(&server).await?;
-/// let discovery = ServiceDiscovery::new(&client, "/services");
-/// let instance = ServiceInstance::new("web").with_address("10.0.0.1").with_port(8080);
-/// let registration = discovery.register(instance).await?;
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let discovery = ServiceDiscovery::new(&client, "/services");
+///     let instance = ServiceInstance::new("web").with_address("10.0.0.1").with_port(8080);
+///     let registration = discovery.register(instance).await?;
 ///
-/// assert_eq!(discovery.names().await?, ["web"]);
-/// assert_eq!(discovery.instances("web").await?[0].port, Some(8080));
-/// registration.unregister().await?;
-/// assert!(discovery.instances("web").await?.is_empty());
-/// # Ok(()) }
+///     assert_eq!(discovery.names().await?, ["web"]);
+///     assert_eq!(discovery.instances("web").await?[0].port, Some(8080));
+///     registration.unregister().await?;
+///     assert!(discovery.instances("web").await?.is_empty());
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "ServiceDiscoveryBuilder")]
+#[doc(alias = "service registry")]
 pub struct ServiceDiscovery {
     client: Client,
     path: String,
@@ -85,6 +87,7 @@ impl ServiceDiscovery {
     }
 
     /// Registers an instance, and waits until everybody can see it.
+    #[doc(alias = "registerService")]
     pub async fn register(&self, instance: ServiceInstance) -> Result<Registration> {
         refuse_bad_name(&self.path, &instance.name)?;
         refuse_bad_name(&self.path, &instance.id)?;
@@ -108,12 +111,14 @@ impl ServiceDiscovery {
 
     /// Deletes the node of an instance, whoever registered it: for static ones, whose process may be
     /// long gone. Says whether it was there.
+    #[doc(alias = "unregisterService")]
     pub async fn unregister(&self, name: &str, id: &str) -> Result<bool> {
         let path = join(&join(&self.path, name), id);
         delete(&self.client, &path).await
     }
 
     /// The names of all services, sorted.
+    #[doc(alias = "queryForNames")]
     pub async fn names(&self) -> Result<Vec<String>> {
         let mut names = children_or_none(&self.client, &self.path).await?;
         names.sort();
@@ -122,6 +127,7 @@ impl ServiceDiscovery {
 
     /// All instances of a service, in the order of their nodes' names. What is no instance is left out
     /// and logged.
+    #[doc(alias = "queryForInstances")]
     pub async fn instances(&self, name: &str) -> Result<Vec<Arc<ServiceInstance>>> {
         let path = join(&self.path, name);
         let mut names = children_or_none(&self.client, &path).await?;
@@ -156,6 +162,7 @@ impl ServiceDiscovery {
 
     /// Chooses among the instances of a service. See
     /// [`ServiceProvider`](super::ServiceProvider).
+    #[doc(alias = "serviceProviderBuilder")]
     pub fn provider(&self, name: impl Into<String>) -> ServiceProviderBuilder {
         ServiceProviderBuilder::new(self.clone(), name.into())
     }
@@ -191,6 +198,7 @@ impl Registration {
 
     /// Registers something else about the same instance: another payload, say, or that it is disabled.
     /// Waits until everybody can see it. Name, id and type stay.
+    #[doc(alias = "updateService")]
     pub async fn update(&mut self, instance: ServiceInstance) -> Result<()> {
         let same = |instance: &ServiceInstance| {
             (instance.name.clone(), instance.id.clone(), instance.service_type)
@@ -217,6 +225,7 @@ impl Registration {
     }
 
     /// Takes the instance away, of whatever type it is, and waits until that is done.
+    #[doc(alias = "unregisterService")]
     pub async fn unregister(self) -> Result<()> {
         let (client, path) = (self.node.client().clone(), self.node.path().to_owned());
         let is_dynamic = self.instance.service_type.is_dynamic();

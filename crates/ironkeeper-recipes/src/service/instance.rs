@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::{RecipeError, Result};
 use crate::naming::Uuid;
@@ -46,12 +46,9 @@ impl ServiceType {
 ///
 /// ```
 /// use ironkeeper_recipes::service::ServiceInstance;
-/// use serde_json::json;
 ///
-/// let instance = ServiceInstance::new("web")
-///     .with_address("10.0.0.1")
-///     .with_port(8080)
-///     .with_payload(json!({"zone": "a", "weight": 3}));
+/// let instance =
+///     ServiceInstance::new("web").with_address("10.0.0.1").with_port(8080).with_weight(3);
 /// assert_eq!(instance.weight(), 3);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,9 +136,25 @@ impl ServiceInstance {
         self
     }
 
-    /// With a payload. [`serde_json::to_value`] makes one of any type that serde knows.
+    /// With a payload: any JSON. [`serde_json::json!`] and [`serde_json::to_value`] make one; that
+    /// needs the crate `serde_json` among the dependencies of the program. A weight alone does not:
+    /// see [`ServiceInstance::with_weight`].
     pub fn with_payload(mut self, payload: Value) -> ServiceInstance {
         self.payload = Some(payload);
+        self
+    }
+
+    /// With a weight for [`WeightedRoundRobin`](super::balance::WeightedRoundRobin) and
+    /// [`WeightedRandom`](super::balance::WeightedRandom): the number `weight` in the payload. The
+    /// other fields of the payload are kept; a payload that is not a JSON object is replaced. Call
+    /// it after [`ServiceInstance::with_payload`].
+    pub fn with_weight(mut self, weight: u32) -> ServiceInstance {
+        let mut fields = match self.payload.take() {
+            Some(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        };
+        fields.insert("weight".to_owned(), weight.into());
+        self.payload = Some(Value::Object(fields));
         self
     }
 
@@ -274,5 +287,15 @@ mod tests {
         assert_eq!(map["weight"], 5);
         assert!(instance.payload_as::<String>().is_err());
         assert_eq!(ServiceInstance::new("web").weight(), 1);
+    }
+
+    #[test]
+    fn a_weight_is_a_field_of_the_payload() {
+        let web = || ServiceInstance::new("web");
+        assert_eq!(web().with_weight(5).payload, Some(json!({"weight": 5})));
+        let zone = web().with_payload(json!({"zone": "a", "weight": 1})).with_weight(0);
+        assert_eq!(zone.payload, Some(json!({"zone": "a", "weight": 0})));
+        assert_eq!(zone.weight(), 0);
+        assert_eq!(web().with_payload(json!("text")).with_weight(2).weight(), 2);
     }
 }

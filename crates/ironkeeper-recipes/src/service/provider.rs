@@ -66,6 +66,7 @@ impl ServiceProviderBuilder {
     }
 
     /// By which rule. [`RoundRobin`], unless it is said.
+    #[doc(alias = "providerStrategy")]
     pub fn rule(mut self, rule: impl Balance + 'static) -> ServiceProviderBuilder {
         self.rule = Arc::new(rule);
         self
@@ -100,31 +101,31 @@ impl ServiceProviderBuilder {
 /// Chooses among the instances of a service.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::service::balance::SourceHash;
 /// use ironkeeper_recipes::service::{ServiceDiscovery, ServiceInstance};
 ///
-/// let client = Client::connect(&server).await?;
-/// let discovery = ServiceDiscovery::new(&client, "/services");
-/// let _one = discovery.register(ServiceInstance::new("web").with_port(8001)).await?;
-/// let _two = discovery.register(ServiceInstance::new("web").with_port(8002)).await?;
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let discovery = ServiceDiscovery::new(&client, "/services");
+///     let _one = discovery.register(ServiceInstance::new("web").with_port(8001)).await?;
+///     let _two = discovery.register(ServiceInstance::new("web").with_port(8002)).await?;
 ///
-/// let web = discovery
-///     .provider("web")
-///     .rule(SourceHash)
-///     .filter(|instance| instance.port.is_some())
-///     .open()
-///     .await?;
-/// let chosen = web.choose_for("user 7").unwrap();
-/// assert_eq!(web.choose_for("user 7"), Some(chosen.clone()));
-/// web.note_error(&chosen);
-/// web.note_error(&chosen); // down: the other one steps in
-/// assert_ne!(web.choose_for("user 7"), Some(chosen));
-/// # Ok(()) }
+///     let web = discovery
+///         .provider("web")
+///         .rule(SourceHash)
+///         .filter(|instance| instance.port.is_some())
+///         .open()
+///         .await?;
+///     let chosen = web.choose_for("user 7").unwrap();
+///     assert_eq!(web.choose_for("user 7"), Some(chosen.clone()));
+///     web.note_error(&chosen);
+///     web.note_error(&chosen); // down: the other one steps in
+///     assert_ne!(web.choose_for("user 7"), Some(chosen));
+///     Ok(())
+/// }
 /// ```
 pub struct ServiceProvider {
     cache: ServiceCache,
@@ -146,6 +147,7 @@ impl fmt::Debug for ServiceProvider {
 
 impl ServiceProvider {
     /// One instance, if there is one to be used.
+    #[doc(alias = "getInstance")]
     pub fn choose(&self) -> Option<Arc<ServiceInstance>> {
         self.choose_for("")
     }
@@ -157,6 +159,7 @@ impl ServiceProvider {
     }
 
     /// All instances that may be chosen.
+    #[doc(alias = "getAllInstances")]
     pub fn candidates(&self) -> Vec<Arc<ServiceInstance>> {
         let (now, down) = (Instant::now(), self.down());
         let is_wanted = |instance: &&Arc<ServiceInstance>| {
@@ -168,6 +171,7 @@ impl ServiceProvider {
     }
 
     /// Notes that an instance could not be used. After some errors it is down for a while.
+    #[doc(alias = "noteError")]
     pub fn note_error(&self, instance: &ServiceInstance) {
         self.down().note(Instant::now(), instance.key());
     }

@@ -14,10 +14,12 @@ use crate::service::instance::ServiceInstance;
 /// ```
 /// use ironkeeper_recipes::service::{ServiceInstance, UriSpec};
 ///
-/// let spec = UriSpec::parse("{scheme}://{address}:{port}/{version}")?;
-/// let instance = ServiceInstance::new("web").with_address("10.0.0.1").with_port(80);
-/// assert_eq!(spec.build_with(&instance, &[("version", "v2")]), "http://10.0.0.1:80/v2");
-/// # Ok::<(), ironkeeper_recipes::RecipeError>(())
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let spec = UriSpec::parse("{scheme}://{address}:{port}/{version}")?;
+///     let instance = ServiceInstance::new("web").with_address("10.0.0.1").with_port(80);
+///     assert_eq!(spec.build_with(&instance, &[("version", "v2")]), "http://10.0.0.1:80/v2");
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UriSpec {

@@ -78,30 +78,35 @@ number!(i32);
 number!(i64);
 
 /// A number of eight bytes, as Curator's `DistributedAtomicLong`.
+#[doc(alias = "DistributedAtomicLong")]
+#[doc(alias = "Counter")]
 pub type AtomicLong = AtomicNumber<i64>;
 
 /// A number of four bytes, as Curator's `DistributedAtomicInteger`.
+#[doc(alias = "DistributedAtomicInteger")]
+#[doc(alias = "Counter")]
 pub type AtomicInteger = AtomicNumber<i32>;
 
 /// A number on a path that is changed atomically. A node that is not there counts as zero.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::shared::AtomicLong;
 ///
-/// let client = Client::connect(&server).await?;
-/// let hits = AtomicLong::new(&client, "/counters/hits").with_receipts();
-/// let change = hits.add(5).await?;
-/// assert_eq!((change.before, change.after), (Some(0), Some(5)));
-/// assert_eq!(hits.decrement().await?.after, Some(4));
-/// println!("{} tries", change.stats.optimistic_tries);
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let hits = AtomicLong::new(&client, "/counters/hits").with_receipts();
+///     let change = hits.add(5).await?;
+///     assert_eq!((change.before, change.after), (Some(0), Some(5)));
+///     assert_eq!(hits.decrement().await?.after, Some(4));
+///     println!("{} tries", change.stats.optimistic_tries);
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "DistributedAtomicNumber")]
 pub struct AtomicNumber<N> {
     value: AtomicValue,
     number: PhantomData<fn() -> N>,
@@ -120,6 +125,7 @@ impl<N: Number> AtomicNumber<N> {
     }
 
     /// See [`AtomicValue::promoted_to`].
+    #[doc(alias = "PromotedToLock")]
     pub fn promoted_to(
         mut self,
         lock_path: impl Into<String>,
@@ -159,6 +165,9 @@ impl<N: Number> AtomicNumber<N> {
     }
 
     /// Writes `number` if the present one is `expected`, in one try.
+    #[doc(alias = "compareAndSet")]
+    #[doc(alias = "compare_and_swap")]
+    #[doc(alias = "cas")]
     pub async fn compare_and_set(&self, expected: N, number: N) -> Result<Change<N>> {
         let change = self.value.compare_and_set(expected.encode(), number.encode()).await?;
         self.decode_change(change)

@@ -96,26 +96,26 @@ struct Promotion {
 /// A value on a path that is changed atomically.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use std::time::Duration;
+///
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::shared::AtomicValue;
 ///
-/// let client = Client::connect(&server).await?;
-/// let names = AtomicValue::new(&client, "/names")
-///     .with_tries(5)
-///     .promoted_to("/names-lock", Duration::from_secs(10));
-/// let change = names
-///     .update(|before| [before.unwrap_or_default(), b"anna,"].concat())
-///     .await?;
-/// assert!(change.applied);
-/// assert_eq!(change.after.unwrap(), "anna,");
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let names = AtomicValue::new(&client, "/names")
+///         .with_tries(5)
+///         .promoted_to("/names-lock", Duration::from_secs(10));
+///     let change = names.update(|before| [before.unwrap_or_default(), b"anna,"].concat()).await?;
+///     assert!(change.applied);
+///     assert_eq!(change.after.unwrap(), "anna,");
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "DistributedAtomicValue")]
 pub struct AtomicValue {
     client: Client,
     path: String,
@@ -192,6 +192,9 @@ impl AtomicValue {
 
     /// Writes `value` if the present one is `expected`. One try: whoever writes meanwhile wins. A
     /// node that is not there equals nothing.
+    #[doc(alias = "compareAndSet")]
+    #[doc(alias = "compare_and_swap")]
+    #[doc(alias = "cas")]
     pub async fn compare_and_set(
         &self,
         expected: impl AsRef<[u8]>,

@@ -30,20 +30,22 @@ use crate::shared::atomic_number::{AtomicNumber, Number};
 /// A counter on top of an [`AtomicNumber`], for one process.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::shared::{AtomicLong, CachedCounter};
 ///
-/// let client = Client::connect(&server).await?;
-/// let orders = CachedCounter::new(AtomicLong::new(&client, "/ids/orders"), 100)?;
-/// assert_eq!(orders.next().await?, Some(0));
-/// assert_eq!(orders.next().await?, Some(1)); // without a request
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let orders = CachedCounter::new(AtomicLong::new(&client, "/ids/orders"), 100)?;
+///     assert_eq!(orders.next().await?, Some(0));
+///     assert_eq!(orders.next().await?, Some(1)); // without a request
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "CachedAtomicLong")]
+#[doc(alias = "CachedAtomicInteger")]
 pub struct CachedCounter<N> {
     number: AtomicNumber<N>,
     block: i32,

@@ -18,22 +18,23 @@ use crate::shared::value::{SharedValue, ValueChanges, VersionedValue};
 /// A number on a path, followed in the background.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::shared::SharedCount;
 ///
-/// let client = Client::connect(&server).await?;
-/// let count = SharedCount::open(&client, "/limits/workers", 4).await?;
-/// let mut changes = count.changes();
-/// count.set(5).await?;
-/// assert_eq!(changes.next().await.unwrap()?.value, 5);
-/// assert_eq!(count.current()?.value, 5);
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let count = SharedCount::open(&client, "/limits/workers", 4).await?;
+///     let mut changes = count.changes();
+///     count.set(5).await?;
+///     assert_eq!(changes.next().await.unwrap()?.value, 5);
+///     assert_eq!(count.current()?.value, 5);
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "SharedCountReader")]
 pub struct SharedCount {
     value: SharedValue,
 }
@@ -67,11 +68,14 @@ impl SharedCount {
     }
 
     /// Writes if nobody has written since `previous`, and says whether it did.
+    #[doc(alias = "trySetCount")]
+    #[doc(alias = "compareAndSet")]
     pub async fn try_set(&self, previous: &VersionedValue<i32>, count: i32) -> Result<bool> {
         self.value.try_set(previous, count.to_be_bytes()).await
     }
 
     /// All changes from now on; the latest only, if they come faster than they are taken.
+    #[doc(alias = "SharedCountListener")]
     pub fn changes(&self) -> CountChanges {
         CountChanges { path: self.path().to_owned(), changes: self.value.changes() }
     }

@@ -44,23 +44,25 @@ use crate::shared::write::refuse_wild_version;
 /// A map on a path, from text to bytes.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::shared::Map;
 ///
-/// let client = Client::connect(&server).await?;
-/// let users = Map::new(&client, "/maps/users")?;
-/// assert_eq!(users.put("anna", "10.0.0.1").await?, None);
-/// assert_eq!(users.put_if_absent("anna", "10.0.0.2").await?.unwrap(), "10.0.0.1");
-/// assert!(users.replace_if("anna", "10.0.0.1", "10.0.0.3").await?);
-/// assert_eq!(users.get("anna").await?.unwrap(), "10.0.0.3");
-/// assert_eq!(users.remove("anna").await?.unwrap(), "10.0.0.3");
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let users = Map::new(&client, "/maps/users")?;
+///     assert_eq!(users.put("anna", "10.0.0.1").await?, None);
+///     assert_eq!(users.put_if_absent("anna", "10.0.0.2").await?.unwrap(), "10.0.0.1");
+///     assert!(users.replace_if("anna", "10.0.0.1", "10.0.0.3").await?);
+///     assert_eq!(users.get("anna").await?.unwrap(), "10.0.0.3");
+///     assert_eq!(users.remove("anna").await?.unwrap(), "10.0.0.3");
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "DistributedMap")]
+#[doc(alias = "HashMap")]
 pub struct Map {
     inner: Arc<Inner>,
 }
@@ -117,6 +119,8 @@ impl Map {
     }
 
     /// Sets a value if there is none, and gives the one that was there.
+    #[doc(alias = "putIfAbsent")]
+    #[doc(alias = "insert")]
     pub async fn put_if_absent(&self, key: &str, value: impl Into<Bytes>) -> Result<Option<Bytes>> {
         let value = value.into();
         let next = |before: Option<&Bytes>| match before {
@@ -137,6 +141,7 @@ impl Map {
     }
 
     /// Sets a value if it is `expected` now. Says whether it was.
+    #[doc(alias = "compareAndSet")]
     pub async fn replace_if(
         &self,
         key: &str,

@@ -12,22 +12,24 @@ use crate::shared::map::Map;
 /// A set of texts on a path.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::shared::Set;
 ///
-/// let client = Client::connect(&server).await?;
-/// let seen = Set::new(&client, "/sets/seen")?;
-/// assert!(seen.insert("anna").await?);
-/// assert!(!seen.insert("anna").await?);
-/// assert_eq!(seen.members().await?, ["anna"]);
-/// assert!(seen.remove("anna").await?);
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let seen = Set::new(&client, "/sets/seen")?;
+///     assert!(seen.insert("anna").await?);
+///     assert!(!seen.insert("anna").await?);
+///     assert_eq!(seen.members().await?, ["anna"]);
+///     assert!(seen.remove("anna").await?);
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "DistributedSet")]
+#[doc(alias = "HashSet")]
 pub struct Set {
     map: Map,
 }

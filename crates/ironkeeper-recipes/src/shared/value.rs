@@ -66,24 +66,25 @@ struct Latest {
 /// A value on a path, followed in the background.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::shared::SharedValue;
 ///
-/// let client = Client::connect(&server).await?;
-/// let value = SharedValue::open(&client, "/config/limits", "10").await?;
-/// let mut changes = value.changes();
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let value = SharedValue::open(&client, "/config/limits", "10").await?;
+///     let mut changes = value.changes();
 ///
-/// let seen = value.current();
-/// assert!(value.try_set(&seen, "20").await?);
-/// assert!(!value.try_set(&seen, "30").await?); // somebody has written since
-/// assert_eq!(changes.next().await.unwrap().value, "20");
-/// # Ok(()) }
+///     let seen = value.current();
+///     assert!(value.try_set(&seen, "20").await?);
+///     assert!(!value.try_set(&seen, "30").await?); // another client has written since
+///     assert_eq!(changes.next().await.unwrap().value, "20");
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "SharedValueReader")]
 pub struct SharedValue {
     client: Client,
     path: String,
@@ -168,6 +169,8 @@ impl SharedValue {
 
     /// Writes if nobody has written since `previous`, and says whether it did. If not, the present
     /// state is read, so that [`SharedValue::current`] tells what to build upon next.
+    #[doc(alias = "trySetValue")]
+    #[doc(alias = "compareAndSet")]
     pub async fn try_set<T>(
         &self,
         previous: &VersionedValue<T>,
@@ -191,6 +194,7 @@ impl SharedValue {
     }
 
     /// All changes from now on; the latest only, if they come faster than they are taken.
+    #[doc(alias = "SharedValueListener")]
     pub fn changes(&self) -> ValueChanges {
         let latest = self.latest.subscribe();
         let told = latest.borrow().state.zxid;

@@ -18,33 +18,35 @@ pub const CONFLICTS_MAX: usize = 8;
 /// A part of the tree that is changed by transactions.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::RecipeError;
 /// use ironkeeper_recipes::stm::Memory;
 ///
-/// let client = Client::connect(&server).await?;
-/// let bank = Memory::open(&client, "/bank").await?;
-/// bank.atomically(|now| async move { now.put_as("/bank/anna", &100).await }).await?;
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let bank = Memory::open(&client, "/bank").await?;
+///     bank.atomically(|now| async move { now.put_as("/bank/anna", &100).await }).await?;
 ///
-/// let left: u32 = bank
-///     .atomically(|now| async move {
-///         let anna: u32 = now.get_as("/bank/anna").await?.unwrap_or(0);
-///         let berta: u32 = now.get_as("/bank/berta").await?.unwrap_or(0);
-///         let poor = || RecipeError::Misuse("not enough money".to_owned());
-///         let anna = anna.checked_sub(30).ok_or_else(poor)?;
-///         now.put_as("/bank/anna", &anna).await?;
-///         now.put_as("/bank/berta", &(berta + 30)).await?;
-///         Ok(anna)
-///     })
-///     .await?;
-/// assert_eq!(left, 70);
-/// # Ok(()) }
+///     let left: u32 = bank
+///         .atomically(|now| async move {
+///             let anna: u32 = now.get_as("/bank/anna").await?.unwrap_or(0);
+///             let berta: u32 = now.get_as("/bank/berta").await?.unwrap_or(0);
+///             let poor = || RecipeError::Misuse("not enough money".to_owned());
+///             let anna = anna.checked_sub(30).ok_or_else(poor)?;
+///             now.put_as("/bank/anna", &anna).await?;
+///             now.put_as("/bank/berta", &(berta + 30)).await?;
+///             Ok(anna)
+///         })
+///         .await?;
+///     assert_eq!(left, 70);
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "STM")]
+#[doc(alias = "software transactional memory")]
 pub struct Memory {
     client: Client,
     root: Arc<str>,

@@ -83,6 +83,25 @@ fn bytes_pass_both_ways_and_are_counted() {
 }
 
 #[test]
+fn every_byte_that_has_arrived_is_counted() {
+    /// Many times what the sockets between both ends hold: the proxy sends chunks in pieces.
+    const BYTES: usize = 32 << 20;
+    let pair = Pair::start();
+    let (mut client, mut server) = pair.connect();
+    let sending = std::thread::spawn(move || server.write_all(&vec![7; BYTES]));
+    let (mut arrived, mut buffer) = (0, [0; 1000]);
+    while arrived < BYTES {
+        let len = client.read(&mut buffer).expect("a live connection");
+        assert_ne!(len, 0, "the connection ended after {arrived} bytes");
+        arrived += len;
+        let counted = pair.proxy.bytes(Direction::ToClient);
+        assert!(counted >= arrived as u64, "{counted} counted, {arrived} arrived");
+    }
+    sending.join().expect("no panic").expect("a live connection");
+    assert_eq!(pair.proxy.bytes(Direction::ToClient), BYTES as u64);
+}
+
+#[test]
 fn a_cut_lets_exactly_so_many_bytes_pass() {
     let pair = Pair::start();
     let text = "0123456789";

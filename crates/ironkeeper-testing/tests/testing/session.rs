@@ -94,9 +94,27 @@ impl Session {
         }
     }
 
+    /// Asks for the root and does not wait for the answer.
+    pub fn begin_read(&mut self) {
+        let mut body = Vec::new();
+        body.put_str("/");
+        body.put_bool(false);
+        self.ask(OpCode::GetData, &body);
+    }
+
     /// Waits for the server to end the connection.
     pub fn hear_end(&mut self) {
         let end = receive(&mut self.stream).expect_err("the end of the connection");
+        assert_ne!(end.kind(), io::ErrorKind::WouldBlock, "the connection is still there");
+    }
+
+    /// The same, behind any number of replies.
+    pub fn hear_end_behind_replies(&mut self) {
+        let end = loop {
+            if let Err(end) = receive(&mut self.stream) {
+                break end;
+            }
+        };
         assert_ne!(end.kind(), io::ErrorKind::WouldBlock, "the connection is still there");
     }
 }

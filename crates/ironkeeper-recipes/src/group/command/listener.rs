@@ -17,28 +17,29 @@ use crate::receipt::{Receipts, refusal};
 /// One that carries out commands.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use std::time::Duration;
+///
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::group::{CommandListener, Console, Outcome};
 ///
-/// let client = Client::connect(&server).await?;
-/// let mut anna = CommandListener::join(&client, "/commands/shell", "anna").await?;
-/// tokio::spawn(async move {
-///     while let Ok(command) = anna.next().await {
-///         let answer = format!("done: {}", String::from_utf8_lossy(command.data()));
-///         let _ = command.answer(answer).await;
-///     }
-/// });
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let mut anna = CommandListener::join(&client, "/commands/shell", "anna").await?;
+///     tokio::spawn(async move {
+///         while let Ok(command) = anna.next().await {
+///             let answer = format!("done: {}", String::from_utf8_lossy(command.data()));
+///             let _ = command.answer(answer).await;
+///         }
+///     });
 ///
-/// let console = Console::open(&client, "/commands/shell").await?;
-/// let sent = console.send("reload").await?;
-/// let answers = sent.collect_within(Duration::from_secs(30)).await?;
-/// assert_eq!(answers["anna"], Outcome::Answered("done: reload".into()));
-/// # Ok(()) }
+///     let console = Console::open(&client, "/commands/shell").await?;
+///     let sent = console.send("reload").await?;
+///     let answers = sent.collect_within(Duration::from_secs(30)).await?;
+///     assert_eq!(answers["anna"], Outcome::Answered("done: reload".into()));
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 pub struct CommandListener {

@@ -177,21 +177,21 @@ fn system_ms() -> i64 {
 /// Makes ids under the number of a worker.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::naming::Snowflake;
 ///
-/// let client = Client::connect(&server).await?;
-/// let ids = Snowflake::lease(&client, "/ids/snowflake").await?;
-/// let (first, second) = (ids.next().await?, ids.next().await?);
-/// assert!(second > first);
-/// assert_eq!(ids.layout().decode(first).worker, ids.worker());
-/// assert_eq!(ids.next_uuid().await?.version(), 7);
-/// ids.release().await?;
-/// # Ok(()) }
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let ids = Snowflake::lease(&client, "/ids/snowflake").await?;
+///     let (first, second) = (ids.next().await?, ids.next().await?);
+///     assert!(second > first);
+///     assert_eq!(ids.layout().decode(first).worker, ids.worker());
+///     assert_eq!(ids.next_uuid().await?.version(), 7);
+///     ids.release().await?;
+///     Ok(())
+/// }
 /// ```
 pub struct Snowflake {
     path: String,

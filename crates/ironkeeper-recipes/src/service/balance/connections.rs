@@ -45,26 +45,26 @@ type Counts = BTreeMap<String, u64>;
 /// Chooses the instance with the fewest connections, and counts ours.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let running = ironkeeper_testing::TestServer::start()?;
-/// # let server = running.connect_string();
 /// use ironkeeper_client::Client;
 /// use ironkeeper_recipes::service::balance::LeastConnections;
 /// use ironkeeper_recipes::service::{ServiceDiscovery, ServiceInstance};
 ///
-/// let client = Client::connect(&server).await?;
-/// let discovery = ServiceDiscovery::new(&client, "/services");
-/// let _one = discovery.register(ServiceInstance::new("web")).await?;
-/// let _two = discovery.register(ServiceInstance::new("web")).await?;
-/// let least = LeastConnections::open(&client, "/services", "web").await?;
-/// let web = discovery.provider("web").rule(least.clone()).open().await?;
+/// # #[ironkeeper_doctest::server]
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::connect("127.0.0.1:2181").await?;
+///     let discovery = ServiceDiscovery::new(&client, "/services");
+///     let _one = discovery.register(ServiceInstance::new("web")).await?;
+///     let _two = discovery.register(ServiceInstance::new("web")).await?;
+///     let least = LeastConnections::open(&client, "/services", "web").await?;
+///     let web = discovery.provider("web").rule(least.clone()).open().await?;
 ///
-/// let first = least.connect(&web.candidates()).unwrap();
-/// let second = least.connect(&web.candidates()).unwrap();
-/// assert_ne!(first.instance().id, second.instance().id);
-/// drop(first); // not counted any more
-/// # Ok(()) }
+///     let first = least.connect(&web.candidates()).unwrap();
+///     let second = least.connect(&web.candidates()).unwrap();
+///     assert_ne!(first.instance().id, second.instance().id);
+///     drop(first); // not counted any more
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct LeastConnections {

@@ -36,6 +36,7 @@ use crate::service::instance::ServiceInstance;
 ///
 /// ```
 /// use std::sync::Arc;
+///
 /// use ironkeeper_recipes::service::ServiceInstance;
 /// use ironkeeper_recipes::service::balance::Balance;
 ///
@@ -49,6 +50,8 @@ use crate::service::instance::ServiceInstance;
 ///     }
 /// }
 /// ```
+#[doc(alias = "ProviderStrategy")]
+#[doc(alias = "load balancing")]
 pub trait Balance: fmt::Debug + Send + Sync {
     /// Chooses one of the instances, which come in the order of their nodes' names, for somebody in
     /// particular. `None` if there is none that may be chosen.

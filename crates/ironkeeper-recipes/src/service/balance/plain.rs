@@ -11,6 +11,7 @@ use crate::service::instance::ServiceInstance;
 ///
 /// ```
 /// use std::sync::Arc;
+///
 /// use ironkeeper_recipes::service::ServiceInstance;
 /// use ironkeeper_recipes::service::balance::{Balance, RoundRobin};
 ///
@@ -22,6 +23,7 @@ use crate::service::instance::ServiceInstance;
 /// assert_eq!(chosen, ["a", "b", "c", "a"]);
 /// ```
 #[derive(Debug, Default)]
+#[doc(alias = "RoundRobinStrategy")]
 pub struct RoundRobin {
     last: Mutex<Option<(String, i64)>>,
 }
@@ -54,6 +56,7 @@ impl Balance for RoundRobin {
 ///
 /// ```
 /// use std::sync::Arc;
+///
 /// use ironkeeper_recipes::service::ServiceInstance;
 /// use ironkeeper_recipes::service::balance::{Balance, Random};
 ///
@@ -64,6 +67,7 @@ impl Balance for RoundRobin {
 /// assert!(rule.choose(&[], "").is_none());
 /// ```
 #[derive(Debug, Default)]
+#[doc(alias = "RandomStrategy")]
 pub struct Random {
     dice: Dice,
 }

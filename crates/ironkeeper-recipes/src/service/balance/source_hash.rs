@@ -15,6 +15,7 @@ use crate::service::instance::ServiceInstance;
 ///
 /// ```
 /// use std::sync::Arc;
+///
 /// use ironkeeper_recipes::service::ServiceInstance;
 /// use ironkeeper_recipes::service::balance::{Balance, SourceHash};
 ///

@@ -11,6 +11,7 @@ use crate::service::instance::ServiceInstance;
 ///
 /// ```
 /// use std::sync::Arc;
+///
 /// use ironkeeper_recipes::service::ServiceInstance;
 /// use ironkeeper_recipes::service::balance::{Balance, Random, Sticky};
 ///
@@ -22,6 +23,7 @@ use crate::service::instance::ServiceInstance;
 /// assert_eq!(rule.number(), 1);
 /// ```
 #[derive(Debug)]
+#[doc(alias = "StickyStrategy")]
 pub struct Sticky<R> {
     rule: R,
     ours: Mutex<Ours>,

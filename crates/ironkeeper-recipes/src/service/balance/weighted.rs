@@ -16,12 +16,12 @@ use crate::service::instance::ServiceInstance;
 ///
 /// ```
 /// use std::sync::Arc;
+///
 /// use ironkeeper_recipes::service::ServiceInstance;
 /// use ironkeeper_recipes::service::balance::{Balance, WeightedRoundRobin};
 ///
 /// let web = |id: &str, weight: u32| {
-///     let payload = serde_json::json!({ "weight": weight });
-///     Arc::new(ServiceInstance::new("web").with_id(id).with_payload(payload))
+///     Arc::new(ServiceInstance::new("web").with_id(id).with_weight(weight))
 /// };
 /// let rule = WeightedRoundRobin::new();
 /// let among = [web("a", 5), web("b", 1), web("c", 1)];
@@ -68,12 +68,12 @@ impl Balance for WeightedRoundRobin {
 ///
 /// ```
 /// use std::sync::Arc;
+///
 /// use ironkeeper_recipes::service::ServiceInstance;
 /// use ironkeeper_recipes::service::balance::{Balance, WeightedRandom};
 ///
 /// let web = |id: &str, weight: u32| {
-///     let payload = serde_json::json!({ "weight": weight });
-///     Arc::new(ServiceInstance::new("web").with_id(id).with_payload(payload))
+///     Arc::new(ServiceInstance::new("web").with_id(id).with_weight(weight))
 /// };
 /// let rule = WeightedRandom::new();
 /// let among = [web("never", 0), web("always", 1)];

@@ -1,0 +1,5 @@
+//! Elections, each against a real server, with and without faults.
+
+mod latch;
+mod others;
+mod selector;

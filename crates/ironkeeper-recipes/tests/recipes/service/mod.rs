@@ -1,0 +1,5 @@
+//! Services, against a real server, with and without faults.
+
+mod connections;
+mod discovery;
+mod provider;
