@@ -59,18 +59,21 @@ fn main() -> ExitCode {
             (Layer::Recipes, of_recipes, third),
         ],
     };
-    let mut failures = 0;
+    let (mut checks, mut failures) = (0, 0);
     for (layer, seeds, share) in runs {
         let limit = options.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0 * share));
         let (from, failures_max) = (options.from, options.failures);
         let campaign = Campaign { layer, from, seeds, limit, failures_max };
         let outcome = campaign.run(|failure| println!("{failure}"));
         tell(layer, &outcome);
+        checks += outcome.seeds as usize;
         failures += outcome.failures;
     }
     if options.broken_rules {
+        checks += IN_SERVERS.len() + IN_RECIPES.len();
         failures += look_for_broken_rules();
     }
+    println!("{} passed, {failures} failed", checks.saturating_sub(failures));
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

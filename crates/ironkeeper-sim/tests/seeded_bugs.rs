@@ -59,6 +59,17 @@ fn a_tree_that_is_not_where_its_log_is_is_noticed() {
 }
 
 #[test]
+fn a_choice_that_is_kept_against_all_votes_is_noticed() {
+    check(Bug::KeepChoice, 0..2000, &["progress"]);
+}
+
+#[test]
+fn a_voter_that_has_promised_a_later_epoch_and_is_left_alone_is_noticed() {
+    // The last fault must leave such a voter behind: the seeds begin where this happens.
+    check(Bug::KeepEpoch, 430..2000, &["progress"]);
+}
+
+#[test]
 fn a_session_that_ends_before_its_time_is_noticed() {
     let rule = BrokenRule::Client(Misconduct::IgnoreTimeout);
     let noticed = rule.find(Layer::Server, 0..50, &["sessions"]);

@@ -1,7 +1,7 @@
 //! The connections of clients, as a server's I/O threads look after them.
 
 use ironkeeper_engine::Input;
-use ironkeeper_engine::conn::Conn;
+use ironkeeper_engine::conn::{Conn, Next, Received};
 use ironkeeper_engine::database::Hasher;
 use ironkeeper_zab::LinkId;
 
@@ -71,7 +71,16 @@ impl World {
             return;
         }
         let mut submits = Vec::new();
-        let received = attached.conn.receive(now, &process.db, &attached.unread, &mut submits);
+        let received = loop {
+            let received = attached.conn.receive(now, &process.db, &attached.unread, &mut submits);
+            match received {
+                // Other connections have nothing to do at this moment.
+                Ok(Received { consumed, next: Next::Yield }) => {
+                    attached.unread.drain(..consumed);
+                }
+                received => break received,
+            }
+        };
         process.inbox.extend(submits.into_iter().map(Input::Submit));
         match received {
             Ok(received) => drop(attached.unread.drain(..received.consumed)),

@@ -49,6 +49,7 @@ impl World {
             Output::Warn(warning) => {
                 self.fail(Err(format!("warning: server {}: {warning}", node + 1)));
             }
+            Output::SessionEnded(_) => {}
             Output::Halt(reason) => {
                 self.fail(Err(format!("halt: server {}: {reason}", node + 1)));
             }

@@ -9,6 +9,7 @@ mod links;
 mod load;
 pub mod node;
 mod plan;
+mod starts;
 pub mod state;
 mod trouble;
 mod world;
@@ -20,10 +21,13 @@ use ironkeeper_zab::Bug;
 
 use crate::outcome::{Failure, Report};
 
-/// Runs one seed from beginning to end.
+/// Runs one seed from beginning to end: a cluster in trouble, and the start of another one without.
 pub fn run_seed(seed: u64, bug: Option<Bug>, verbose: bool) -> Result<Report, Failure> {
     let mut plan = Plan::from_seed(seed);
     plan.settings.bug = bug;
-    let mut world = World::new(seed, plan, verbose);
-    world.run()
+    let mut report = World::new(seed, plan, verbose).run()?;
+    let mut plan = Plan::start(seed);
+    plan.settings.bug = bug;
+    report += &World::new(seed, plan, verbose).run_start()?;
+    Ok(report)
 }
