@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use ironkeeper_client::Client;
 use ironkeeper_recipes::lock::{DeadlockDetector, Victim};
 
@@ -11,9 +11,12 @@ use ironkeeper_recipes::lock::{DeadlockDetector, Victim};
 const FOUND: u8 = 77;
 
 /// Prints the deadlocks among all locks and semaphores at and below some paths, one wait per line.
-pub async fn show(client: Client, paths: &[String], resolves: bool) -> Result<ExitCode> {
+pub async fn show(client: &Client, paths: &[String], resolves: bool) -> Result<ExitCode> {
     let [first, others @ ..] = paths else { bail!("no path to look at") };
-    let mut detector = DeadlockDetector::new(&client, first);
+    for path in paths {
+        ensure!(client.exists(path).await?.is_some(), "there is no node {path} to look below");
+    }
+    let mut detector = DeadlockDetector::new(client, first);
     for path in others {
         detector = detector.and(path);
     }
@@ -33,7 +36,5 @@ pub async fn show(client: Client, paths: &[String], resolves: bool) -> Result<Ex
             writeln!(out, "  {outcome}")?;
         }
     }
-    drop(out);
-    client.close().await?;
     Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::status;
 use crate::table::Table;
 use scenes::Scene;
 use stage::Stage;
@@ -49,18 +50,23 @@ async fn play(scenes: &[&Scene], pace: Duration) -> Result<()> {
         let mut stage = Stage::open(pace).await.context("the stage cannot be set up")?;
         stage.title(at + 1, scenes.len(), scene.name, scene.what);
         (scene.play)(&mut stage).await.with_context(|| format!("the scene {}", scene.name))?;
+        stage.source(&scene.file(), scene.function());
         stage.close().await?;
     }
     Ok(())
 }
 
 fn list() -> Result<()> {
-    let mut table = Table::new(&["name", "what it shows"]);
-    for scene in scenes::ALL {
-        table.row(vec![scene.name.to_owned(), scene.what.to_owned()]);
+    let mut text = String::new();
+    for group in scenes::ALL.chunk_by(|one, other| one.module() == other.module()) {
+        let mut table = Table::new(&["name", "what it shows"]);
+        for scene in group {
+            table.row(vec![format!("  {}", scene.name), scene.what.to_owned()]);
+        }
+        let rows: Vec<String> = table.to_string().lines().skip(1).map(str::to_owned).collect();
+        text += &format!("{}: {}\n{}\n\n", group[0].module(), group[0].file(), rows.join("\n"));
     }
-    print!("{table}");
-    Ok(())
+    status::print(&format!("{text}`ironkeeper demo NAME` plays one.\n"))
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Scene>> {

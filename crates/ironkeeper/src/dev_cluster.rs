@@ -7,7 +7,7 @@ mod command;
 mod layout;
 mod member;
 
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,12 @@ use crate::four_letter::Overview;
 use crate::serve::stop_signal;
 use crate::table::Table;
 
+/// No more of the end of a log is looked at.
+const LOG_BYTES_MAX: u64 = 4 << 20;
 /// How long a change may take to settle before the cluster is shown as it is.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
+/// How often it is said what a change waits for.
+const TOLD_AFTER: Duration = Duration::from_secs(2);
 /// Between two looks at the members.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -46,9 +50,22 @@ pub struct Args {
     /// The client port of the first server, the others follow; 0 for any. Ports that are taken are replaced
     #[arg(long, value_name = "PORT", default_value_t = 2181)]
     port: u16,
+    /// A line for the zoo.cfg of every server, for instance reconfigEnabled=true; may be given
+    /// several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    set: Vec<String>,
 }
 
-pub fn run(args: &Args) -> Result<()> {
+fn setting(text: &str) -> Result<String, String> {
+    let is_setting = text.split_once('=').is_some_and(|(key, _)| !key.trim().is_empty());
+    match is_setting && !text.contains(['\n', '\r']) {
+        true => Ok(text.to_owned()),
+        false => Err("it has to be KEY=VALUE, as in a zoo.cfg".to_owned()),
+    }
+}
+
+/// `log` is what the members log, if that was chosen.
+pub fn run(args: &Args, log: Option<&str>) -> Result<()> {
     let (dir, _temporary) = match &args.data_dir {
         Some(dir) => (std::path::absolute(dir)?, None),
         None => {
@@ -57,9 +74,9 @@ pub fn run(args: &Args) -> Result<()> {
             (dir.path().to_owned(), Some(dir))
         }
     };
-    let layout = Layout::prepare(&dir, args.servers, args.observers, args.port)?;
+    let layout = Layout::prepare(&dir, args.servers, args.observers, args.port, &args.set)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async { Cluster::start(layout)?.serve().await })
+    runtime.block_on(async { Cluster::start(layout, log)?.serve().await })
 }
 
 struct Cluster {
@@ -68,8 +85,9 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn start(layout: Layout) -> Result<Cluster> {
-        let mut members: Vec<Member> = layout.places.iter().cloned().map(Member::new).collect();
+    fn start(layout: Layout, log: Option<&str>) -> Result<Cluster> {
+        let member = |place: &layout::Place| Member::new(place.clone(), log.map(str::to_owned));
+        let mut members: Vec<Member> = layout.places.iter().map(member).collect();
         for member in &mut members {
             member.start()?;
         }
@@ -122,7 +140,7 @@ impl Cluster {
         | Command::Start(id)
         | Command::Pause(id)
         | Command::Resume(id)
-        | Command::Log(id)) = command
+        | Command::Log(id, _)) = command
         else {
             if command == Command::Help {
                 println!("{}", command::HELP);
@@ -140,13 +158,22 @@ impl Cluster {
                 member.terminate();
                 member.ended().await;
             }
+            Command::Start(_) if member.is_running() => {
+                println!("server {id} runs already");
+                return Ok(());
+            }
             Command::Start(_) => member.start()?,
             Command::Pause(_) => member.pause(),
             Command::Resume(_) => member.resume(),
-            _ => {
-                println!("{}", member.place.log.display());
+            Command::Log(_, lines) => {
+                let log = &member.place.log;
+                for line in last_lines(log, lines).with_context(|| log.display().to_string())? {
+                    println!("{line}");
+                }
+                println!("all of it: {}", log.display());
                 return Ok(());
             }
+            Command::Status | Command::Help | Command::Quit => return Ok(()),
         }
         println!("{}", self.settle(began).await);
         self.show().await
@@ -155,6 +182,7 @@ impl Cluster {
     /// Waits until everybody who can serve does, and says how that went.
     async fn settle(&mut self, since: Instant) -> String {
         let until = Instant::now() + SETTLED_WITHIN;
+        let mut told_at = Instant::now() + TOLD_AFTER;
         loop {
             let looks = self.look().await;
             let up = looks.iter().filter(|look| look.is_up).count();
@@ -165,14 +193,23 @@ impl Cluster {
             if voters_up * 2 <= voters {
                 return format!("{voters_up} of {voters} voters are up, which is no quorum");
             }
-            let leader = looks.iter().find(|look| look.leads());
-            if let Some(leader) = leader
+            // A leader that was paused takes itself for one until it hears of the next.
+            let mut leaders = looks.iter().filter(|look| look.leads());
+            if let (Some(leader), None) = (leaders.next(), leaders.next())
                 && serving == up
             {
                 return format!("server {} leads, after {took:.2} s", leader.id);
             }
             if Instant::now() > until {
                 return format!("not settled after {took:.0} s: look at the logs");
+            }
+            if Instant::now() > told_at {
+                let leads = looks.iter().filter(|look| look.leads()).count();
+                eprintln!(
+                    "{took:.0} s: {serving} of {up} servers serve, {leads} of them as a leader; a \
+                     member that is silent is given up after tickTime x syncLimit"
+                );
+                told_at = Instant::now() + TOLD_AFTER;
             }
             tokio::time::sleep(LOOK_PAUSE).await;
         }
@@ -239,6 +276,19 @@ impl Look {
         // One voter on its own is in no ensemble, and calls itself standalone.
         self.overview.as_ref().is_some_and(|seen| seen.is_leader() || seen.mode == "standalone")
     }
+}
+
+/// The last lines of a file.
+fn last_lines(file: &std::path::Path, count: usize) -> std::io::Result<Vec<String>> {
+    let mut file = std::fs::File::open(file)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LOG_BYTES_MAX)))?;
+    let mut bytes = Vec::new();
+    file.take(LOG_BYTES_MAX).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    let first = lines.len().saturating_sub(count);
+    Ok(lines[first..].iter().map(|line| (*line).to_owned()).collect())
 }
 
 fn prompt() -> Result<()> {

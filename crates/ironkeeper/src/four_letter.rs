@@ -144,7 +144,7 @@ pub async fn metrics(server: &Host, within: Duration) -> Result<Metrics, Silence
 }
 
 impl Metrics {
-    fn parse(text: &str) -> Metrics {
+    pub fn parse(text: &str) -> Metrics {
         let line = |line: &str| {
             let (key, value) = line.split_once('\t')?;
             Some((key.strip_prefix("zk_")?.to_owned(), value.trim().parse().ok()?))

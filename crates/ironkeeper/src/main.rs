@@ -1,42 +1,72 @@
 //! Ironkeeper: a ZooKeeper server and its tools in one binary.
 
+mod allocator;
 mod bench;
+mod colour;
 mod deadlocks;
 mod demo;
 mod dev_cluster;
+mod digest;
 mod four_letter;
 mod huge_pages;
+mod java_env;
+mod json_log;
 mod lock;
 mod migrate;
 mod open_files;
+mod panic_exit;
 mod serve;
+#[cfg(unix)]
+mod service_manager;
 mod shell;
 mod status;
 mod table;
 mod tools;
+mod top;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// A coordination service that ZooKeeper clients cannot tell from Apache ZooKeeper.
+/// A ZooKeeper server and its tools, compatible with Apache ZooKeeper 3.9.
 ///
 /// Without a command it starts a standalone server on 127.0.0.1:2181 with its data in
 /// ./ironkeeper-data.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, long_version = LONG_VERSION.as_str())]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
-    /// What is logged, for instance `info` or `ironkeeper_server=debug` [default: warn]
+    /// What is logged to standard error, for instance `debug` or `ironkeeper_server::role=debug`
+    /// [default: info for a server, warn for everything else]
     #[arg(long, global = true, env = "IRONKEEPER_LOG", value_name = "FILTER")]
     log: Option<String>,
+    /// How the log is written
+    #[arg(long, global = true, env = "IRONKEEPER_LOG_FORMAT", default_value = "text")]
+    log_format: LogFormat,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object in each line
+    Json,
+}
+
+/// What `--version` prints behind the name.
+static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{}\ncommit    {}\ntarget    {}\nZooKeeper {} (protocol, files, configuration)",
+        env!("CARGO_PKG_VERSION"),
+        env!("IRONKEEPER_COMMIT"),
+        env!("IRONKEEPER_TARGET"),
+        ironkeeper_server::ZOOKEEPER_VERSION,
+    )
+});
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -44,12 +74,14 @@ enum Command {
     Serve(serve::Args),
     Shell(shell::Args),
     Status(status::Args),
+    Top(top::Args),
     Lock(lock::Args),
     Demo(demo::Args),
     DevCluster(dev_cluster::Args),
     /// Measure a ZooKeeper server, ours or Apache's
     Bench(bench::Args),
     Migrate(migrate::Args),
+    Digest(digest::Args),
     /// Show or check transaction log files
     Log(tools::log::Args),
     /// Show or check snapshot files
@@ -62,9 +94,14 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // For people: what went wrong and why, without a backtrace.
-            eprintln!("error: {error}");
-            for cause in error.chain().skip(1) {
-                eprintln!("  {cause}");
+            let mut said = error.to_string();
+            eprintln!("error: {said}");
+            for cause in error.chain().skip(1).map(|cause| cause.to_string()) {
+                // Many errors include their cause in their own text.
+                if !said.contains(&cause) {
+                    eprintln!("  {cause}");
+                    said.push_str(&cause);
+                }
             }
             ExitCode::FAILURE
         }
@@ -72,33 +109,72 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    start_logging(cli.log.as_deref())?;
+    let serves = matches!(cli.command, None | Some(Command::Serve(_)));
+    start_logging(cli.log.as_deref(), cli.log_format, serves)?;
     match cli.command {
-        None => serve::run(&serve::Args::default())?,
-        Some(Command::Serve(args)) => serve::run(&args)?,
+        None => return serve::run(&serve::Args::default()),
+        Some(Command::Serve(args)) => return serve::run(&args),
         Some(Command::Shell(args)) => return shell::run(args),
         Some(Command::Status(args)) => return status::run(&args),
+        Some(Command::Top(args)) => return top::run(&args),
         Some(Command::Lock(args)) => return lock::run(&args),
         Some(Command::Demo(args)) => demo::run(&args)?,
-        Some(Command::DevCluster(args)) => dev_cluster::run(&args)?,
+        Some(Command::DevCluster(args)) => dev_cluster::run(&args, cli.log.as_deref())?,
         Some(Command::Bench(args)) => bench::run(args)?,
         Some(Command::Migrate(args)) => return migrate::run(&args),
+        Some(Command::Digest(args)) => digest::run(&args)?,
         Some(Command::Log(args)) => tools::log::run(&args)?,
         Some(Command::Snapshot(args)) => tools::snapshot::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is logged if nobody says otherwise: trouble, and which part a member has in its ensemble.
-const LOG_FILTER: &str = "warn,ironkeeper_server::role=info";
+/// What a server logs by default.
+const SERVER_LOG_FILTER: &str = "warn,ironkeeper=info,ironkeeper_server=info";
+/// What every other command logs by default.
+const LOG_FILTER: &str = "warn";
 
-/// Logs go to standard error: quiet by default, with colour on a terminal only.
-fn start_logging(filter: Option<&str>) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter.unwrap_or(LOG_FILTER))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+/// Logs go to standard error, with colour on a terminal only.
+fn start_logging(filter: Option<&str>, format: LogFormat, serves: bool) -> anyhow::Result<()> {
+    let default = if serves { SERVER_LOG_FILTER } else { LOG_FILTER };
+    let filter = log_filter(filter.unwrap_or(default))?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => lines.event_format(json_log::JsonLines).init(),
+    }
     Ok(())
+}
+
+/// Reads a filter. The library takes any word for the name of a module, so that a level with a
+/// typing error would switch all other lines off.
+fn log_filter(text: &str) -> anyhow::Result<EnvFilter> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let is_level = LEVELS.iter().any(|level| part.eq_ignore_ascii_case(level));
+        if !is_level && !part.contains(['=', '[']) && !part.starts_with("ironkeeper") {
+            anyhow::bail!(
+                "--log {text}: {part:?} is neither a level ({}) nor a module such as \
+                 ironkeeper_server or ironkeeper_server::role=debug",
+                LEVELS.join(", ")
+            );
+        }
+    }
+    EnvFilter::try_new(text).map_err(|error| anyhow::anyhow!("--log {text}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_with_a_typing_error_is_refused() {
+        for good in ["info", "WARN", "warn,ironkeeper_server=debug", "ironkeeper_server", "a=off"] {
+            log_filter(good).unwrap_or_else(|error| panic!("{error}"));
+        }
+        for bad in ["inof", "warn,debg", "nonsense=xyz"] {
+            let error = log_filter(bad).expect_err(bad).to_string();
+            assert!(error.starts_with(&format!("--log {bad}: ")), "{error}");
+        }
+    }
 }

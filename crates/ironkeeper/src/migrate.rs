@@ -12,12 +12,15 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use ironkeeper_client::Host;
 
 use findings::Findings;
 
 use crate::status;
+
+/// A server could not be asked, so it is not known whether the way is free.
+const NOT_KNOWN: u8 = 2;
 
 /// Prepare to take over from Apache ZooKeeper
 #[derive(Debug, clap::Args)]
@@ -33,9 +36,14 @@ enum Action {
 
 /// Find out what stands in the way of replacing Apache ZooKeeper, without changing anything
 ///
-/// Given a zoo.cfg it checks every setting, rehearses a start on the data, and asks the other members how they
-/// are. Given servers it asks these. Exits with 0 if nothing stands in the way.
+/// Given a zoo.cfg it checks every setting, java.env and zookeeper-env.sh beside it, rehearses a
+/// start on the data, and asks the members how they are. Given servers it asks these. Exits with 0
+/// if nothing stands in the way, with 1 if something does or a file cannot be read, with 2 if
+/// nothing is known to, but a server could not be asked.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ironkeeper migrate check /etc/zookeeper/conf/zoo.cfg
+  ironkeeper migrate check db1:2181,db2:2181,db3:2181")]
 struct CheckArgs {
     /// A zoo.cfg on this machine, or servers, as host:port,host:port
     #[arg(value_name = "ZOO_CFG|HOSTS", required = true)]
@@ -51,6 +59,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut findings = Findings::default();
     let (files, words): (Vec<String>, Vec<String>) =
         args.targets.iter().cloned().partition(|target| is_file(target));
+    if let Some(word) = words.iter().find(|word| !word.contains(':')) {
+        bail!("there is no file {word}, and servers are written as host:port");
+    }
     let mut hosts = if words.is_empty() { Vec::new() } else { status::hosts(&words)? };
     for file in files {
         hosts.extend(check_file(Path::new(&file), &mut findings));
@@ -58,8 +69,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     hosts.dedup();
     ask(hosts, Duration::from_millis(args.timeout.max(1)), &mut findings)?;
     print!("{findings}");
-    let is_free = findings.obstacles() == 0;
-    Ok(if is_free { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match (findings.obstacles(), findings.unknowns()) {
+        (0, 0) => ExitCode::SUCCESS,
+        (0, _) => ExitCode::from(NOT_KNOWN),
+        _ => ExitCode::FAILURE,
+    })
 }
 
 /// What has a slash in it, or is there, was meant to be a file.

@@ -1,22 +1,36 @@
 //! `ironkeeper serve`: runs a server until it is told to stop.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use anyhow::Context;
 use ironkeeper_server::Server;
-use ironkeeper_server::config::{Config, ListenAddress, Loaded, TableFormat, render_known_keys};
+use ironkeeper_server::config::{Config, Loaded, Overrides, TableFormat, render_known_keys};
+use ironkeeper_server::unused_memory;
 
-use crate::open_files;
+#[cfg(unix)]
+use crate::service_manager;
+use crate::{allocator, open_files, panic_exit};
 
 /// Where data goes when nobody says where.
 const DATA_DIR_DEFAULT: &str = "ironkeeper-data";
 
+/// Where a test wants a panic.
+#[cfg(debug_assertions)]
+const PLANTED_PANIC: &str = "IRONKEEPER_PLANTED_PANIC";
+
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
+    /// The same as --config, as zkServer.sh takes it
+    #[arg(value_name = "CONFIG", conflicts_with = "config")]
+    file: Option<PathBuf>,
     /// A zoo.cfg, as Apache ZooKeeper reads it
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Sets a key of zoo.cfg, with or without a file, such as 4lw.commands.whitelist=*
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
+    set: Vec<(String, String)>,
     /// Where snapshots and transaction logs are kept
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -34,47 +48,85 @@ pub struct Args {
     list_config_keys: bool,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.list_config_keys {
         print!("{}", render_known_keys(TableFormat::Text));
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     let config = load(args)?;
+    panic_exit::install();
     let data_dir = config.data_dir.clone();
     open_files::allow_all();
+    unused_memory::release_with(allocator::release_unused);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Before anything is announced: a program that reads it may end the server at once.
+    let signals = runtime.block_on(async { EndSignals::listen() });
     let server = Server::start(config)?;
     announce(&server, &data_dir);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        tokio::select! {
-            () = server.stopped() => {}
-            signal = stop_signal() => if let Err(error) = signal {
-                tracing::warn!("signals cannot be heard: {error}");
-                server.stopped().await;
+    #[cfg(unix)]
+    service_manager::tell("READY=1");
+    let reason = runtime.block_on(async {
+        match signals {
+            Ok(mut signals) => tokio::select! {
+                () = server.stopped() => "a failure",
+                signal = signals.next() => signal,
             },
+            Err(error) => {
+                tracing::warn!("signals cannot be received: {error}");
+                server.stopped().await;
+                "a failure"
+            }
         }
     });
-    server.stop().map_err(anyhow::Error::msg)
+    tracing::info!(reason, "stopping");
+    #[cfg(unix)]
+    service_manager::tell("STOPPING=1");
+    match server.stop() {
+        Ok(()) => {
+            tracing::info!(reason, "stopped");
+            Ok(ExitCode::SUCCESS)
+        }
+        // The log has it already, unless it is switched off.
+        Err(_) if tracing::enabled!(tracing::Level::ERROR) => Ok(ExitCode::FAILURE),
+        Err(error) => Err(anyhow::Error::msg(error)),
+    }
+}
+
+/// Reads a value of `--set`.
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write KEY=VALUE, such as tickTime=2000".to_owned()),
+    }
 }
 
 fn load(args: &Args) -> anyhow::Result<Config> {
     let jvmflags = std::env::var("JVMFLAGS").unwrap_or_default();
     let server_jvmflags = std::env::var("SERVER_JVMFLAGS").unwrap_or_default();
     let data_dir = args.data_dir.clone();
-    let Loaded { mut config, notices } = match &args.config {
-        Some(file) => Config::from_file(file, &jvmflags, &server_jvmflags)
-            .with_context(|| format!("{} cannot be used", file.display()))?,
+    let with = Overrides { jvmflags: &jvmflags, server_jvmflags: &server_jvmflags, set: &args.set };
+    let file = args.config.as_ref().or(args.file.as_ref());
+    let name =
+        file.map_or_else(|| "the configuration".to_owned(), |file| file.display().to_string());
+    let loaded = match file {
+        Some(file) => Config::from_file_with(file, &with),
         None => {
             let data_dir = data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR_DEFAULT));
-            Config::standalone(data_dir, &jvmflags, &server_jvmflags)?
+            Config::standalone_with(data_dir, &with)
         }
     };
+    let Loaded { mut config, notices } =
+        loaded.map_err(|error| anyhow::Error::msg(error.shown_in(&name)))?;
     for notice in &notices {
+        let line = notice.shown_in(&name);
         if notice.deserves_attention() {
-            tracing::warn!("{notice}");
+            tracing::warn!("{line}");
         } else {
-            tracing::info!("{notice}");
+            tracing::info!("{line}");
         }
+    }
+    if let Some(file) = file {
+        crate::java_env::warn_of_flags_beside(file, &with, &config);
     }
     if let Some(dir) = data_dir {
         // A log directory of its own stays where the file says.
@@ -87,11 +139,14 @@ fn load(args: &Args) -> anyhow::Result<Config> {
         config.client_address.port = port;
     }
     if let Some(host) = &args.client_address {
-        let host = (host != "*").then(|| host.clone());
-        config.client_address = ListenAddress { host, port: config.client_address.port };
+        config.listen_on((host != "*").then(|| host.clone()));
     }
     if let Some(tick_time_ms) = args.tick_time {
         config.set_tick_time_ms(tick_time_ms);
+    }
+    #[cfg(debug_assertions)]
+    if let Ok(place) = std::env::var(PLANTED_PANIC) {
+        config.planted_panic = ironkeeper_server::panics::Place::from_name(&place);
     }
     config.validate()?;
     Ok(config)
@@ -122,8 +177,86 @@ fn announce(server: &Server, data_dir: &Path) {
         }
     };
     println!("  data     {} ({found})", data_dir.display());
-    println!("  connect  ironkeeper shell -server {address}   or any ZooKeeper client");
+    let when = if server.status().is_some() { ", once there is a leader" } else { "" };
+    println!(
+        "  connect  ironkeeper shell -server {}   or any ZooKeeper client{when}",
+        reachable(address)
+    );
     println!("  stop     Ctrl-C");
+}
+
+/// Where a client on this machine connects to a server that listens on all addresses.
+fn reachable(address: SocketAddr) -> String {
+    match address.ip().is_unspecified() {
+        true => format!("localhost:{}", address.port()),
+        false => address.to_string(),
+    }
+}
+
+/// The signals with which the process is asked to end. The end of its terminal is one, unless the
+/// process was started to survive that (`nohup`).
+#[cfg(unix)]
+struct EndSignals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: Option<tokio::signal::unix::Signal>,
+}
+
+#[cfg(unix)]
+impl EndSignals {
+    /// To be called inside of a runtime.
+    fn listen() -> std::io::Result<EndSignals> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup())).transpose()?;
+        Ok(EndSignals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup,
+        })
+    }
+
+    /// Returns the name of the signal when one arrives.
+    async fn next(&mut self) -> &'static str {
+        let EndSignals { terminate, interrupt, hangup } = self;
+        let hangup = async {
+            match hangup {
+                Some(hangup) => drop(hangup.recv().await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+            () = hangup => "SIGHUP",
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct EndSignals;
+
+#[cfg(not(unix))]
+impl EndSignals {
+    fn listen() -> std::io::Result<EndSignals> {
+        Ok(EndSignals)
+    }
+
+    async fn next(&mut self) -> &'static str {
+        match tokio::signal::ctrl_c().await {
+            Ok(()) => "Ctrl-C",
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// Whether SIGHUP was ignored when the process was started.
+#[cfg(unix)]
+fn ignores_hangup() -> bool {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // The lowest bit is signal 1.
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 != 0)
 }
 
 /// Returns when the process is asked to end.

@@ -6,7 +6,7 @@
 //! client crate alone.
 
 mod acl_text;
-mod amounts;
+pub mod amounts;
 mod client_configuration;
 mod command;
 mod commands;
@@ -20,7 +20,9 @@ mod export_file;
 mod failure;
 mod full_screen;
 mod hex_dump;
+mod hints;
 mod history;
+mod input_file;
 mod interactive;
 mod node_walk;
 mod options;
@@ -53,10 +55,10 @@ use session::{Session, Settings};
 
 /// Talk to a ZooKeeper server, as zkCli.sh does
 ///
-/// With a command it runs that and exits: 0 if it succeeded, 1 if not, 127 if there is no such command.
-/// Without one it reads commands, from a terminal with a prompt or from a pipe; `help` lists them.
+/// With a command it runs that and exits. Without one it reads commands, from a terminal with a
+/// prompt or from a pipe; `help` lists them.
 #[derive(Debug, clap::Args)]
-#[command(after_help = OPTIONS_HELP, override_usage = "ironkeeper shell [OPTIONS] [COMMAND [ARGUMENTS]]")]
+#[command(after_help = OPTIONS_HELP, override_usage = USAGE)]
 pub struct Args {
     /// Options, then a command and its arguments
     #[arg(
@@ -68,6 +70,8 @@ pub struct Args {
     words: Vec<String>,
 }
 
+const USAGE: &str = "ironkeeper shell [OPTIONS] [COMMAND [ARGUMENTS]]";
+
 const OPTIONS_HELP: &str = "\
 Shell options (one dash or two):
   -server HOST:PORT[,...][/CHROOT]  where to connect [default: localhost:2181]
@@ -76,7 +80,24 @@ Shell options (one dash or two):
   -waitforconnection                fail unless a server answers within the timeout
   -client-configuration FILE        properties of a TLS connection, as Apache's client has them; PEM stores
   --json                            print JSON, an object per line; for every command
-  --yes                             do not ask before deleting a subtree";
+  --yes                             do not ask before deleting a subtree
+  -e, --stop-on-error               end at the first command from a pipe that fails
+  --version                         print the version of this shell
+
+Exit codes:
+  0    the command succeeded, or every command of a script did
+  1    it failed; of a script: the code of the first command that failed
+  2    it was done, except for nodes that must not be read
+  127  there is no such command
+  130  it was interrupted
+
+Examples:
+  ironkeeper shell get /app                          the data of a node, and nothing else
+  ironkeeper shell get -raw /app/image > image.png   bytes as they are
+  ironkeeper shell set -f config.json /app/config    data from a file; - is standard input
+  path=$(ironkeeper shell create -s /queue/item- x)  the path that was created
+  ironkeeper shell -e < commands.txt                 a script that ends at the first error
+  ironkeeper shell --json get /app | jq .stat.version";
 
 /// How long the end of a session may take when nothing depends on it.
 const CLOSED_WITHIN: Duration = Duration::from_secs(2);
@@ -92,6 +113,11 @@ struct Call {
     configuration: Option<String>,
     json: bool,
     yes: bool,
+    stops_on_error: bool,
+    /// Prints the version, and nothing else.
+    version: bool,
+    /// Prints the options, and nothing else.
+    help: bool,
     /// A command and its arguments; empty to read commands.
     command: Vec<String>,
 }
@@ -106,6 +132,9 @@ impl Call {
             configuration: None,
             json: false,
             yes: false,
+            stops_on_error: false,
+            version: false,
+            help: false,
             command: Vec::new(),
         };
         let mut words = words.into_iter();
@@ -114,6 +143,10 @@ impl Call {
                 call.command = [word].into_iter().chain(words).collect();
                 break;
             };
+            if word == "--" {
+                call.command = words.collect();
+                break;
+            }
             let (name, joined) = match option.split_once('=') {
                 Some((name, value)) => (name, Some(value.to_owned())),
                 None => (option, None),
@@ -136,6 +169,9 @@ impl Call {
                 "waitforconnection" => call.wait = true,
                 "json" => call.json = true,
                 "yes" => call.yes = true,
+                "e" | "stop-on-error" => call.stops_on_error = true,
+                "version" => call.version = true,
+                "help" => call.help = true,
                 "client-configuration" => call.configuration = Some(value()?),
                 _ => bail!("unknown option {word}; see ironkeeper shell --help"),
             }
@@ -144,9 +180,26 @@ impl Call {
     }
 }
 
-/// Runs the shell and returns the status of its last command.
+/// Runs the shell and returns the status of its last command; of a script, that of the first one
+/// that failed.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let call = Call::parse(args.words)?;
+    run_parsed(&Call::parse(args.words)?, true)
+}
+
+/// Runs one command that needs no session, such as `top`.
+pub fn run_without_session(command: Vec<String>) -> Result<ExitCode> {
+    run_parsed(&Call { command, ..Call::parse(Vec::new())? }, false)
+}
+
+fn run_parsed(call: &Call, with_session: bool) -> Result<ExitCode> {
+    if call.help {
+        println!("Usage: {USAGE}\n\n{OPTIONS_HELP}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if call.version {
+        println!("{}", commands::version_line());
+        return Ok(ExitCode::SUCCESS);
+    }
     let tls = match &call.configuration {
         Some(file) => client_configuration::transport(file)?,
         None => None,
@@ -158,7 +211,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let (events, printing) = Events::start(out.clone(), interactive);
     // One command says what it has to say and nothing of the connection.
     events.print(call.command.is_empty());
-    let status = runtime.block_on(run_call(&call, tls, out, events, terminal, interactive));
+    let status = runtime.block_on(run_call(call, with_session, tls, out, events, terminal));
     // Ends the tasks of watches; with them the last senders of events go, and their thread ends. Not waiting for
     // what cannot be interrupted: a name server that does not answer, an editor, a read of standard input.
     runtime.shutdown_background();
@@ -168,12 +221,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 async fn run_call(
     call: &Call,
+    with_session: bool,
     tls: Option<TlsTransport>,
     out: Output,
     events: Events,
     terminal: Terminal,
-    interactive: bool,
 ) -> u8 {
+    let interactive = call.command.is_empty() && terminal.stdin;
     let settings = Settings {
         timeout: Duration::from_millis(call.timeout_ms),
         read_only: call.read_only,
@@ -188,7 +242,10 @@ async fn run_call(
         terminal,
         interactive,
         reads_commands: call.command.is_empty(),
+        directory: None,
+        stops_on_error: call.stops_on_error,
         status: 0,
+        first_failure: 0,
         quit: false,
         again: None,
     };
@@ -196,7 +253,7 @@ async fn run_call(
     if call.command.is_empty() {
         greet(context, &call.server);
     }
-    if let Err(failure) = context.session.connect(&call.server).await {
+    if with_session && let Err(failure) = context.session.connect(&call.server).await {
         dispatch::report(context, &failure, "");
         return context.status;
     }
@@ -208,7 +265,10 @@ async fn run_call(
         piped::run(context).await;
     }
     let _ = tokio::time::timeout(CLOSED_WITHIN, context.session.close()).await;
-    context.status
+    match context.is_script() {
+        true => context.first_failure,
+        false => context.status,
+    }
 }
 
 /// zkCli's banner. On standard error when a script reads the results.
@@ -243,6 +303,11 @@ mod tests {
         }
         assert_eq!(parse("").unwrap().server, "localhost:2181");
         assert!(parse("--json").unwrap().json);
+        assert_eq!(parse("-server h:1 -- ls -s /").unwrap().command, ["ls", "-s", "/"]);
+        assert!(
+            parse("-e").unwrap().stops_on_error && parse("--stop-on-error").unwrap().stops_on_error
+        );
+        assert!(parse("--version").unwrap().version);
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub struct Rate {
     #[arg(long, short, default_value_t = 1, value_parser = value_parser!(u32).range(1..=256))]
     pub threads: u32,
     /// How long to measure [default: 10]
-    #[arg(long, short, value_parser = seconds, conflicts_with = "operations")]
+    #[arg(long, short, alias = "duration", value_parser = seconds, conflicts_with = "operations")]
     pub seconds: Option<Duration>,
     /// Measure this many operations instead of a time
     #[arg(long, short = 'n', value_parser = value_parser!(u64).range(1..))]
@@ -215,7 +215,7 @@ pub struct Sessions {
     #[arg(long, short, default_value_t = 32, value_parser = value_parser!(u32).range(1..=10_000))]
     pub connections: u32,
     /// How long to measure [default: 10]
-    #[arg(long, short, value_parser = seconds, conflicts_with = "operations")]
+    #[arg(long, short, alias = "duration", value_parser = seconds, conflicts_with = "operations")]
     pub seconds: Option<Duration>,
     /// Open this many sessions instead
     #[arg(long, short = 'n', value_parser = value_parser!(u64).range(1..))]
@@ -299,6 +299,7 @@ mod tests {
         };
         assert_eq!(until("write"), Until::Elapsed(Duration::from_secs(10)));
         assert_eq!(until("write --seconds 0.5"), Until::Elapsed(Duration::from_millis(500)));
+        assert_eq!(until("write --duration 2"), Until::Elapsed(Duration::from_secs(2)));
         assert_eq!(until("write --operations 7"), Until::Completed(7));
         refused("write --seconds 1 --operations 7", "cannot be used with");
         refused("write --seconds -1", "unexpected argument");

@@ -26,12 +26,34 @@ pub struct Scene {
     pub name: &'static str,
     pub what: &'static str,
     pub play: fn(&mut Stage) -> Playing<'_>,
+    /// The module and the function that play it, `locks :: mutex`.
+    source: &'static str,
+}
+
+impl Scene {
+    pub fn module(&self) -> &'static str {
+        self.source.split("::").next().unwrap_or_default().trim()
+    }
+
+    pub fn function(&self) -> &'static str {
+        self.source.rsplit("::").next().unwrap_or_default().trim()
+    }
+
+    /// Where its code is in the repository.
+    pub fn file(&self) -> String {
+        format!("crates/ironkeeper/src/demo/scenes/{}.rs", self.module())
+    }
 }
 
 /// Names a scene's function and makes a table row of it.
 macro_rules! scenes {
     ($($name:literal, $what:literal, $play:path;)*) => {
-        &[$(Scene { name: $name, what: $what, play: |stage| Box::pin($play(stage)) }),*]
+        &[$(Scene {
+            name: $name,
+            what: $what,
+            play: |stage| Box::pin($play(stage)),
+            source: stringify!($play),
+        }),*]
     };
 }
 

@@ -71,6 +71,11 @@ impl Stage {
         println!("\n{} {}", self.paint("1;36", &format!("[{number}/{of}] {name}:")), what);
     }
 
+    /// Where the code of a scene is.
+    pub fn source(&self, file: &str, function: &str) {
+        println!("  {:>8} {}", "", self.paint("2", &format!("code: {file}, fn {function}")));
+    }
+
     /// Tells what somebody has done, after what it has done to the tree.
     pub async fn says(&mut self, actor: &Actor, line: impl Display) -> Result<()> {
         self.look().await?;

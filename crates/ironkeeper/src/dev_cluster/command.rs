@@ -1,7 +1,10 @@
 //! What can be done with a cluster.
 
 pub const HELP: &str = "\
-commands status | kill N (as kill -9) | stop N | start N | pause N | resume N | log N | help | quit";
+commands status | kill N (as kill -9) | stop N | start N | pause N | resume N | log N [LINES] | help | quit";
+
+/// How many lines of a log are shown unless that is chosen.
+const LOG_LINES: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -13,8 +16,8 @@ pub enum Command {
     /// Frozen, as by a long pause of the machine: connections stay, nobody answers.
     Pause(i64),
     Resume(i64),
-    /// Where its log is.
-    Log(i64),
+    /// The last lines of its log.
+    Log(i64, usize),
     Help,
     Quit,
 }
@@ -33,7 +36,11 @@ pub fn parse(line: &str) -> Result<Option<Command>, String> {
         ["start", id] => Command::Start(number(id)?),
         ["pause", id] => Command::Pause(number(id)?),
         ["resume", id] => Command::Resume(number(id)?),
-        ["log", id] => Command::Log(number(id)?),
+        ["log", id] => Command::Log(number(id)?, LOG_LINES),
+        ["log", id, lines] => {
+            let count = lines.parse().map_err(|_| format!("{lines:?} is not a number of lines"))?;
+            Command::Log(number(id)?, count)
+        }
         ["help" | "h" | "?"] => Command::Help,
         ["quit" | "q" | "exit"] => Command::Quit,
         _ => return Err(format!("not understood: {}\n{HELP}", words.join(" "))),
@@ -52,6 +59,8 @@ mod tests {
             ("kill 3", Ok(Some(Command::Kill(3)))),
             ("k 2", Ok(Some(Command::Kill(2)))),
             ("q", Ok(Some(Command::Quit))),
+            ("log 1", Ok(Some(Command::Log(1, 20)))),
+            ("log 1 5", Ok(Some(Command::Log(1, 5)))),
             ("kill x", Err("\"x\" is not the number of a server".to_owned())),
             ("kill", Err(format!("not understood: kill\n{HELP}"))),
         ] {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use ironkeeper_proto::ServerId;
 use ironkeeper_proto::membership::PeerRole;
-use ironkeeper_server::config::Config;
+use ironkeeper_server::config::{Config, Sources};
 use socket2::{Domain, Socket, Type};
 
 /// As far from the client ports as Apache's usual 2888 and 3888 are from 2181.
@@ -37,10 +37,23 @@ pub struct Place {
 
 impl Layout {
     /// The cluster that was left in `dir`, or a new one.
-    pub fn prepare(dir: &Path, voters: u8, observers: u8, first_port: u16) -> Result<Layout> {
+    /// `settings` are further lines of a new one's configuration.
+    pub fn prepare(
+        dir: &Path,
+        voters: u8,
+        observers: u8,
+        first_port: u16,
+        settings: &[String],
+    ) -> Result<Layout> {
         let found = left_in(dir)?;
         let (places, ports) = match found.is_empty() {
-            true => create(dir, voters, observers, first_port)?,
+            true => create(dir, voters, observers, first_port, settings)?,
+            false if !settings.is_empty() => bail!(
+                "there is a cluster in {} already, with its own settings: edit the zoo.cfg of \
+                 each member, or name \
+                 another --data-dir",
+                dir.display()
+            ),
             false => (found, Ports::default()),
         };
         Ok(Layout { dir: dir.to_owned(), places, _ports: ports })
@@ -80,7 +93,13 @@ fn left_in(dir: &Path) -> Result<Vec<Place>> {
     Ok(places)
 }
 
-fn create(dir: &Path, voters: u8, observers: u8, first_port: u16) -> Result<(Vec<Place>, Ports)> {
+fn create(
+    dir: &Path,
+    voters: u8,
+    observers: u8,
+    first_port: u16,
+    settings: &[String],
+) -> Result<(Vec<Place>, Ports)> {
     let mut ports = Ports::default();
     let mut servers = String::new();
     let mut places = Vec::new();
@@ -99,7 +118,8 @@ fn create(dir: &Path, voters: u8, observers: u8, first_port: u16) -> Result<(Vec
         places.push(place(dir, id, votes, client_port));
     }
     for place in &places {
-        write_files(place, &servers).with_context(|| place.config.display().to_string())?;
+        write_files(place, &servers, settings)
+            .with_context(|| place.config.display().to_string())?;
     }
     if cfg!(not(target_os = "linux")) {
         ports.held.clear();
@@ -107,7 +127,7 @@ fn create(dir: &Path, voters: u8, observers: u8, first_port: u16) -> Result<(Vec
     Ok((places, ports))
 }
 
-fn write_files(place: &Place, servers: &str) -> Result<()> {
+fn write_files(place: &Place, servers: &str, settings: &[String]) -> Result<()> {
     let Some(dir) = place.config.parent() else { bail!("it is in no directory") };
     let Some(text) = dir.to_str() else { bail!("the path of its directory is no text") };
     fs::create_dir_all(dir)?;
@@ -118,10 +138,24 @@ fn write_files(place: &Place, servers: &str) -> Result<()> {
          dataDir={text}\n\
          clientPortAddress=127.0.0.1\nclientPort={}\n\
          4lw.commands.whitelist=*\n\
+         autopurge.purgeInterval=1\n\
          # Also a single server is an ensemble here, that others can observe.\n\
          standaloneEnabled=false\n{servers}",
         place.client_port
     );
+    // A key that is chosen is written once: the line above it would be reported as overridden.
+    let key = |line: &str| line.split('=').next().unwrap_or_default().trim().to_owned();
+    let chosen: Vec<String> = settings.iter().map(|line| key(line)).collect();
+    let mut config: String = config
+        .lines()
+        .filter(|line| !chosen.contains(&key(line)))
+        .map(|l| format!("{l}\n"))
+        .collect();
+    for line in settings {
+        writeln!(config, "{line}")?;
+    }
+    Config::from_sources(&Sources { zoo_cfg: &config, my_id: Some("1"), ..Sources::default() })
+        .context("--set makes a configuration that cannot be used")?;
     Ok(fs::write(&place.config, config)?)
 }
 
@@ -171,9 +205,9 @@ mod tests {
     #[test]
     fn a_cluster_is_found_again_as_it_was_made() {
         let dir = tempfile::tempdir().unwrap();
-        let made = Layout::prepare(dir.path(), 3, 1, 0).unwrap();
+        let made = Layout::prepare(dir.path(), 3, 1, 0, &[]).unwrap();
         assert_eq!(made.places.len(), 4);
-        let found = Layout::prepare(dir.path(), 5, 0, 0).unwrap();
+        let found = Layout::prepare(dir.path(), 5, 0, 0, &[]).unwrap();
         let facts = |layout: &Layout| {
             let place = |place: &Place| (place.id, place.votes, place.client.clone());
             layout.places.iter().map(place).collect::<Vec<_>>()

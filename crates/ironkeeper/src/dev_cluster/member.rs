@@ -25,16 +25,23 @@ pub struct Member {
     /// Ends with the cluster, whatever ends that.
     process: Option<Child>,
     paused: bool,
+    /// What it logs, if that was chosen.
+    log_filter: Option<String>,
 }
 
 impl Member {
-    pub fn new(place: Place) -> Member {
-        Member { place, process: None, paused: false }
+    pub fn new(place: Place, log_filter: Option<String>) -> Member {
+        Member { place, process: None, paused: false, log_filter }
+    }
+
+    /// Whether there is a process, paused or not.
+    pub fn is_running(&mut self) -> bool {
+        self.pid().is_some() && !self.has_ended()
     }
 
     /// Starts the process unless it runs. What it has to say goes to its log.
     pub fn start(&mut self) -> Result<()> {
-        if self.pid().is_some() && !self.has_ended() {
+        if self.is_running() {
             return Ok(());
         }
         let log = &self.place.log;
@@ -43,9 +50,7 @@ impl Member {
         let program = std::env::current_exe().context("where this program is")?;
         let mut command = Command::new(program);
         command.arg("serve").arg("--config").arg(&self.place.config);
-        if std::env::var_os("IRONKEEPER_LOG").is_none() {
-            command.env("IRONKEEPER_LOG", "info");
-        }
+        command.env("IRONKEEPER_LOG", self.log_filter.as_deref().unwrap_or("info"));
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         // A Ctrl-C is for the cluster, which then stops its members in order.
         #[cfg(unix)]

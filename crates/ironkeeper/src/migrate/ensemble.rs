@@ -14,12 +14,15 @@ pub fn check(answers: &[(String, Result<Overview, Silence>)], findings: &mut Fin
             Ok(seen) => {
                 let text = format!("{server}: {} of {}, at {}", seen.mode, seen.version, seen.zxid);
                 match release(&seen.version) {
+                    _ if is_ours(seen) => {
+                        findings.add(Weight::Good, format!("{text}: is Ironkeeper already"));
+                    }
                     Some(release) if release < OLDEST => findings
                         .add(Weight::Obstacle, format!("{text}: upgrade it to 3.5 or later first")),
                     _ => findings.add(Weight::Good, text),
                 }
             }
-            Err(silence) => findings.add(Weight::Note, format!("{server}: {silence}")),
+            Err(silence) => findings.add(Weight::Unknown, format!("{server}: {silence}")),
         }
     }
     let seen: Vec<(&str, &Overview)> = answers
@@ -38,9 +41,14 @@ pub fn check(answers: &[(String, Result<Overview, Silence>)], findings: &mut Fin
         let text = "fewer than three members: no client is served while one is being replaced";
         findings.add(Weight::Note, text);
     }
-    for (server, seen) in order(seen) {
+    for (server, seen) in order(seen).into_iter().filter(|(_, seen)| !is_ours(seen)) {
         findings.step(step(server, seen));
     }
+}
+
+/// Whether it is a server of Ironkeeper.
+fn is_ours(seen: &Overview) -> bool {
+    seen.version.contains("ironkeeper")
 }
 
 /// Observers and followers first: each change of the leader costs an election.
@@ -113,9 +121,27 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_serve_is_a_note() {
+    fn a_server_that_is_ironkeeper_is_not_to_be_replaced() {
+        let told = check_all(&[
+            ("a:1", "leader", "3.9.5"),
+            ("b:1", "follower", "3.9.5-ironkeeper-0.1.0"),
+            ("c:1", "follower", "3.9.5"),
+        ]);
+        assert!(told.contains("b:1: follower of 3.9.5-ironkeeper-0.1.0"), "{told}");
+        assert!(
+            told.contains("1. c:1") && told.contains("2. a:1") && !told.contains("3. "),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_server_that_does_not_serve_is_not_known() {
         let told = check_all(&[("a:1", "", ""), ("b:1", "follower", "3.9.5")]);
-        assert!(told.contains("note  a:1: not serving requests"), "{told}");
+        assert!(told.contains("????  a:1: not serving requests"), "{told}");
+        assert!(
+            told.contains("not known whether something stands in the way: one server"),
+            "{told}"
+        );
         assert!(told.contains("none of them leads"), "{told}");
     }
 }

@@ -8,6 +8,8 @@ pub enum Weight {
     Good,
     /// Worth knowing; nothing breaks.
     Note,
+    /// What would have to be known to say that the way is free.
+    Unknown,
     /// Something that is used today would not work.
     Obstacle,
 }
@@ -17,6 +19,8 @@ pub struct Findings {
     sections: Vec<Section>,
     /// What to do, if nothing stands in the way.
     steps: Vec<String>,
+    /// Parts of Apache's server that are in use and not in ours.
+    losses: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -43,9 +47,24 @@ impl Findings {
         self.steps.push(text.into());
     }
 
+    pub fn loses(&mut self, part: impl Into<String>) {
+        let part = part.into();
+        if !self.losses.contains(&part) {
+            self.losses.push(part);
+        }
+    }
+
     pub fn obstacles(&self) -> usize {
+        self.count(Weight::Obstacle)
+    }
+
+    pub fn unknowns(&self) -> usize {
+        self.count(Weight::Unknown)
+    }
+
+    fn count(&self, wanted: Weight) -> usize {
         let lines = self.sections.iter().flat_map(|section| &section.lines);
-        lines.filter(|(weight, _)| *weight == Weight::Obstacle).count()
+        lines.filter(|(weight, _)| *weight == wanted).count()
     }
 }
 
@@ -57,12 +76,26 @@ impl fmt::Display for Findings {
                 let mark = match weight {
                     Weight::Good => "ok  ",
                     Weight::Note => "note",
+                    Weight::Unknown => "????",
                     Weight::Obstacle => "STOP",
                 };
                 writeln!(f, "  {mark}  {text}")?;
             }
         }
+        if !self.losses.is_empty() {
+            writeln!(f, "you will lose: {}", self.losses.join(", "))?;
+        }
         match self.obstacles() {
+            0 if self.unknowns() > 0 => {
+                let servers = match self.unknowns() {
+                    1 => "one server".to_owned(),
+                    count => format!("{count} servers"),
+                };
+                writeln!(
+                    f,
+                    "not known whether something stands in the way: {servers} could not be asked"
+                )?;
+            }
             0 => writeln!(f, "nothing stands in the way")?,
             1 => writeln!(f, "one thing stands in the way")?,
             count => writeln!(f, "{count} things stand in the way")?,

@@ -4,34 +4,70 @@ use std::path::Path;
 
 use ironkeeper_client::Host;
 use ironkeeper_proto::membership::PeerRole;
-use ironkeeper_server::config::{Config, ConfigError, Loaded, Notice, NoticeKind, Part};
+use ironkeeper_server::config::{Config, ConfigError, Loaded, Notice, NoticeKind, Overrides, Part};
 
 use super::findings::{Findings, Weight};
+use crate::java_env::{self, Effect};
 
 /// The configuration, if it can be used at all.
 pub fn check(file: &Path, findings: &mut Findings) -> Option<Config> {
     findings.section(format!("settings in {}", file.display()));
     let flags = |name| std::env::var(name).unwrap_or_default();
-    let Loaded { config, notices } =
-        match Config::from_file(file, &flags("JVMFLAGS"), &flags("SERVER_JVMFLAGS")) {
-            Ok(loaded) => loaded,
-            Err(error) => {
-                refuse(&error, findings);
-                return None;
-            }
-        };
+    let (jvmflags, server_jvmflags) = (flags("JVMFLAGS"), flags("SERVER_JVMFLAGS"));
+    let with = Overrides { jvmflags: &jvmflags, server_jvmflags: &server_jvmflags, set: &[] };
+    let Loaded { config, notices } = match Config::from_file_with(file, &with) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            refuse(&error, findings);
+            return None;
+        }
+    };
     findings.add(Weight::Good, format!("understood: {}", summary(&config)));
     for notice in &notices {
         match weight(notice) {
             Weight::Good => {}
             weight => findings.add(weight, notice.to_string()),
         }
+        if let (NoticeKind::NotYet { part }, Weight::Note) = (&notice.kind, weight(notice)) {
+            findings.loses(part.to_string());
+        }
     }
+    if !disables_admin_server(file) {
+        findings.loses(format!("{} (port 8080 unless configured)", Part::AdminServer));
+    }
+    findings.loses("JMX");
+    check_java_env(file, &with, &config, findings);
     let idle = notices.iter().filter(|notice| weight(notice) == Weight::Good).count();
     if idle > 0 {
         findings.add(Weight::Good, format!("{idle} more have no effect here and are not missed"));
     }
     Some(config)
+}
+
+/// The HTTP server of Apache's runs unless it is forbidden.
+fn disables_admin_server(file: &Path) -> bool {
+    let text = std::fs::read(file).unwrap_or_default();
+    String::from_utf8_lossy(&text).lines().any(|line| {
+        let mut parts = line.splitn(2, '=').map(str::trim);
+        parts.next() == Some("admin.enableServer") && parts.next() == Some("false")
+    })
+}
+
+/// Flags that `zkServer.sh` takes from the scripts beside the file. `ironkeeper serve` does not.
+fn check_java_env(file: &Path, with: &Overrides<'_>, config: &Config, findings: &mut Findings) {
+    for (property, effect) in java_env::effects_beside(file, with, config) {
+        match effect {
+            Effect::None => {}
+            Effect::Change => findings.add(Weight::Obstacle, property.advice()),
+            Effect::Notice(notice) => match weight(&notice) {
+                Weight::Good => {}
+                weight => findings.add(weight, format!("{}: {notice}", property.file.display())),
+            },
+            Effect::Refusal(error) => {
+                findings.add(Weight::Obstacle, format!("{}: {error}", property.file.display()));
+            }
+        }
+    }
 }
 
 fn refuse(error: &ConfigError, findings: &mut Findings) {

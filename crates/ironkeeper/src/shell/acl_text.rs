@@ -14,28 +14,29 @@ const LETTERS: [(char, Perms); 5] = [
     ('a', Perms::ADMIN),
 ];
 
-/// Reads a list. What is wrong with it is passed to `complain` and left out, as zkCli does; a list that ends
-/// up empty is refused by the server.
-pub fn parse(text: &str, mut complain: impl FnMut(String)) -> Vec<Acl> {
+/// Reads a list, or returns everything that is wrong with it. (zkCli leaves out what it does not
+/// understand and sets the rest: with unknown letters a list that locks the node for all.)
+pub fn parse(text: &str) -> Result<Vec<Acl>, Vec<String>> {
     let mut list = Vec::new();
+    let mut complaints = Vec::new();
     for entry in text.split(',') {
         // The id may have colons of its own.
         let parts =
             entry.split_once(':').and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once(':')?)));
         let Some((scheme, (id, letters))) = parts else {
-            complain(format!("{entry} does not have the form scheme:id:perm"));
+            complaints.push(format!("{entry} does not have the form scheme:id:perm"));
             continue;
         };
         let mut perms = Perms(0);
         for letter in letters.chars() {
             match LETTERS.iter().find(|(known, _)| *known == letter) {
                 Some((_, bit)) => perms = perms.or(*bit),
-                None => complain(format!("Unknown perm type: {letter}")),
+                None => complaints.push(format!("Unknown perm type: {letter}")),
             }
         }
         list.push(Acl::new(perms, scheme, id));
     }
-    list
+    if complaints.is_empty() { Ok(list) } else { Err(complaints) }
 }
 
 /// The permissions as letters.
@@ -81,8 +82,10 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str, complaints: &[&str]) {
-        let mut said = Vec::new();
-        let list = parse(text, |complaint| said.push(complaint));
+        let (list, said) = match parse(text) {
+            Ok(list) => (list, Vec::new()),
+            Err(said) => (Vec::new(), said),
+        };
         let shown: Vec<String> =
             list.iter().map(|a| format!("{}|{}|{}", a.scheme, a.id, letters(a.perms))).collect();
         assert_eq!(
@@ -99,6 +102,11 @@ mod tests {
         check("auth::r", "auth||r", &[]);
         check("bad", "", &["bad does not have the form scheme:id:perm"]);
         check("world:anyone", "", &["world:anyone does not have the form scheme:id:perm"]);
-        check("world:anyone:rx", "world|anyone|r", &["Unknown perm type: x"]);
+        check("world:anyone:rx", "", &["Unknown perm type: x"]);
+        check(
+            "world:anyone:r,bad,ip:1.2.3.4:y",
+            "",
+            &["bad does not have the form scheme:id:perm", "Unknown perm type: y"],
+        );
     }
 }

@@ -26,6 +26,8 @@ pub struct Command {
     pub summary: &'static str,
     pub group: Group,
     pub options: &'static [Opt],
+    /// Lines to be typed, for the help.
+    pub examples: &'static [&'static str],
     /// Starts the command. Arguments are parsed by its options already.
     pub run: for<'a> fn(&'a mut Context, &'a Arguments) -> Running<'a>,
 }
@@ -55,22 +57,44 @@ impl Command {
         format!("{} {}", self.name, self.usage).trim_end().to_owned()
     }
 
+    /// The first line of its summary.
+    pub fn headline(&self) -> &'static str {
+        self.summary.lines().next().unwrap_or_default()
+    }
+
+    /// The usage line, and in it the options that zkCli does not have or does not name.
+    fn full_usage_line(&self) -> String {
+        let is_named = |option: &Opt| self.usage.contains(&format!("-{}", option.name));
+        let unnamed = self.options.iter().filter(|option| !is_named(option));
+        let unnamed: String = unnamed.map(|option| format!(" [{}]", written(option))).collect();
+        format!("{}{unnamed} {}", self.name, self.usage).trim_end().to_owned()
+    }
+
     fn help(&self) -> String {
-        let mut text = format!("{}\n\n{}", self.usage_line(), self.summary);
+        let mut text = format!("{}\n\n{}", self.full_usage_line(), self.summary);
         if !self.options.is_empty() {
             text.push('\n');
         }
-        for option in self.options {
-            let name = match option.value {
-                Some(value) => format!("-{} {value}", option.name),
-                None => format!("-{}", option.name),
-            };
-            let _ = write!(text, "\n  {name:<18} {}", option.help);
+        let names: Vec<String> = self.options.iter().map(written).collect();
+        let width = names.iter().map(String::len).max().unwrap_or(0).max(16);
+        for (name, option) in names.iter().zip(self.options) {
+            let _ = write!(text, "\n  {name:<width$}  {}", option.help);
+        }
+        if !self.examples.is_empty() {
+            let _ = write!(text, "\n\nexamples\n  {}", self.examples.join("\n  "));
         }
         if !self.aliases.is_empty() {
             let _ = write!(text, "\n\nalso: {}", self.aliases.join(", "));
         }
         text
+    }
+}
+
+/// An option as it is typed.
+fn written(option: &Opt) -> String {
+    match option.value {
+        Some(value) => format!("-{} {value}", option.name),
+        None => format!("-{}", option.name),
     }
 }
 
@@ -92,13 +116,15 @@ impl Serialize for Help {
             aliases: &'static [&'static str],
             usage: String,
             summary: &'static str,
+            examples: &'static [&'static str],
         }
         let command = self.0;
         Fields {
             command: command.name,
             aliases: command.aliases,
-            usage: command.usage_line(),
+            usage: command.full_usage_line(),
             summary: command.summary,
+            examples: command.examples,
         }
         .serialize(serializer)
     }
@@ -177,6 +203,12 @@ mod tests {
                 );
             }
             assert!(!command.summary.is_empty());
+            for example in command.examples {
+                let name = example.split(' ').next().unwrap();
+                assert_eq!(name, command.name, "{example}");
+                let words = crate::shell::words::split(example).unwrap();
+                assert!(Arguments::parse(&words, command.options).is_ok(), "{example}");
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use super::words;
 
 /// How long Tab may take.
 const ANSWER_WITHIN: Duration = Duration::from_millis(700);
-/// A node can have a million children; nobody wants to see more than this.
+/// A node can have a million children; a list of more than this helps no one.
 const CANDIDATES_MAX: usize = 1000;
 
 #[derive(Debug)]
@@ -79,9 +79,8 @@ impl ShellHelper {
         let found = self.runtime.block_on(async {
             tokio::time::timeout(ANSWER_WITHIN, async {
                 let mut children = client.children(above).await.ok()?;
-                children.retain(|child| child.starts_with(prefix));
+                children.retain(|child| child.starts_with(prefix) && words::quote(child).is_some());
                 children.sort_unstable();
-                children.truncate(CANDIDATES_MAX);
                 // The only one can be finished: with a slash if there is more below.
                 let end = match &children[..] {
                     [only] => {
@@ -96,15 +95,32 @@ impl ShellHelper {
             .await
         });
         let Ok(Some((children, end))) = found else { return Vec::new() };
-        let pairs = children.into_iter().filter_map(|child| {
+        let (children, left_out) = shortened(children, CANDIDATES_MAX);
+        let count = children.len();
+        let pairs = children.into_iter().enumerate().filter_map(|(at, child)| {
             let path = format!("{parent}/{child}");
             let typed = words::quote(&path)?;
             // Below a quoted word nothing can follow but its closing quote, which would have to go first.
             let end = if typed != path && end == "/" { "" } else { end };
-            Some(candidate(child, typed + end))
+            let display = match left_out > 0 && at + 1 == count {
+                true => format!("{child} (and {left_out} before it)"),
+                false => child,
+            };
+            Some(candidate(display, typed + end))
         });
         pairs.collect()
     }
+}
+
+/// At most `max` of some sorted names, and how many are left out. The first and the last are kept:
+/// the editor completes what all names have in common, which in a sorted list is what these two
+/// have in common.
+fn shortened(mut names: Vec<String>, max: usize) -> (Vec<String>, usize) {
+    let left_out = names.len().saturating_sub(max);
+    if left_out > 0 {
+        names.drain(max - 1..names.len() - 1);
+    }
+    (names, left_out)
 }
 
 /// The commands whose names start with `word`.
@@ -169,3 +185,21 @@ impl Highlighter for ShellHelper {
 
 impl Validator for ShellHelper {}
 impl Helper for ShellHelper {}
+
+#[cfg(test)]
+mod tests {
+    use super::shortened;
+
+    #[test]
+    fn what_all_names_have_in_common_is_kept_however_many_there_are() {
+        let names: Vec<String> = (0..10_000).map(|n| format!("child-{n:05}")).collect();
+        let (kept, left_out) = shortened(names, 1000);
+        assert_eq!((kept.len(), left_out), (1000, 9000));
+        assert_eq!(
+            (&*kept[0], &*kept[998], &*kept[999]),
+            ("child-00000", "child-00998", "child-09999")
+        );
+        let (kept, left_out) = shortened(vec!["a".to_owned()], 1000);
+        assert_eq!((kept.len(), left_out), (1, 0));
+    }
+}

@@ -4,6 +4,8 @@ use std::io::{IsTerminal, stderr, stdin, stdout};
 
 use ironkeeper_client::Client;
 
+use crate::colour::Colours;
+
 use super::confirm;
 use super::failure::{Failure, Outcome};
 use super::history::History;
@@ -23,8 +25,14 @@ pub struct Context {
     pub interactive: bool,
     /// Whether commands are read from standard input, by a person or from a pipe: then it has nothing else.
     pub reads_commands: bool,
+    /// Where relative paths begin, if `cd` was used.
+    pub directory: Option<String>,
+    /// Whether the first command that fails is the last one.
+    pub stops_on_error: bool,
     /// The exit status of the last command.
     pub status: u8,
+    /// The exit status of the first command that failed, which is that of a script.
+    pub first_failure: u8,
     /// Set by `quit`.
     pub quit: bool,
     /// Set by `redo`: the line to run next.
@@ -48,9 +56,9 @@ impl Terminal {
         }
     }
 
-    /// Whether standard output may be coloured: a terminal, and no <https://no-color.org> wish.
+    /// Whether standard output may be coloured.
     pub fn colour(&self) -> bool {
-        self.stdout && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        self.stdout && Colours::allowed()
     }
 }
 
@@ -58,6 +66,22 @@ impl Context {
     /// The session's client, or the error of a command that needs one.
     pub fn client(&self) -> Outcome<Client> {
         self.session.client()
+    }
+
+    /// Whether commands come from a pipe: a script, perhaps one that was made for zkCli.
+    pub fn is_script(&self) -> bool {
+        self.reads_commands && !self.interactive
+    }
+
+    /// Prints advice on standard error: not in JSON, and not into the output of a script, which
+    /// zkCli's compares to.
+    pub fn hint(&self, text: impl std::fmt::Display) -> Outcome {
+        if self.is_script() { Ok(()) } else { self.out.note(text) }
+    }
+
+    /// The colours of results.
+    pub fn colours(&self) -> Colours {
+        Colours::when(self.terminal.colour() && !self.out.is_json())
     }
 
     /// Asks before something that cannot be undone. Without a person at a terminal, or with `--yes`, the

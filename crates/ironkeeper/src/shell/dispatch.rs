@@ -5,6 +5,7 @@ use ironkeeper_client::ErrorKind;
 use super::command;
 use super::context::Context;
 use super::failure::{Failure, Outcome};
+use super::hints;
 use super::options::Arguments;
 use super::output::Output;
 use super::words;
@@ -40,10 +41,11 @@ pub async fn run_words(context: &mut Context, words: &[String]) {
         return report(context, &Failure::UnknownCommand(name.to_owned()), "");
     };
     let usage = command.usage_line();
-    let arguments = match Arguments::parse(words, command.options) {
+    let mut arguments = match Arguments::parse(words, command.options) {
         Ok(arguments) => arguments,
         Err(failure) => return report(context, &failure, &usage),
     };
+    arguments.directory.clone_from(&context.directory);
     let before = Manner::of(context);
     context.out = context.out.with_json(context.out.is_json() || arguments.json);
     context.yes |= arguments.yes;
@@ -52,7 +54,15 @@ pub async fn run_words(context: &mut Context, words: &[String]) {
         false => (command.run)(context, &arguments).await,
     };
     let outcome = outcome.and(context.out.flush());
+    let hint = match &outcome {
+        Err(failure) if !context.is_script() => hints::of(context, command, failure).await,
+        _ => None,
+    };
     finish(context, outcome, &usage);
+    if let Some(hint) = hint {
+        // Standard error that is gone must not change the status.
+        let _ = context.hint(hint);
+    }
     before.restore(context);
 }
 
@@ -92,6 +102,9 @@ fn finish(context: &mut Context, outcome: Outcome, usage: &str) {
 /// Prints a failure, unless nobody listens, and sets the status it stands for.
 pub fn report(context: &mut Context, failure: &Failure, usage: &str) {
     context.status = failure.exit_code();
+    if context.first_failure == 0 {
+        context.first_failure = context.status;
+    }
     if matches!(failure, Failure::OutputClosed) {
         context.quit = true;
     }

@@ -22,6 +22,8 @@ pub enum Failure {
     Message(String),
     /// A sentence was printed already.
     Reported,
+    /// The work was done except for nodes that must not be read, which were named already.
+    Incomplete,
     /// What the server, or the client library, says.
     Client(Error),
     /// There is no session: `close` was typed, or it ended.
@@ -47,6 +49,7 @@ impl Failure {
             Failure::UnknownCommand(_) => 127,
             Failure::Interrupted => 130,
             Failure::OutputClosed => 0,
+            Failure::Incomplete => 2,
             _ => 1,
         }
     }
@@ -88,18 +91,17 @@ impl Failure {
         match self {
             Failure::Usage => usage.to_owned(),
             Failure::BadUsage(text) | Failure::Message(text) => text.clone(),
-            // The words twice: once zkCli's kind of error, once its text.
-            Failure::UnknownCommand(name) => format!("Command not found: Command not found {name}"),
+            Failure::UnknownCommand(name) => format!("Command not found: {name}"),
             Failure::Client(error) => client_text(error),
             Failure::NotConnected => "Not connected".to_owned(),
             Failure::Interrupted => "Interrupted".to_owned(),
-            Failure::Reported | Failure::OutputClosed => String::new(),
+            Failure::Reported | Failure::Incomplete | Failure::OutputClosed => String::new(),
         }
     }
 
     /// Whether there is anything to be said.
     pub fn is_silent(&self) -> bool {
-        matches!(self, Failure::Reported | Failure::OutputClosed)
+        matches!(self, Failure::Reported | Failure::Incomplete | Failure::OutputClosed)
     }
 }
 

@@ -83,9 +83,10 @@ pub async fn run(context: &mut Context) {
     let _ = context.session.wait_connected(CONNECTED_WITHIN).await;
     while !context.quit {
         let prompt = format!(
-            "[zk: {}({}) {}] ",
-            context.session.connect_string(),
+            "[zk: {}({}){} {}] ",
+            context.session.prompt_name(),
             context.session.state_word(),
+            context.directory.as_deref().unwrap_or_default(),
             context.history.count()
         );
         if prompts.send(prompt).is_err() {

@@ -46,7 +46,16 @@ impl Found {
 pub enum Step {
     Node(Box<Found>),
     /// A node that must not be read, and with it all that is below.
-    Denied(Error),
+    Denied(Box<Denied>),
+}
+
+/// A node that must not be read.
+#[derive(Debug)]
+pub struct Denied {
+    pub path: String,
+    pub depth: usize,
+    pub last: bool,
+    pub error: Error,
 }
 
 #[derive(Debug)]
@@ -135,7 +144,7 @@ impl NodeWalk {
                 }
                 Err(error) if error.kind() == ErrorKind::NoNode && depth > 0 => {}
                 Err(error) if error.kind() == ErrorKind::NoAuth => {
-                    return Ok(Some(Step::Denied(error)));
+                    return Ok(Some(Step::Denied(Box::new(Denied { path, depth, last, error }))));
                 }
                 Err(error) => return Err(error),
             }
@@ -146,7 +155,7 @@ impl NodeWalk {
     pub async fn next_readable(&mut self) -> Result<Option<Found>, Error> {
         match self.next().await? {
             Some(Step::Node(found)) => Ok(Some(*found)),
-            Some(Step::Denied(error)) => Err(error),
+            Some(Step::Denied(denied)) => Err(denied.error),
             None => Ok(None),
         }
     }

@@ -5,6 +5,7 @@
 //! but never a word. `--json`, `--yes` and `--help` belong to every command.
 
 use super::failure::Failure;
+use super::path_form;
 
 /// An option a command knows: `-name`, with or without a value.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +36,8 @@ pub struct Arguments {
     pub json: bool,
     pub yes: bool,
     pub help: bool,
+    /// Where relative paths begin: the place of the last `cd`, if there was one.
+    pub directory: Option<String>,
 }
 
 impl Arguments {
@@ -157,11 +160,32 @@ impl Arguments {
         self.word(at).ok_or(Failure::Usage)
     }
 
-    /// A word that has to be a path, its form checked.
-    pub fn path(&self, at: usize) -> Result<&str, Failure> {
-        let path = self.required(at)?;
-        super::path_form::check(path)?;
+    /// A word that has to be a path, its form checked. One slash at its end is no error: completion
+    /// writes it.
+    pub fn path(&self, at: usize) -> Result<String, Failure> {
+        let mut path = self.resolved(at)?;
+        if path.len() > 1 && path.ends_with('/') && !path.ends_with("//") {
+            path.pop();
+        }
+        path_form::check(&path)?;
         Ok(path)
+    }
+
+    /// A path that may be left out: then it is the place of the last `cd`, or the root.
+    pub fn path_or_here(&self, at: usize) -> Result<String, Failure> {
+        match self.word(at) {
+            Some(_) => self.path(at),
+            None => Ok(self.directory.clone().unwrap_or_else(|| "/".to_owned())),
+        }
+    }
+
+    /// A word as an absolute path, its form not checked.
+    pub fn resolved(&self, at: usize) -> Result<String, Failure> {
+        let word = self.required(at)?;
+        Ok(match &self.directory {
+            Some(directory) if !word.starts_with('/') => path_form::join(directory, word),
+            _ => word.to_owned(),
+        })
     }
 
     /// Which of several options that exclude each other was given.

@@ -66,6 +66,13 @@ impl Output {
         streams.settle()
     }
 
+    /// Prints bytes as they are, without a line end.
+    pub fn raw(&self, bytes: &[u8]) -> Outcome {
+        let mut streams = self.streams();
+        streams.stdout.write_all(bytes)?;
+        streams.settle()
+    }
+
     /// Prints a result that is silence in text mode; the caller has looked.
     pub fn emit_json<R: Serialize>(&self, record: &R) -> Outcome {
         let mut streams = self.streams();

@@ -47,6 +47,19 @@ pub fn complaint(path: &str) -> Option<String> {
     None
 }
 
+/// A relative path below a directory, `.` and `..` taken out.
+pub fn join(directory: &str, relative: &str) -> String {
+    let mut names: Vec<&str> = directory.split('/').filter(|name| !name.is_empty()).collect();
+    for name in relative.split('/') {
+        match name {
+            "." | "" => {}
+            ".." => drop(names.pop()),
+            name => names.push(name),
+        }
+    }
+    format!("/{}", names.join("/"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +82,20 @@ mod tests {
             ("/\u{1f600}", Some(caused("/\u{1f600}", "invalid character @1"))),
         ] {
             assert_eq!(complaint(path), expected, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn relative_paths_are_joined() {
+        for (directory, relative, path) in [
+            ("/", "a", "/a"),
+            ("/a", "b/c", "/a/b/c"),
+            ("/a/b", "..", "/a"),
+            ("/a", "../../..", "/"),
+            ("/a", "./b/", "/a/b"),
+            ("/a", ".", "/a"),
+        ] {
+            assert_eq!(join(directory, relative), path, "{directory} {relative}");
         }
     }
 

@@ -1,4 +1,7 @@
 //! Commands from a pipe or a file, a line each, without a prompt.
+//!
+//! The status of the script is that of the first command that failed; with `-e` it is also the last
+//! one that runs.
 
 use std::io::{BufRead, Read, stdin};
 
@@ -33,7 +36,12 @@ pub async fn run(context: &mut Context) {
     });
     while !context.quit {
         match lines.recv().await {
-            Some(Ok(line)) => run_line(context, &line).await,
+            Some(Ok(line)) => {
+                run_line(context, &line).await;
+                if context.stops_on_error && context.first_failure != 0 {
+                    break;
+                }
+            }
             Some(Err(text)) => return report(context, &Failure::message(text), ""),
             None => break,
         }

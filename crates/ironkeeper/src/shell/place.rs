@@ -25,6 +25,11 @@ impl Place {
     /// `/path` is here. Anything else names servers first: `host:port[,host:port]/path`. `auth`, in the form
     /// `scheme:auth`, is who we are there; here it is up to `addauth`.
     pub async fn open(context: &Context, text: &str, auth: Option<&str>) -> Outcome<Place> {
+        // One slash at the end is no error: completion writes it.
+        let text = match text.strip_suffix('/') {
+            Some(rest) if !rest.is_empty() && rest.contains('/') && !rest.ends_with('/') => rest,
+            _ => text,
+        };
         if text.starts_with('/') || !text.contains('/') {
             path_form::check(text)?;
             return Ok(Place { client: context.client()?, path: text.to_owned(), server: None });

@@ -143,6 +143,21 @@ impl Session {
         &self.connect_string
     }
 
+    /// The servers in a prompt: all of them if that is one, else the one that is connected and the
+    /// number of others.
+    pub fn prompt_name(&self) -> String {
+        let Ok(parsed) = self.connect_string.parse::<ConnectString>() else {
+            return self.connect_string.clone();
+        };
+        let [first, others @ ..] = parsed.servers() else { return self.connect_string.clone() };
+        if others.is_empty() {
+            return self.connect_string.clone();
+        }
+        let current = self.client.current().and_then(|client| client.server());
+        let chroot = self.connect_string.find('/').map_or("", |at| &self.connect_string[at..]);
+        format!("{},+{}{chroot}", current.unwrap_or_else(|| first.clone()), others.len())
+    }
+
     pub fn events(&self) -> &Events {
         &self.events
     }

@@ -47,11 +47,19 @@ pub struct DepthFirst {
     /// What is still to be asked, the next on top. Those near the top are asked for in advance.
     stack: Vec<(String, Option<Reply<Vec<String>>>)>,
     at_root: bool,
+    /// Nodes below the root whose children must not be listed.
+    denied: Vec<Error>,
 }
 
 impl DepthFirst {
     pub fn new(client: &Client, root: &str) -> DepthFirst {
-        DepthFirst { client: client.clone(), stack: vec![(root.to_owned(), None)], at_root: true }
+        let stack = vec![(root.to_owned(), None)];
+        DepthFirst { client: client.clone(), stack, at_root: true, denied: Vec::new() }
+    }
+
+    /// What was met since the last call and must not be read.
+    pub fn take_denied(&mut self) -> Vec<Error> {
+        std::mem::take(&mut self.denied)
     }
 
     /// The paths of the children of the next node; `None` when all is done.
@@ -62,7 +70,13 @@ impl DepthFirst {
         }
         let Some((parent, reply)) = self.stack.pop() else { return Ok(None) };
         let reply = reply.expect("the topmost ones have been asked for");
-        let mut names = vanished_is_empty(reply.await, self.at_root)?;
+        let mut names = match vanished_is_empty(reply.await, self.at_root) {
+            Err(error) if error.kind() == ErrorKind::NoAuth && !self.at_root => {
+                self.denied.push(error);
+                Vec::new()
+            }
+            answer => answer?,
+        };
         self.at_root = false;
         names.sort_unstable();
         let paths: Vec<String> = names.iter().map(|name| child(&parent, name)).collect();

@@ -1,6 +1,6 @@
 //! `ironkeeper log`: transaction logs, one line for each transaction.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -79,8 +79,27 @@ struct Found {
     damaged: bool,
 }
 
+/// What every transaction log begins with. A file whose header was not written yet begins with
+/// zeros.
+const MAGIC: &[u8; 4] = b"ZKLG";
+
+/// Refuses a file that is no log at all, which is another mistake than a damaged log.
+fn refuse_other_files(path: &Path) -> anyhow::Result<()> {
+    let mut start = [0; 4];
+    let mut file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
+    match file.read_exact(&mut start) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+        read => read.with_context(|| path.display().to_string())?,
+    }
+    if start != *MAGIC && start != [0; 4] {
+        bail!("{} is no transaction log: it does not begin with ZKLG", path.display());
+    }
+    Ok(())
+}
+
 fn show_file(args: &Args, path: &Path, out: &mut impl Write) -> anyhow::Result<Found> {
     let mut found = Found::default();
+    refuse_other_files(path)?;
     let mut reader = LogReader::open(&RealDisk, path)?;
     let (end_offset, end) = loop {
         match reader.next()? {
@@ -280,6 +299,14 @@ mod tests {
 
     fn args(paths: Vec<PathBuf>) -> Args {
         Args { paths, json: false, check: false, from: None, to: None }
+    }
+
+    #[test]
+    fn a_file_that_is_no_log_is_told_from_a_damaged_one() {
+        let other = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(other.path(), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
+        let error = show(&args(vec![other.path().to_owned()]), &mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("is no transaction log"), "{error}");
     }
 
     fn lines(args: &Args) -> (Vec<String>, usize) {

@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, bail};
 use ironkeeper_proto::snapshot_record::{SnapshotDigest, SnapshotNode};
 use ironkeeper_proto::stat::OwnerKind;
 use ironkeeper_proto::txn::FullTxn;
@@ -18,7 +19,9 @@ const FIELD_MAX: usize = 256 << 20;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The snapshot; compression is told by its name (.gz, .snappy)
+    /// The snapshot; its name tells the compression (.gz, .snappy). Of a directory (a dataDir will
+    /// do), the newest one
+    #[arg(value_name = "FILE|DIR")]
     file: PathBuf,
     /// One JSON object per line
     #[arg(long)]
@@ -44,8 +47,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn show(args: &Args, out: &mut impl Write) -> anyhow::Result<()> {
+    let file = snapshot_file(&args.file)?;
     let mut printer = Printer { args, out, data_bytes: 0, ephemerals: 0, failure: None };
-    let read = read_snapshot_file(&RealDisk, &args.file, FIELD_MAX, &mut printer);
+    let read = read_snapshot_file(&RealDisk, &file, FIELD_MAX, &mut printer);
     let Printer { data_bytes, ephemerals, failure, out, .. } = printer;
     if let Some(error) = failure {
         return Err(error.into());
@@ -70,6 +74,29 @@ fn show(args: &Args, out: &mut impl Write) -> anyhow::Result<()> {
         line.push(Field::Hex("last_zxid", zxid.0));
     }
     Ok(write_line(&line, args.json, out)?)
+}
+
+/// The file itself, or the newest snapshot of a directory, which is named on standard error.
+fn snapshot_file(path: &Path) -> anyhow::Result<PathBuf> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let below = path.join("version-2");
+    let dir = if below.is_dir() { &below } else { path };
+    let entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
+    let newest = entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let name = entry.file_name();
+            let hex = name.to_str()?.strip_prefix("snapshot.")?.split('.').next()?;
+            Some((i64::from_str_radix(hex, 16).ok()?, entry.path()))
+        })
+        .max();
+    let Some((_, file)) = newest else {
+        bail!("{}: no snapshots here (they are called snapshot.<zxid>)", dir.display());
+    };
+    eprintln!("{}", file.display());
+    Ok(file)
 }
 
 /// Writes down what the reader finds. What goes wrong with the output is kept until the reader can be
@@ -170,6 +197,19 @@ mod tests {
     fn args(name: &str) -> Args {
         let file = Path::new(APACHE).join(name);
         Args { file, json: false, check: false, data: false, path: None }
+    }
+
+    #[test]
+    fn of_a_directory_the_newest_snapshot_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let below = dir.path().join("version-2");
+        std::fs::create_dir(&below).unwrap();
+        assert!(snapshot_file(dir.path()).is_err());
+        for name in ["snapshot.9", "snapshot.1a", "snapshot.b.gz", "log.ff"] {
+            std::fs::write(below.join(name), "").unwrap();
+        }
+        assert_eq!(snapshot_file(dir.path()).unwrap(), below.join("snapshot.1a"));
+        assert_eq!(snapshot_file(&below).unwrap(), below.join("snapshot.1a"));
     }
 
     fn lines(args: &Args) -> Vec<String> {

@@ -19,7 +19,10 @@ fn the_whole_tour_plays_every_scene_of_the_list() {
     assert!(listed);
     let (played, tour, errors) = demo(&[]);
     assert!(played, "{tour}\n{errors}");
-    for line in list.lines().skip(1) {
+    assert!(list.contains("locks: crates/ironkeeper/src/demo/scenes/locks.rs\n  mutex "), "{list}");
+    let scenes: Vec<&str> = list.lines().filter(|line| line.starts_with("  ")).collect();
+    assert!(scenes.len() > 60, "{list}");
+    for line in scenes {
         let name = line.split_whitespace().next().expect("a name");
         assert!(tour.contains(&format!("] {name}: ")), "{name} was not played");
     }
@@ -59,6 +62,10 @@ fn a_scene_tells_what_happens_on_the_tree_in_order() {
     assert!(at("anna has the lock") < at("bob stands in line"));
     assert!(at("- /lock/_c_…-lock-0000000000") < at("bob has it now"));
     assert!(at("bob has crashed") < at("carol has it at once"));
+    assert!(
+        scene.contains("code: crates/ironkeeper/src/demo/scenes/locks.rs, fn mutex"),
+        "{scene}"
+    );
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-use ironkeeper_client::{Client, Version};
+use ironkeeper_client::{Client, CreateMode, Version};
 use ironkeeper_recipes::RecipeError;
 use ironkeeper_recipes::lock::Mutex;
-use ironkeeper_testing::TestServer;
+use ironkeeper_testing::{HeldPort, TestServer};
 
 fn lock(server: &TestServer, options: &[&str], command: &[&str]) -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_ironkeeper"));
@@ -58,8 +58,10 @@ fn the_program_runs_under_the_lock_and_its_code_is_ours() {
 fn a_program_that_cannot_be_run_leaves_the_lock_free() {
     let server = TestServer::start().unwrap();
     let failed = lock(&server, &[], &["/no/such/program"]).output().unwrap();
-    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(failed.status.code(), Some(127), "as shells have it");
     assert!(String::from_utf8_lossy(&failed.stderr).contains("/no/such/program"));
+    let failed = lock(&server, &[], &["/dev/null"]).output().unwrap();
+    assert_eq!(failed.status.code(), Some(126), "{failed:?}");
     assert!(lock(&server, &["--try"], &["true"]).status().unwrap().success());
 }
 
@@ -83,6 +85,110 @@ fn the_program_is_stopped_when_the_lock_is_lost() {
         server.kill_session(session).unwrap();
     }
     assert_eq!(code_with_open_input(&mut child), Some(76));
+}
+
+/// The names that kazoo's `Lock` makes: a uuid without dashes, and a number.
+const KAZOO_NODE: &str = "/locks/job/0b7c6a0e5d4f4c3b8a291807f6e5d4c3__lock__";
+
+fn kazoo(server: &TestServer) -> (tokio::runtime::Runtime, Client, String) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (client, path) = runtime.block_on(async {
+        let client = Client::connect(&server.connect_string()).await.unwrap();
+        client.create_parents(KAZOO_NODE).await.unwrap();
+        let path = client.create(KAZOO_NODE, "kazoo", CreateMode::EphemeralSequential).await;
+        (client, path.unwrap())
+    });
+    (runtime, client, path)
+}
+
+#[test]
+fn a_path_that_kazoo_uses_is_refused_and_no_node_is_left() {
+    let server = TestServer::start().unwrap();
+    let (runtime, client, held) = kazoo(&server);
+    for options in [&[][..], &["--try"], &["--wait", "5"]] {
+        let refused = lock(&server, options, &["true"]).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(said.contains("--kazoo") && said.contains("another recipe"), "{said}");
+        let names = runtime.block_on(client.children("/locks/job")).unwrap();
+        assert_eq!(names, [held.rsplit('/').next().unwrap()], "a node was left behind");
+    }
+    // With the same names it stands in line.
+    let refused = lock(&server, &["--kazoo", "--try"], &["true"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(75), "{said}");
+    assert!(said.contains("held by 'kazoo' (session 0x"), "{said}");
+    runtime.block_on(client.delete(&held, Version::Any)).unwrap();
+    assert!(lock(&server, &["--kazoo", "--try"], &["true"]).status().unwrap().success());
+}
+
+#[test]
+fn a_lock_of_kazoo_that_does_not_see_ours_is_warned_of() {
+    let server = TestServer::start().unwrap();
+    let (mut child, _output) = started(&server);
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let (runtime, client, held) = kazoo(&server);
+    let warning = said.next().unwrap();
+    assert!(warning.contains("WARNING") && warning.contains("--kazoo"), "{warning}");
+    runtime.block_on(client.delete(&held, Version::Any)).unwrap();
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+}
+
+#[test]
+fn a_process_that_waits_prints_who_holds_the_lock() {
+    let server = TestServer::start().unwrap();
+    let mut first = lock(&server, &["--data", "job A"], &HOLD).spawn().unwrap();
+    let mut output = BufReader::new(first.stdout.take().unwrap());
+    output.read_line(&mut String::new()).unwrap();
+    let mut second = lock(&server, &[], &["true"]).spawn().unwrap();
+    let mut said = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let waiting = said.next().unwrap();
+    assert!(
+        waiting.starts_with("waiting for /locks/job: held by 'job A' (session 0x"),
+        "{waiting}"
+    );
+    assert!(waiting.contains("since 20"), "{waiting}");
+    let refused = lock(&server, &["--try"], &["true"]).output().unwrap();
+    let refused = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.contains("was not granted: held by 'job A'"), "{refused}");
+    drop(first.stdin.take());
+    assert_eq!(first.wait().unwrap().code(), Some(7));
+    assert!(second.wait().unwrap().success());
+    // Without --data the node names the process.
+    let (mut child, _output) = started(&server);
+    let refused = lock(&server, &["--try"], &["true"]).output().unwrap();
+    let refused = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.contains(&format!("process {}'", child.id())), "{refused}");
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_server_that_is_not_there_is_an_error_without_waiting() {
+    let no_server = HeldPort::take(0).unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_ironkeeper"));
+    program.args(["lock", "--server", &no_server.address().to_string(), "/a", "--", "true"]);
+    let failed = program.output().unwrap();
+    let said = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert_eq!(failed.status.code(), Some(1));
+    // The client's own limit would end in another message, after fifteen seconds.
+    assert!(said.contains("cannot connect to") && said.contains("Connection refused"), "{said}");
+}
+
+#[test]
+fn a_process_that_waits_can_be_ended_when_no_server_is_there() {
+    let server = TestServer::start().unwrap();
+    let (mut first, _output) = started(&server);
+    let mut second = lock(&server, &[], &["true"]).spawn().unwrap();
+    let mut said = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.next().unwrap().starts_with("waiting for"));
+    server.stop().unwrap();
+    send("-TERM", &second.id().to_string());
+    // To find out who holds the lock would take until a server is back.
+    assert_eq!(second.wait().unwrap().code(), Some(75));
+    first.kill().unwrap();
+    first.wait().unwrap();
 }
 
 /// A process of a number is gone, or only waits to be asked how it ended.
@@ -163,7 +269,9 @@ fn deadlocks_are_shown_and_ended() {
         let text = String::from_utf8(shown.stdout).unwrap();
         (shown.status.code(), text, String::from_utf8(shown.stderr).unwrap())
     };
-    let (code, text, _) = show(&["--deadlocks", "/locks", "/absent"]);
+    let (code, _, said) = show(&["--deadlocks", "/absent"]);
+    assert!(code == Some(1) && said.contains("there is no node /absent"), "{said}");
+    let (code, text, _) = show(&["--deadlocks", "/zookeeper"]);
     assert_eq!((code, &*text), (Some(0), "no deadlocks\n"));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (waiting, client, held) = runtime.block_on(async {

@@ -100,6 +100,38 @@ fn a_killed_leader_is_replaced_and_comes_back_as_a_follower() {
 }
 
 #[test]
+fn settings_and_the_log_filter_reach_the_members() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = ["1", "--set", "reconfigEnabled=true", "--set", "tickTime=500", "--log", "error"];
+    let mut cluster = Cluster::start(dir.path(), &options);
+    cluster.settled(1);
+    assert!(cluster.line().starts_with("connect "));
+    assert!(cluster.line().starts_with("commands "));
+    let config = std::fs::read_to_string(dir.path().join("1/zoo.cfg")).unwrap();
+    assert!(config.contains("\nreconfigEnabled=true\n"), "{config}");
+    assert_eq!(config.matches("tickTime=").count(), 1, "{config}");
+    let log = std::fs::read_to_string(dir.path().join("1/server.log")).unwrap();
+    // Members log at info unless that is chosen: that one of them leads, for instance.
+    assert!(!log.contains(" INFO "), "{log}");
+    cluster.order("start 1");
+    assert_eq!(cluster.line(), "server 1 runs already");
+    cluster.order("log 1 1");
+    let last = cluster.line();
+    assert!(!last.is_empty() && !last.starts_with("all of it"), "{last}");
+    assert!(cluster.line().starts_with("all of it: "));
+    cluster.quit();
+    // The settings of a cluster that is there are its own.
+    let mut again = Command::new(env!("CARGO_BIN_EXE_ironkeeper"));
+    again.args(["dev-cluster", "--set", "tickTime=100", "--data-dir"]).arg(dir.path());
+    let refused = again.output().unwrap();
+    assert!(!refused.status.success());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("zoo.cfg of each member"));
+    let mut wrong = Command::new(env!("CARGO_BIN_EXE_ironkeeper"));
+    let refused = wrong.args(["dev-cluster", "--set", "reconfigEnabled"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
 fn a_cluster_that_was_left_is_started_where_it_was() {
     let dir = tempfile::tempdir().unwrap();
     let own = dir.path().join("1");

@@ -43,6 +43,16 @@ impl Ensemble {
         ensemble
     }
 
+    /// Each member panics at `place` when the test arms it.
+    fn start_planting_panic(place: &'static str) -> Ensemble {
+        let mut ensemble = Ensemble::new();
+        for member in &mut ensemble.members {
+            member.setup = member.setup.clone().planting_panic(place);
+        }
+        ensemble.restart();
+        ensemble
+    }
+
     /// Members that do not run yet.
     fn new() -> Ensemble {
         let dir = tempfile::tempdir().expect("a directory");
@@ -83,10 +93,15 @@ impl Ensemble {
         self.addresses().iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
     }
 
+    /// The index of the one that leads, if there is one.
+    fn leader(&self) -> Option<usize> {
+        let leads = |address| srvr(address).is_some_and(|text| text.contains("leader"));
+        self.addresses().into_iter().position(leads)
+    }
+
     /// Kills the one that leads. `false` if nobody says so.
     fn kill_leader(&mut self) -> bool {
-        let leads = |address| srvr(address).is_some_and(|text| text.contains("leader"));
-        let leader = self.addresses().into_iter().position(leads);
+        let leader = self.leader();
         let process = leader.and_then(|index| self.members[index].process.take());
         process.map(ServerProcess::kill).is_some()
     }
@@ -147,6 +162,29 @@ impl Writer {
 }
 
 #[test]
+fn the_leaders_log_names_learners_that_join_and_leave() {
+    let mut ensemble = Ensemble::start();
+    let leads = |address| srvr(address).is_some_and(|text| text.contains("leader"));
+    let until = Instant::now() + PATIENCE;
+    let leader = loop {
+        if let Some(leader) = ensemble.addresses().into_iter().position(leads) {
+            break leader;
+        }
+        assert!(Instant::now() < until, "no leader");
+        std::thread::yield_now();
+    };
+    let follower = (leader + 1) % 3;
+    let log = |ensemble: &Ensemble, text: &str| {
+        ensemble.members[leader].process.as_ref().expect("the leader runs").await_log(text);
+    };
+    log(&ensemble, &format!("a learner is up to date server={} address=127.0.0.1:", follower + 1));
+    ensemble.members[follower].process.take().expect("it runs").kill();
+    let lost =
+        format!("lost the connection with server {} at 127.0.0.1 (Quorum port)", follower + 1);
+    log(&ensemble, &lost);
+}
+
+#[test]
 fn no_acknowledged_write_is_lost_when_members_of_an_ensemble_are_killed() {
     let mut ensemble = Ensemble::start();
     let runtime =
@@ -181,6 +219,57 @@ fn no_acknowledged_write_is_lost_when_members_of_an_ensemble_are_killed() {
             client.close().await.expect("the end of the session");
         });
     }
+}
+
+/// A leader that panics at `place` ends, another member leads, and nothing acknowledged is lost.
+#[track_caller]
+fn check_replaced(place: &'static str) {
+    let mut ensemble = Ensemble::start_planting_panic(place);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut writer = Writer {
+        connect_string: ensemble.connect_string(),
+        client: None,
+        tried: 0,
+        acknowledged: Vec::new(),
+    };
+    runtime.block_on(writer.write(WRITES));
+    let leader = loop {
+        match ensemble.leader() {
+            Some(leader) => break leader,
+            None => runtime.block_on(writer.write(1)),
+        }
+    };
+    let process = ensemble.members[leader].process.take().expect("it runs");
+    let client = writer.client.as_ref().expect("a session");
+    let node = format!("/panic-{}", leader + 1);
+    // Whether this is acknowledged before the leader panics does not matter.
+    drop(runtime.block_on(client.create(&node, "", CreateMode::Persistent)));
+    runtime.block_on(writer.write(WRITES));
+    let (status, log) = process.ended();
+    assert_eq!(status.code(), Some(70), "{log}");
+    assert!(log.contains(&format!("planted in {place}")), "{log}");
+
+    let next = ensemble.leader().expect("another member leads");
+    assert_ne!(next, leader);
+    runtime.block_on(async {
+        let client = Client::builder(&ensemble.addresses()[next].to_string());
+        let client = client.connect_timeout(PATIENCE).connect().await.expect("it serves");
+        for path in &writer.acknowledged {
+            let found = client.exists(path).await.expect("an answer");
+            assert!(found.is_some(), "{path} was acknowledged and is missing");
+        }
+    });
+}
+
+#[test]
+fn a_leader_that_panics_while_it_judges_a_write_is_replaced() {
+    check_replaced("judge");
+}
+
+#[test]
+fn a_leader_that_panics_in_the_task_of_a_peer_link_is_replaced() {
+    check_replaced("peer-link");
 }
 
 #[test]

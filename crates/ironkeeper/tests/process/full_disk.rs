@@ -12,7 +12,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tempfile::TempDir;
 
-use crate::client::{Client, Op};
+use crate::client::{Client, Op, Session, TIMEOUT_MS};
 use crate::server_process::Setup;
 
 const VALUE_BYTES: usize = 10_000;
@@ -23,14 +23,25 @@ const HAS_ROOM: &str = "there is room on the disk again: writes go on";
 fn writes_wait_for_room_on_the_disk_and_reads_do_not() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let Some(disk) = SmallDisk::mount(8 << 20) else { return };
-    let setup = Setup::apart(dir.path(), &disk.path().join("data"), "preAllocSize=64");
+    let setup = Setup::apart(
+        dir.path(),
+        &disk.path().join("data"),
+        "preAllocSize=64\n4lw.commands.whitelist=mntr",
+    );
     let server = setup.start();
     disk.fill_but(1 << 20);
     let mut writer = Writer::start(server.address);
     server.await_log(IS_FULL);
     writer.check_served(server.address);
+    assert!(server.ask("mntr").contains("zk_disk_full\t1\n"));
+    // A session would have to be written: its client is sent away at once, and not left waiting.
+    let refused = Client::open(server.address, Session::none(TIMEOUT_MS));
+    assert!(refused.is_err(), "a session on a full disk");
+    server.await_log("closed a connection: the disk is full");
     disk.empty();
     server.await_log(HAS_ROOM);
+    assert!(server.ask("mntr").contains("zk_disk_full\t0\n"));
+    Client::connect(server.address);
     writer.await_more();
 
     // Killed while full: the restart finds what was acknowledged.
@@ -54,7 +65,9 @@ fn a_server_told_to_stop_on_a_full_disk_says_why_it_fails_and_loses_nothing() {
     let writer = Writer::start(server.address);
     server.await_log(IS_FULL);
     let (status, log) = server.terminate();
-    assert!(!status.success() && log.contains("the server stops: the disk is full"), "{log}");
+    assert!(!status.success(), "{log}");
+    assert_eq!(log.matches("the server stops: the disk is full").count(), 1, "{log}");
+    assert!(!log.contains("error: "), "the log has it already: {log}");
     let acknowledged = writer.finish();
     disk.empty();
     let server = setup.start();

@@ -24,7 +24,11 @@ fn check_restarts(dir: &std::path::Path, check: impl Fn(&mut Client)) {
     let server = Setup::new(dir, "").start();
     check(&mut Client::connect(server.address));
     let log = server.kill();
-    assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
+    // That old files stay is the one thing it may warn of.
+    let is_trouble = |line: &str| {
+        (line.contains("WARN") || line.contains("ERROR")) && !line.contains("autopurge")
+    };
+    assert!(!log.lines().any(is_trouble), "{log}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! `ironkeeper migrate check`, on files that Apache ZooKeeper 3.9.5 has written.
 
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use ironkeeper_testing::{TestCluster, TestServer};
+use ironkeeper_testing::{HeldPort, TestCluster, TestServer};
 
 const APACHE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../ironkeeper-store/tests/data/apache-3.9.5");
@@ -24,11 +25,23 @@ fn prepare(dir: &Path, lines: &str) -> PathBuf {
 }
 
 fn check(targets: &[&str]) -> (bool, String) {
+    let (code, text) = code_of_check(targets);
+    (code == Some(0), text)
+}
+
+/// The exit code, and what was printed.
+fn code_of_check(targets: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ironkeeper"));
     let Output { status, stdout, stderr } =
         command.args(["migrate", "check"]).args(targets).output().unwrap();
-    assert!(stderr.is_empty(), "{}", String::from_utf8_lossy(&stderr));
-    (status.success(), String::from_utf8(stdout).unwrap())
+    let text = [stdout, stderr].concat();
+    (status.code(), String::from_utf8(text).unwrap())
+}
+
+/// A client port at which a server of ours answers, so that nothing is unknown.
+fn client_port(server: &TestServer) -> String {
+    let address = server.connect_string();
+    format!("clientPort={}\n", address.rsplit(':').next().unwrap())
 }
 
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -45,15 +58,62 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 #[test]
 fn data_of_apache_is_read_and_not_touched() {
     let dir = tempfile::tempdir().unwrap();
-    let config = prepare(dir.path(), "clientPort=1\nsnapCount=5000\n");
+    let server = TestServer::start().unwrap();
+    let lines = format!("{}snapCount=5000\naudit.enable=true\n", client_port(&server));
+    let config = prepare(dir.path(), &lines);
     let before = files(&dir.path().join("data/version-2"));
     let (is_free, told) = check(&[config.to_str().unwrap()]);
     assert!(is_free, "{told}");
     assert!(told.contains("understood: a standalone server"), "{told}");
     assert!(told.contains("ok    snapshot.1a and "), "{told}");
-    assert!(told.contains("note  127.0.0.1:1: unreachable"), "{told}");
     assert!(told.contains("nothing stands in the way"), "{told}");
+    let lost = told.lines().find(|line| line.starts_with("you will lose: ")).unwrap();
+    assert!(lost.contains("the audit log") && lost.contains("the HTTP admin server"), "{lost}");
     assert_eq!(files(&dir.path().join("data/version-2")), before);
+}
+
+#[test]
+fn a_mistyped_file_and_a_server_that_does_not_answer_are_no_green_light() {
+    let (code, told) = code_of_check(&["nofile"]);
+    assert_eq!(code, Some(1));
+    assert!(told.contains("there is no file nofile") && !told.contains("nothing stands"), "{told}");
+    for target in ["no.cfg", "./nofile", "conf/zoo.conf"] {
+        let (code, told) = code_of_check(&[target]);
+        assert!(code == Some(1) && told.contains(target), "{told}");
+    }
+    let no_server = HeldPort::take(0).unwrap();
+    let (code, told) = code_of_check(&[&no_server.address().to_string()]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("unreachable") && told.contains("not known whether"), "{told}");
+    let dir = tempfile::tempdir().unwrap();
+    let config = prepare(dir.path(), &format!("clientPort={}\n", no_server.address().port()));
+    assert_eq!(code_of_check(&[config.to_str().unwrap()]).0, Some(2));
+}
+
+#[test]
+fn flags_in_java_env_that_would_be_lost_stand_in_the_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = TestServer::start().unwrap();
+    let config = prepare(dir.path(), &client_port(&server));
+    let java_env = dir.path().join("java.env");
+    std::fs::write(&java_env, "export JVMFLAGS=\"-Xmx1g -Djute.maxbuffer=4194304 $JVMFLAGS\"\n")
+        .unwrap();
+    let (is_free, told) = check(&[config.to_str().unwrap()]);
+    let stops =
+        |line: &str| line.starts_with("  STOP") && line.contains("write jute.maxbuffer into");
+    assert!(!is_free && told.lines().any(stops), "{told}");
+    // A server that is started all the same warns of it, here one that finds its port in use.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_ironkeeper"));
+    serve.args(["serve", "--config", config.to_str().unwrap(), "--client-port", &port]);
+    let said = String::from_utf8(serve.output().unwrap().stderr).unwrap();
+    assert!(said.contains("java.env sets -Djute.maxbuffer"), "{said}");
+    // Written into the zoo.cfg it is not missed any more.
+    let text = std::fs::read_to_string(&config).unwrap() + "jute.maxbuffer=4194304\n";
+    std::fs::write(&config, text).unwrap();
+    let (is_free, told) = check(&[config.to_str().unwrap()]);
+    assert!(is_free, "{told}");
 }
 
 #[test]
@@ -86,13 +146,14 @@ fn settings_and_data_that_would_not_work_stand_in_the_way() {
 }
 
 #[test]
-fn servers_are_asked_and_the_leader_is_to_be_replaced_last() {
+fn servers_are_asked_and_those_of_ours_are_not_to_be_replaced() {
     let cluster = TestCluster::start(3).unwrap();
     let leader = cluster.server(cluster.leader().unwrap()).connect_string();
     let (is_free, told) = check(&[&cluster.connect_string()]);
     assert!(is_free, "{told}");
+    // The order of the others is tested where the answers can be made up.
     assert!(told.contains(&format!("{leader}: leader of ")), "{told}");
-    assert!(told.contains(&format!("3. {leader} (leader)")), "{told}");
+    assert!(told.contains("is Ironkeeper already") && !told.contains("1. "), "{told}");
     let server = TestServer::start().unwrap();
     let (is_free, told) = check(&[&server.connect_string()]);
     assert!(is_free && told.contains("standalone"), "{told}");

@@ -14,6 +14,12 @@ fn a_data_directory_has_one_server_at_a_time() {
     let server = setup.start();
     let (status, log) = setup.start_in_vain(0);
     assert!(!status.success());
+    let holder = format!("another server (pid {}) uses", server.pid().as_raw_nonzero());
+    assert!(log.contains(&holder), "{log}");
+    // Not even if the lock file is removed.
+    fs::remove_file(dir.path().join("data/version-2/ironkeeper.lock")).expect("the lock file");
+    let (status, log) = setup.start_in_vain(0);
+    assert!(!status.success());
     assert!(log.contains("another server uses this data directory"), "{log}");
     assert!(log.contains(&dir.path().join("data").display().to_string()), "{log}");
     // The first one does not mind, and its death frees the place.
@@ -80,6 +86,34 @@ fn a_missing_log_file_between_others_is_noticed() {
     assert!(!status.success());
     assert!(log.contains("are missing") || log.contains("missing. A log file"), "{log}");
     assert!(log.contains(&files[2].display().to_string()), "{log}");
+}
+
+#[test]
+fn a_version_2_directory_is_refused_with_a_hint_at_its_parent() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let setup = Setup::new(dir.path(), "");
+    drop(setup.start());
+    let version_2 = dir.path().join("data/version-2");
+    let (status, log) = Setup::apart(dir.path(), &version_2, "").start_in_vain(0);
+    assert!(!status.success());
+    let hint = format!("Set dataDir to its parent, {}", dir.path().join("data").display());
+    assert!(log.contains(&hint), "{log}");
+    assert!(!version_2.join("version-2").exists());
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used_is_reported_once_with_the_name_of_its_file() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let setup = Setup::new(dir.path(), "tickTime=2s\nthis is no setting");
+    let file = dir.path().join("zoo.cfg").display().to_string();
+    let (status, log) = setup.start_in_vain(0);
+    assert!(!status.success());
+    assert_eq!(log.matches(" cannot be used").count(), 1, "{log}");
+    assert!(log.contains(&format!("{file} line 5: tickTime: must be")), "{log}");
+    assert!(log.contains(&format!("{file} line 6: this: no effect")), "{log}");
+    fs::remove_file(&file).expect("the file");
+    let (_, log) = setup.start_in_vain(0);
+    assert_eq!(log.matches("No such file").count(), 1, "{log}");
 }
 
 /// In the order of their names, which is that of their transactions.

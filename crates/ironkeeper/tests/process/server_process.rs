@@ -1,7 +1,7 @@
 //! A server in a process of its own, with its log at hand.
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -15,8 +15,12 @@ use crate::client::{PATIENCE, TIMEOUT_MS};
 #[derive(Clone, Debug)]
 pub struct Setup {
     config_file: PathBuf,
+    /// Instead of the file.
+    arguments: Vec<String>,
     /// Runs before the server in the same process.
     prelude: Option<&'static str>,
+    /// Where the server is to panic, see `planted.rs` of the engine.
+    planted_panic: Option<&'static str>,
 }
 
 impl Setup {
@@ -33,12 +37,24 @@ impl Setup {
             data_dir.display()
         );
         std::fs::write(&config_file, text).expect("a configuration file");
-        Setup { config_file, prelude: None }
+        Setup { config_file, arguments: Vec::new(), prelude: None, planted_panic: None }
+    }
+
+    /// A server without a configuration file; `arguments` follow `serve`.
+    pub fn unconfigured(dir: &Path, arguments: &[&str]) -> Setup {
+        let mut all = vec!["--data-dir".to_owned(), dir.join("data").display().to_string()];
+        all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        Setup { config_file: PathBuf::new(), arguments: all, prelude: None, planted_panic: None }
     }
 
     /// Runs a line of shell before the server, in the same process.
     pub fn after(self, prelude: &'static str) -> Setup {
         Setup { prelude: Some(prelude), ..self }
+    }
+
+    /// Has the server panic at this place once `/panic-N` is created, where N is its number.
+    pub fn planting_panic(self, place: &'static str) -> Setup {
+        Setup { planted_panic: Some(place), ..self }
     }
 
     /// Starts a server on any free port and waits until clients can connect.
@@ -72,12 +88,15 @@ impl Setup {
         };
         command
             .args(["serve", "--client-address", "127.0.0.1", "--client-port", &port.to_string()])
-            .arg("--config")
-            .arg(&self.config_file)
+            .args(&self.arguments)
             .env_remove("IRONKEEPER_LOG")
+            .envs(self.planted_panic.map(|place| ("IRONKEEPER_PLANTED_PANIC", place)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        if self.arguments.is_empty() {
+            command.arg("--config").arg(&self.config_file);
+        }
         let mut child = command.spawn().expect("a process");
         let log = Arc::new(Log::default());
         let stderr = child.stderr.take().expect("a pipe");
@@ -138,14 +157,36 @@ impl ServerProcess {
 
     /// SIGTERM. Returns how the process ended and what it logged.
     #[track_caller]
-    pub fn terminate(mut self) -> (ExitStatus, String) {
-        kill_process(self.pid(), Signal::TERM).expect("a process to stop");
+    pub fn terminate(self) -> (ExitStatus, String) {
+        self.end_by(Signal::TERM)
+    }
+
+    /// The same with another signal.
+    #[track_caller]
+    pub fn end_by(mut self, signal: Signal) -> (ExitStatus, String) {
+        kill_process(self.pid(), signal).expect("a process to stop");
+        let status = self.await_end();
+        (status, self.log.whole())
+    }
+
+    /// Waits until the process ends by itself. Returns how, and what it logged.
+    #[track_caller]
+    pub fn ended(mut self) -> (ExitStatus, String) {
         let status = self.await_end();
         (status, self.log.whole())
     }
 
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
+    }
+
+    /// The answer to a four-letter word.
+    pub fn ask(&self, word: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).expect("a connection");
+        stream.write_all(word.as_bytes()).expect("a word");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
     }
 
     /// Waits until the log has `text` in it.

@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use ironkeeper_testing::HeldPort;
+use rustix::process::{Signal, kill_process};
 
 use crate::client::{Client, Op};
 use crate::server_process::Setup;
@@ -80,6 +81,24 @@ fn clients_that_read_nothing_or_say_nothing_do_not_hold_up_the_end() {
     let (status, log) = server.terminate();
     assert!(status.success(), "{status}: {log}");
     idle.drain_to_end().expect("the end of the connection");
+}
+
+#[test]
+fn the_end_of_its_terminal_stops_a_server_in_order_unless_it_was_started_to_survive_that() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let setup = Setup::new(dir.path(), "");
+    let (status, log) = setup.start().end_by(Signal::HUP);
+    assert!(status.success(), "{status}: {log}");
+    assert!(
+        log.lines().last().is_some_and(|line| line.contains("stopped reason=\"SIGHUP\"")),
+        "{log}"
+    );
+
+    let server = setup.after("trap '' HUP").start();
+    kill_process(server.pid(), Signal::HUP).expect("a process");
+    Client::connect(server.address).create("/still-here", b"");
+    let (status, log) = server.terminate();
+    assert!(status.success() && log.contains("stopped reason=\"SIGTERM\""), "{log}");
 }
 
 #[test]

@@ -107,10 +107,10 @@ fn subtrees_travel_and_are_compared_from_server_to_server() {
     other.create("/app/more", b"");
     other.delete("/app/closed/below");
     let said = run(&scene.at, &["diff", "-e", "-noacl", "/app", &there]);
-    assert_eq!(
-        (said.status, said.stdout.as_str()),
-        (1, "- /closed/below\n~ /empty\n    - (no data)\n    + no more\n+ /more\n")
+    let listed = format!(
+        "--- /app\n+++ {there}\n- closed/below\n~ empty\n    - (no data)\n    + no more\n+ more\n"
     );
+    assert_eq!((said.status, said.stdout), (1, listed));
     let json =
         run(&scene.at, &["diff", "-e", "--json", "/app/empty", &format!("{there}/empty")]).json();
     assert_eq!(json[0]["differs"], serde_json::json!(["data"]));
@@ -129,7 +129,7 @@ fn kinds_and_lists_are_compared_too() {
     let said = run(&scene.at, &["diff", "/a", "/b"]);
     assert_eq!(
         said.stdout,
-        "~ /\n    - acl 'world,'anyone: cdrwa\n    + acl 'world,'anyone: r\n    - persistent\n    + ephemeral\n"
+        "--- /a\n+++ /b\n~ .\n    - acl 'world,'anyone: cdrwa\n    + acl 'world,'anyone: r\n    - persistent\n    + ephemeral\n"
     );
 }
 

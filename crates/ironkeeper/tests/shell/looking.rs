@@ -106,6 +106,6 @@ fn what_must_not_be_read_is_named_and_the_rest_is_shown() {
     let hidden = [Acl::new(Perms::CREATE, "world", "anyone")];
     scene.runtime.block_on(scene.client.set_acl("/app/bytes", &hidden, -1)).unwrap();
     let said = run(&scene.at, &["find", "-name", "e*", "/app"]);
-    assert_eq!((said.status, said.stdout.as_str()), (1, "/app/empty\n"));
+    assert_eq!((said.status, said.stdout.as_str()), (2, "/app/empty\n"));
     assert!(said.stderr.contains("Insufficient permission : /app/bytes"), "{said:?}");
 }

@@ -1,5 +1,6 @@
 //! A single command: output, streams and exit status, as scripts use them.
 
+use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use ironkeeper_testing::{HeldPort, TestServer};
@@ -29,19 +30,13 @@ fn check(server: &str, arguments: &[&str], status: i32, stdout: &str, stderr: &s
 fn results_are_on_standard_output_and_nothing_else_is() {
     let server = TestServer::start().unwrap();
     let at = server.connect_string();
-    check(&at, &["create", "/a", "two words"], 0, "", "Created /a\n");
+    check(&at, &["create", "/a", "two words"], 0, "/a\n", "Created /a\n");
     check(&at, &["get", "/a"], 0, "two words\n", "");
     check(&at, &["ls", "/"], 0, "[a, zookeeper]\n", "");
     check(&at, &["get", "/b"], 1, "", "Node does not exist: /b\n");
     check(&at, &["get", "b"], 1, "", "Path must start with / character\n");
     check(&at, &["get"], 1, "", "get [-s] [-w] [-b] [-x] path\n");
-    check(
-        &at,
-        &["got", "/b"],
-        127,
-        "",
-        "Command not found: Command not found got\nType help for the commands.\n",
-    );
+    check(&at, &["got", "/b"], 127, "", "Command not found: got\nType help for the commands.\n");
     check(&format!("{at}/a"), &["ls", "/"], 0, "[]\n", "");
 }
 
@@ -79,7 +74,7 @@ fn json_is_one_object_per_line_for_results_and_for_errors() {
 fn bytes_that_are_no_text_are_shown_as_bytes() {
     let server = TestServer::start().unwrap();
     let at = server.connect_string();
-    check(&at, &["create", "/a"], 0, "", "Created /a\n");
+    check(&at, &["create", "/a"], 0, "/a\n", "Created /a\n");
     check(&at, &["set", "-b", "/a", "AP8b"], 0, "", "");
     let shown = String::from_utf8(shell(&at, &["get", "/a"]).stdout).unwrap();
     assert!(shown.contains("|00000000| 00 ff 1b "), "{shown}");
@@ -90,6 +85,92 @@ fn bytes_that_are_no_text_are_shown_as_bytes() {
         "",
         "the data is not base64: Invalid symbol 37, offset 0.\n",
     );
+}
+
+#[test]
+fn data_comes_from_files_and_goes_to_them_as_it_is() {
+    let server = TestServer::start().unwrap();
+    let at = server.connect_string();
+    // More than fits into the arguments of a process, and no text.
+    let bytes: Vec<u8> = (0..300_000_u32).map(|n| (n % 251) as u8).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("data");
+    std::fs::write(&file, &bytes).unwrap();
+    let file = file.to_str().unwrap();
+    check(&at, &["create", "-f", file, "/a"], 0, "/a\n", "Created /a\n");
+    assert_eq!(shell(&at, &["get", "-raw", "/a"]).stdout, bytes);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ironkeeper"))
+        .args(["shell", "-server", &at, "set", "/a", "-f", "-"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"from the pipe\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(shell(&at, &["get", "--raw", "/a"]).stdout, b"from the pipe\n");
+    // A dash alone is data, as ever.
+    check(&at, &["set", "/a", "-"], 0, "", "");
+    check(&at, &["get", "/a"], 0, "-\n", "");
+    let said = String::from_utf8(shell(&at, &["set", "-f", file, "/a", "typed"]).stderr).unwrap();
+    assert!(said.starts_with("The data is typed, and -f names a file of data"), "{said}");
+    let said = String::from_utf8(shell(&at, &["set", "-f", "/no/file", "/a"]).stderr).unwrap();
+    assert!(said.starts_with("Cannot read /no/file"), "{said}");
+    check(&at, &["get", "/a"], 0, "-\n", "");
+}
+
+#[test]
+fn a_list_with_unknown_letters_changes_nothing() {
+    let server = TestServer::start().unwrap();
+    let at = server.connect_string();
+    check(&at, &["create", "/a", "x"], 0, "/a\n", "Created /a\n");
+    let complaint = "Unknown perm type: x\nUnknown perm type: y\nAcl is not valid : null\n";
+    check(&at, &["setAcl", "/a", "world:anyone:rxy"], 1, "", complaint);
+    check(&at, &["setAcl", "-R", "/a", "world:anyone:rxy"], 1, "", complaint);
+    check(&at, &["getAcl", "/a"], 0, "'world,'anyone\n: cdrwa\n", "");
+    check(&at, &["create", "/b", "x", "world:anyone:xy"], 1, "", complaint);
+    check(&at, &["ls", "/"], 0, "[a, zookeeper]\n", "");
+}
+
+#[test]
+fn parents_are_made_if_that_is_wanted_and_named_if_not() {
+    let server = TestServer::start().unwrap();
+    let at = server.connect_string();
+    check(
+        &at,
+        &["create", "/x/y/z"],
+        1,
+        "",
+        "Node does not exist: /x/y/z\nThe parent /x/y does not exist; create -p creates it.\n",
+    );
+    check(&at, &["create", "-p", "/x/y/z"], 0, "/x/y/z\n", "Created /x/y/z\n");
+    // One slash at the end is what completion writes.
+    check(&at, &["ls", "/x/"], 0, "[y]\n", "");
+    check(&at, &["ls", "/x//"], 1, "", "Path must not end with / character\n");
+    let sequential = String::from_utf8(shell(&at, &["create", "-s", "/x/y/"]).stdout).unwrap();
+    assert_eq!(sequential, "/x/y/0000000001\n");
+    let said = String::from_utf8(shell(&at, &["create", "-e", "/e"]).stderr).unwrap();
+    assert!(said.contains("goes with the session of this command"), "{said}");
+    check(
+        &at,
+        &["set", "-v", "7", "/x", "1"],
+        1,
+        "",
+        "version No is not valid : /x\nThe version of its data is 0.\n",
+    );
+    let said = String::from_utf8(shell(&format!("{at}/none"), &["ls", "/"]).stderr).unwrap();
+    assert!(said.contains("The chroot /none does not exist"), "{said}");
+    let said = String::from_utf8(shell(&at, &["ls", "/", "|", "grep"]).stderr).unwrap();
+    assert!(said.contains("'|' has no meaning here"), "{said}");
+}
+
+#[test]
+fn the_command_line_of_the_shell_is_like_that_of_others() {
+    let server = TestServer::start().unwrap();
+    let at = server.connect_string();
+    check(&at, &["--", "ls", "/"], 0, "[zookeeper]\n", "");
+    let version = String::from_utf8(shell(&at, &["--version"]).stdout).unwrap();
+    assert!(version.starts_with("Ironkeeper CLI version: "), "{version}");
+    let help = String::from_utf8(shell(&at, &["--help"]).stdout).unwrap();
+    assert!(help.contains("--stop-on-error") && help.contains("Exit codes"), "{help}");
 }
 
 #[test]
@@ -118,6 +199,10 @@ fn help_tells_of_every_command_and_option() {
     }
     for arguments in [["help", "create"], ["create", "--help"]] {
         let text = String::from_utf8(shell("localhost:1", &arguments).stdout).unwrap();
-        assert!(text.starts_with("create [-s] [-e]") && text.contains("-t ttl"), "{text}");
+        assert!(text.starts_with("create [-p] [-f file] [-s] [-e]"), "{text}");
+        assert!(
+            text.contains("-t ttl") && text.contains("examples\n  create /app hello"),
+            "{text}"
+        );
     }
 }

@@ -26,13 +26,14 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn the_status_is_that_of_the_last_command() {
+fn the_status_is_that_of_the_first_command_that_fails() {
     let server = TestServer::start().unwrap();
     let at = server.connect_string();
     for (script, status) in [
         ("ls /\n", 0),
         ("get /nothing\n", 1),
-        ("get /nothing\nls /\n", 0),
+        ("get /nothing\nls /\n", 1),
+        ("nonsense\nget /nothing\nls /\n", 127),
         ("ls /\nnonsense\n", 127),
         ("get /nothing\n\n", 1),
         ("get /nothing\nquit\nls /\n", 1),
@@ -42,6 +43,58 @@ fn the_status_is_that_of_the_last_command() {
         let output = pipe(&at, &[], script.as_bytes());
         assert_eq!(output.status.code(), Some(status), "{script:?} {output:?}");
     }
+}
+
+#[test]
+fn a_script_ends_at_its_first_error_if_that_is_wanted() {
+    let server = TestServer::start().unwrap();
+    let script = b"create /a\nget /nothing\ncreate /b\n";
+    for option in ["-e", "--stop-on-error"] {
+        let output = pipe(&server.connect_string(), &[option], script);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+    }
+    let output = pipe(&server.connect_string(), &[], b"ls /\n");
+    assert_eq!(text(&output.stdout), "[a, zookeeper]\n");
+    let output = pipe(&server.connect_string(), &["-e"], b"ls /\nls /a\n");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn relative_paths_begin_where_cd_says() {
+    let server = TestServer::start().unwrap();
+    let script =
+        b"ls a\ncreate /a\ncreate /a/b x\ncd /a\npwd\nget b\ncd b\nset . y\nget ../b\ncd /none\n\
+                   tree -d 0\n";
+    let output = pipe(&server.connect_string(), &[], script);
+    assert_eq!(text(&output.stdout), "/a\nx\ny\n/a/b\n", "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("Path must start with /"), "{said}");
+    assert!(said.contains("Node does not exist: /none"), "{said}");
+}
+
+#[test]
+fn nodes_that_must_not_be_read_have_a_status_of_their_own() {
+    let server = TestServer::start().unwrap();
+    let at = server.connect_string();
+    let output = pipe(
+        &at,
+        &[],
+        b"create /app\ncreate /app/a\ncreate /app/b\ncreate /app/c\nsetAcl /app/b world:anyone:w\n",
+    );
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    for (command, expected) in [
+        (
+            "tree /app",
+            "/app\n\u{251c}\u{2500}\u{2500} a\n\u{251c}\u{2500}\u{2500} b  (no permission to read it)\n\u{2514}\u{2500}\u{2500} c\n",
+        ),
+        ("ls -R /app", "/app\n/app/a\n/app/b\n/app/c\n"),
+        ("find /app -name c", "/app/c\n"),
+    ] {
+        let output = pipe(&at, &[], format!("{command}\n").as_bytes());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert_eq!(text(&output.stdout), expected, "{command}");
+    }
+    assert_eq!(pipe(&at, &[], b"tree /none\n").status.code(), Some(1));
 }
 
 #[test]

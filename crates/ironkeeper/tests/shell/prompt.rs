@@ -119,6 +119,59 @@ fn tab_completes_commands_options_and_live_paths() {
 }
 
 #[test]
+fn what_completion_writes_can_be_run_however_many_children_there_are() {
+    let mut scene = Scene::new();
+    scene.create("/wide", "the parent");
+    scene.runtime.block_on(async {
+        let mode = CreateMode::Persistent;
+        let creates =
+            (0..1500).map(|n| scene.other.create(&format!("/wide/child-{n:04}"), "", mode));
+        for created in creates.collect::<Vec<_>>() {
+            created.await.unwrap();
+        }
+    });
+    let terminal = &mut scene.terminal;
+    terminal.press("get /wi");
+    terminal.press(TAB);
+    terminal.wait_for("de/");
+    terminal.press(ENTER);
+    terminal.wait_for("the parent");
+    terminal.wait_for_prompt(1);
+    // All 1,500 begin with child-, and the first thousand with child-0.
+    terminal.press("stat /wide/c");
+    terminal.press(TAB);
+    terminal.wait_for("hild-");
+    terminal.run("1499");
+    terminal.wait_for("cZxid");
+    terminal.wait_for_prompt(2);
+}
+
+#[test]
+fn an_export_does_not_replace_a_file_without_a_question() {
+    let mut scene = Scene::new();
+    let file = scene.home.path().join("app.json");
+    std::fs::write(&file, "mine").unwrap();
+    scene.create("/app", "");
+    let terminal = &mut scene.terminal;
+    terminal.run(&format!("export /app {}", file.display()));
+    terminal.wait_for("[y/N] ");
+    terminal.run("n");
+    terminal.wait_for("Nothing was done");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
+#[test]
+fn the_prompt_names_the_server_that_is_in_use() {
+    let (first, second) = (TestServer::start().unwrap(), TestServer::start().unwrap());
+    let home = tempfile::tempdir().unwrap();
+    let servers = format!("{},{}", first.connect_string(), second.connect_string());
+    let mut terminal = PseudoTerminal::start(&servers, &[], &home.path().join("h"));
+    terminal.wait_for(",+1(CONNECTED) 0] ");
+    terminal.run("cd /zookeeper");
+    terminal.wait_for(",+1(CONNECTED)/zookeeper 1] ");
+}
+
+#[test]
 fn arrow_up_brings_back_commands_even_of_the_last_shell() {
     let mut scene = Scene::new();
     scene.create("/app", "");

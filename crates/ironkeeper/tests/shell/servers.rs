@@ -2,10 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Stdio;
 
 use ironkeeper_testing::TestServer;
 
-use crate::process::{Said, ironkeeper, run};
+use crate::process::{Said, fails, ironkeeper, ok, piped, run};
 use crate::pseudo_terminal::PseudoTerminal;
 use crate::scene::Scene;
 
@@ -31,12 +32,113 @@ fn status_shows_a_row_for_each_server_and_exits_by_their_health() {
     assert!(rows[1]["error"].as_str().unwrap().contains("unreachable"), "{said:?}");
 }
 
+/// Something that answers four-letter words as a server in this condition would, until it is
+/// dropped.
+struct Actor {
+    address: String,
+}
+
+impl Actor {
+    fn new(mode: &str, zxid: &str, metrics: &str) -> Actor {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let srvr = format!("Zookeeper version: 3.9.5\nZxid: {zxid}\nMode: {mode}\nNode count: 5\n");
+        let mntr = metrics.to_owned();
+        // Ends with the process of the tests.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, mut word) = (stream.unwrap(), [0; 4]);
+                if stream.read_exact(&mut word).is_ok() {
+                    let answer = if &word == b"srvr" { &srvr } else { &mntr };
+                    let _ = stream.write_all(answer.as_bytes());
+                }
+            }
+        });
+        Actor { address }
+    }
+}
+
+#[test]
+fn status_notices_a_full_disk_and_a_server_without_a_quorum() {
+    let full = Actor::new("standalone", "0x5", "zk_disk_full\t1\nzk_autopurge\t0\n");
+    let said = status(&[&full.address]);
+    assert_eq!(said.status, 1, "{said:?}");
+    assert!(said.stdout.contains("its disk is full"), "{said:?}");
+    assert!(said.stdout.contains("note: autopurge.purgeInterval is not set"), "{said:?}");
+    let row = &status(&["--json", &full.address]).json()[0];
+    assert_eq!((&row["ok"], row["problems"].as_array().unwrap().len()), (&false.into(), 1));
+    let alone = Actor::new("read-only", "0x5", "");
+    let said = status(&[&alone.address]);
+    assert!(said.status == 1 && said.stdout.contains("it has no quorum"), "{said:?}");
+    // No purge is a remark, and no reason for a code.
+    let unpurged = Actor::new("standalone", "0x5", "zk_disk_full\t0\nzk_autopurge\t0\n");
+    assert_eq!(status(&[&unpurged.address]).status, 0);
+}
+
+#[test]
+fn status_notices_two_leaders_and_a_member_that_is_far_behind() {
+    let leader = Actor::new("leader", "0x200010000", "");
+    let follower = Actor::new("follower", "0x20000fff0", "");
+    assert_eq!(status(&[&leader.address, &follower.address]).status, 0);
+    let slow = Actor::new("follower", "0x200000100", "");
+    let said = status(&[&leader.address, &follower.address, &slow.address]);
+    assert_eq!(said.status, 1, "{said:?}");
+    let told = format!("{}: it is behind the others by 65280 transactions", slow.address);
+    assert!(said.stdout.contains(&told), "{said:?}");
+    let old = Actor::new("leader", "0x100000100", "");
+    let said = status(&[&leader.address, &old.address]);
+    assert!(said.status == 1 && said.stdout.contains("in epochs 2 and 1"), "{said:?}");
+    let other = Actor::new("leader", "0x200010000", "");
+    let said = status(&["--json", &leader.address, &other.address]);
+    assert!(said.status == 1 && said.stderr.contains("two ensembles"), "{said:?}");
+}
+
+#[test]
+fn top_is_a_command_of_its_own_and_opens_no_session() {
+    let scene = Scene::new();
+    let words = ["top", "-n", "1", "--json", &scene.at];
+    let said: Said = ironkeeper().args(words).output().unwrap().into();
+    let row = &said.json()[0];
+    assert_eq!((said.status, &row["sessions"]), (0, &1.into()), "{said:?}");
+    let said: Said = ironkeeper().args(["top", "-n", "1", "-d", "x"]).output().unwrap().into();
+    assert_eq!(said.status, 2);
+}
+
+#[test]
+fn a_digest_opens_a_node_that_was_closed_with_it() {
+    let scene = Scene::new();
+    let mut asked = ironkeeper();
+    let mut child = asked
+        .args(["digest", "-q", "anna"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"secret\n").unwrap();
+    let said: Said = child.wait_with_output().unwrap().into();
+    let digest = said.stdout.trim().to_owned();
+    let shown: Said = ironkeeper().args(["digest", "anna:secret"]).output().unwrap().into();
+    assert!(shown.stdout.contains(&format!("digest:{digest}:cdrwa\n")), "{shown:?}");
+    let super_digest = format!("DigestAuthenticationProvider.superDigest={digest}");
+    assert!(shown.stdout.contains(&super_digest), "{shown:?}");
+    scene.create("/closed", b"in here");
+    ok(&scene.at, &["setAcl", "/closed", &format!("digest:{digest}:cdrwa")]);
+    assert!(fails(&scene.at, &["get", "/closed"]).contains("Insufficient permission"));
+    let said = piped(&scene.at, &["addauth digest anna:secret", "get /closed"]);
+    assert_eq!((said.status, said.stdout.as_str()), (0, "in here\n"));
+    for wrong in [&["digest", ":secret"][..], &["digest", "--algorithm", "MD5", "a:b"]] {
+        assert_ne!(Said::from(ironkeeper().args(wrong).output().unwrap()).status, 0, "{wrong:?}");
+    }
+}
+
 #[test]
 fn what_a_server_does_not_tell_is_explained() {
     // No list keeps a server from answering srvr.
     let server = TestServer::builder().set("4lw.commands.whitelist", "ruok").start().unwrap();
     let at = server.connect_string();
-    assert_eq!(status(&[&at]).status, 0);
+    let said = status(&[&at]);
+    assert_eq!(said.status, 0);
+    assert!(said.stdout.contains("mntr is not allowed by 4lw.commands.whitelist"), "{said:?}");
     let row = &run(&at, &["--json", "top", "-n", "1"]).json()[0];
     assert_eq!((&row["ok"], &row["watches"]), (&true.into(), &serde_json::Value::Null));
     assert!(row["hints"][0].as_str().unwrap().contains("mntr is not allowed"), "{row}");

@@ -58,8 +58,7 @@ pub async fn balancers(stage: &mut Stage) -> Result<()> {
     let discovery = ServiceDiscovery::new(&user.client, "/services");
     let mut registered = Vec::new();
     for (id, weight) in [("small", 1), ("large", 3)] {
-        let payload = serde_json::json!({ "weight": weight });
-        let instance = ServiceInstance::new("web").with_id(id).with_payload(payload);
+        let instance = ServiceInstance::new("web").with_id(id).with_weight(weight);
         registered.push(discovery.register(instance).await?);
     }
     let instances = discovery.instances("web").await?;

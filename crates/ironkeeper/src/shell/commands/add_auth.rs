@@ -12,6 +12,7 @@ pub const COMMAND: Command = Command {
     summary: "Add an identity to the session, such as digest user:password.",
     group: Group::ZkCli,
     options: &[],
+    examples: &["addauth digest anna:secret"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 

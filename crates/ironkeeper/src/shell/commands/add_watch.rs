@@ -18,12 +18,13 @@ pub const COMMAND: Command = Command {
         "mode",
         "PERSISTENT: the node and its children; PERSISTENT_RECURSIVE: the subtree",
     )],
+    examples: &["addWatch /app", "addWatch -m PERSISTENT /app/config"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     let [_] = arguments.words() else { return Err(Failure::Usage) };
-    let path = arguments.path(0)?;
+    let path = &*arguments.path(0)?;
     // zkCli keeps the mode of the last addWatch and takes it for the next one without -m; here the default is
     // what the usage says.
     let mode = match arguments.value("m").map(str::to_uppercase).as_deref() {

@@ -22,6 +22,7 @@ pub const COMMAND: Command = Command {
         Opt::flag("w", "tell of the next change"),
         Opt::flag("s", "show the Stat of the configuration as well"),
     ],
+    examples: &["config", "config -c"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 

@@ -12,6 +12,7 @@ pub const COMMAND: Command = Command {
     summary: "Start a new session, with these servers or the same as before.",
     group: Group::ZkCli,
     options: &[],
+    examples: &["connect db1:2181,db2:2181"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 

@@ -27,6 +27,7 @@ pub const COMMAND: Command = Command {
         Opt::flag("noacl", "the copies are open to everybody"),
         Opt::value("auth", "scheme:auth", "who we are on the other server"),
     ],
+    examples: &["cp -r /app /backup/app", "cp -r -p /app db2:2181/app"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 

@@ -10,6 +10,7 @@ use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;
 use crate::shell::failure::{Failure, Outcome};
 use crate::shell::options::{Arguments, Opt};
+use crate::shell::output::Message;
 use crate::shell::path_form;
 use crate::shell::stat_text::StatText;
 
@@ -24,6 +25,14 @@ pub const COMMAND: Command = Command {
         Opt::flag("e", "ephemeral: gone with this session"),
         Opt::flag("c", "container: gone some time after its last child"),
         Opt::value("t", "ttl", "gone when unchanged and childless for this many milliseconds"),
+        Opt::flag("p", "create the parents that are missing"),
+        super::DATA_FILE,
+    ],
+    examples: &[
+        "create /app hello",
+        "create -p /app/config/db 'host=db1'",
+        "create -f config.json /app/config",
+        "create -e -s /app/worker-",
     ],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
@@ -32,25 +41,46 @@ pub const COMMAND: Command = Command {
 const TTL_MS_MAX: u64 = (1 << 40) - 1;
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = arguments.required(0)?;
     let (mode, ttl_ms) = mode(arguments)?;
-    // The number comes behind the slash as well.
+    let path = &*arguments.resolved(0)?;
+    // The number comes behind a slash as well.
     let sequential = arguments.has("s");
     path_form::check(&if sequential { format!("{path}0") } else { path.to_owned() })?;
     let mut options = CreateOptions::new(mode);
     if let Some(ttl_ms) = ttl_ms {
         options = options.ttl(Duration::from_millis(ttl_ms));
     }
-    if let Some(text) = arguments.word(2) {
-        options = options.acl(super::acl(context, text)?);
+    // With the data in a file the list is the next word.
+    let (typed, acl) = match arguments.has("f") {
+        true => (None, arguments.word(1)),
+        false => (arguments.word(1), arguments.word(2)),
+    };
+    if let Some(text) = acl {
+        options = options.acl(super::acl(text)?);
     }
-    let data = arguments.word(1);
+    let data = super::data(context, arguments, typed).await?;
     if data.is_none() {
         options = options.null_data();
     }
     let client = context.client()?;
+    if arguments.has("p") {
+        let parents = CreateOptions::new(CreateMode::Persistent);
+        client.create_parents_with(path, &parents).await?;
+    }
     let created = client.create_with(path, data.unwrap_or_default(), &options).await?;
-    context.out.emit_aside(&Created { created: created.path, stat: StatText(created.stat) })
+    let created = Created { created: created.path, stat: StatText(created.stat) };
+    // A script that runs one command reads the path from standard output, where zkCli has nothing.
+    if !context.reads_commands && !context.terminal.stdout && !context.out.is_json() {
+        context.out.emit(&Message::new(created.created.clone()))?;
+    }
+    context.out.emit_aside(&created)?;
+    if arguments.has("e") && !context.reads_commands {
+        context.hint(
+            "It is ephemeral and goes with the session of this command, now. Use a prompt, or \
+             commands from a pipe.",
+        )?;
+    }
+    Ok(())
 }
 
 /// The kind of node, and its time to live.

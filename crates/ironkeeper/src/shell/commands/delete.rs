@@ -12,11 +12,12 @@ pub const COMMAND: Command = Command {
     summary: "Delete a node that has no children.",
     group: Group::ZkCli,
     options: &[Opt::value("v", "version", "only if the data has this version")],
+    examples: &["delete /app/old", "delete -v 3 /app/config"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = arguments.path(0)?;
+    let path = &*arguments.path(0)?;
     if arguments.word(1).is_some() {
         context.out.note(
             "'delete path [version]' has been deprecated. Please use 'delete [-v version] path' instead.",

@@ -20,6 +20,7 @@ pub const COMMAND: Command = Command {
     summary: "Delete a node and everything below it.",
     group: Group::ZkCli,
     options: &[Opt::value("b", "batch size", "how many nodes go in one transaction [1000]")],
+    examples: &["deleteall /app/old", "deleteall -b 500 /app/old"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
@@ -30,7 +31,7 @@ const BATCH_BYTES: usize = 256 * 1024;
 const BATCHES_MAX: usize = 10;
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = arguments.path(0)?;
+    let path = &*arguments.path(0)?;
     if arguments.name() == "rmr" {
         context
             .out

@@ -22,11 +22,12 @@ pub const COMMAND: Command = Command {
         Opt::flag("N", "the hard limit of nodes"),
         Opt::flag("B", "the hard limit of bytes"),
     ],
+    examples: &["delquota -n /app"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = arguments.path(0)?;
+    let path = &*arguments.path(0)?;
     let limit = arguments.one_of(&["n", "b", "N", "B"])?.map(|option| match option {
         "n" => Limit::Count,
         "b" => Limit::Bytes,

@@ -5,6 +5,7 @@ use std::fmt::{self, Display};
 
 use serde::Serialize;
 
+use crate::colour::{Colours, Style};
 use crate::shell::acl_text::AclText;
 use crate::shell::amounts::count;
 use crate::shell::command::{Command, Group};
@@ -13,6 +14,7 @@ use crate::shell::data_text::{DataText, Form};
 use crate::shell::failure::{Failure, Outcome};
 use crate::shell::node_walk::{Found, NodeWalk, below, compare};
 use crate::shell::options::{Arguments, Opt};
+use crate::shell::output::Message;
 use crate::shell::place::Place;
 use crate::shell::progress::Progress;
 
@@ -30,6 +32,7 @@ pub const COMMAND: Command = Command {
         Opt::flag("q", "say only whether they differ"),
         Opt::value("auth", "scheme:auth", "who we are on the other server"),
     ],
+    examples: &["diff /app /backup/app", "diff -noacl /app db2:2181/app"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
@@ -90,9 +93,13 @@ async fn differences(
             Ordering::Equal => (a.as_ref(), b.as_ref()),
             Ordering::Greater => (None, b.as_ref()),
         };
-        if let Some(difference) = Difference::between(path, pair.0, pair.1) {
+        if let Some(difference) = Difference::between(path, pair.0, pair.1, context.colours()) {
             number += 1;
             if !quiet {
+                if number == 1 && !context.out.is_json() {
+                    let head = format!("--- {}\n+++ {}", left.shown(), right.shown());
+                    context.out.emit(&Message::new(head))?;
+                }
                 context.out.emit(&difference)?;
             }
         }
@@ -123,6 +130,7 @@ struct Difference<'a> {
     data: bool,
     acl: bool,
     kind: bool,
+    colours: Colours,
 }
 
 impl<'a> Difference<'a> {
@@ -130,50 +138,51 @@ impl<'a> Difference<'a> {
         path: &'a str,
         left: Option<&'a Found>,
         right: Option<&'a Found>,
+        colours: Colours,
     ) -> Option<Difference<'a>> {
         let (data, acl, kind) = match (left, right) {
             (Some(a), Some(b)) => {
                 (a.data != b.data, a.acl != b.acl, a.is_ephemeral() != b.is_ephemeral())
             }
-            _ => {
-                return Some(Difference {
-                    path,
-                    left,
-                    right,
-                    data: false,
-                    acl: false,
-                    kind: false,
-                });
-            }
+            _ => (false, false, false),
         };
-        (data || acl || kind).then_some(Difference { path, left, right, data, acl, kind })
+        let differs = data || acl || kind || left.is_none() || right.is_none();
+        differs.then_some(Difference { path, left, right, data, acl, kind, colours })
     }
 }
 
 impl Display for Difference<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Some(left), Some(right)) = (self.left, self.right) else {
-            let sign = if self.left.is_some() { '-' } else { '+' };
-            return write!(f, "{sign} {}", self.path);
+        let minus = |text: String| self.colours.paint(Style::Red, format!("- {text}"));
+        let plus = |text: String| self.colours.paint(Style::Green, format!("+ {text}"));
+        // Relative to the two roots that the head names.
+        let name = match self.path {
+            "/" => ".".to_owned(),
+            path => path.trim_start_matches('/').to_owned(),
         };
-        write!(f, "~ {}", self.path)?;
+        let (left, right) = match (self.left, self.right) {
+            (Some(left), Some(right)) => (left, right),
+            (Some(_), None) => return f.write_str(&minus(name)),
+            (None, _) => return f.write_str(&plus(name)),
+        };
+        f.write_str(&self.colours.paint(Style::Yellow, format!("~ {name}")))?;
         let shown = |found: &Found| match &found.data {
             Some(Some(data)) if data.is_empty() => "(no data)".to_owned(),
             Some(Some(data)) => preview(data),
             _ => "(null)".to_owned(),
         };
         if self.data {
-            write!(f, "\n    - {}\n    + {}", shown(left), shown(right))?;
+            write!(f, "\n    {}\n    {}", minus(shown(left)), plus(shown(right)))?;
         }
         let list = |found: &Found| {
             let entry = |acl| AclText(acl).to_string().replace('\n', "");
-            found.acl.iter().cloned().map(entry).collect::<Vec<_>>().join(" ")
+            format!("acl {}", found.acl.iter().cloned().map(entry).collect::<Vec<_>>().join(" "))
         };
         if self.acl {
-            write!(f, "\n    - acl {}\n    + acl {}", list(left), list(right))?;
+            write!(f, "\n    {}\n    {}", minus(list(left)), plus(list(right)))?;
         }
         if self.kind {
-            write!(f, "\n    - {}\n    + {}", kind(left), kind(right))?;
+            write!(f, "\n    {}\n    {}", minus(kind(left).into()), plus(kind(right).into()))?;
         }
         Ok(())
     }

@@ -23,11 +23,12 @@ pub const COMMAND: Command = Command {
         Opt::flag("n", "sort by the number of nodes, not by bytes"),
         Opt::flag("b", "print exact bytes, not KiB and MiB"),
     ],
+    examples: &["du /app", "du -d 2 -n /"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let root = if arguments.words().is_empty() { "/" } else { arguments.path(0)? };
+    let root = &*arguments.path_or_here(0)?;
     let depth = arguments.number("d", "a number")?.unwrap_or(1);
     let client = context.client()?;
     let mut progress = Progress::new("nodes counted", context.terminal.stderr);
@@ -40,8 +41,8 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
                 totals.add(&found.path, found.depth, found.stat.data_length);
                 progress.add(1);
             }
-            Step::Denied(error) => {
-                context.out.error(&Failure::from(error), "");
+            Step::Denied(denied_node) => {
+                context.out.error(&Failure::from(denied_node.error), "");
                 denied = true;
             }
         }
@@ -50,7 +51,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     for total in totals.sorted(arguments.has("n")) {
         context.out.emit(&total)?;
     }
-    if denied { Err(Failure::Reported) } else { Ok(()) }
+    if denied { Err(Failure::Incomplete) } else { Ok(()) }
 }
 
 /// The sums of a walk, which goes depth first: the subtrees that are open are the last node and those above.

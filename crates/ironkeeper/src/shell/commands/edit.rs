@@ -23,11 +23,12 @@ pub const COMMAND: Command = Command {
         Opt::flag("c", "create the node if it is not there"),
         Opt::flag("x", "edit the bytes as hexadecimal digits"),
     ],
+    examples: &["edit /app/config"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = arguments.path(0)?;
+    let path = &*arguments.path(0)?;
     let hex = arguments.has("x");
     let client = context.client()?;
     let node = match client.get(path).await {

@@ -25,11 +25,12 @@ pub const COMMAND: Command = Command {
     summary: "Write a subtree as JSON: data, ACLs and kinds; to a file or to the output.",
     group: Group::More,
     options: &[Opt::flag("e", "leave out ephemeral nodes")],
+    examples: &["export /app app.json"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let root = arguments.path(0)?;
+    let root = &*arguments.path(0)?;
     let client = context.client()?;
     let mut sheet = match arguments.word(1) {
         None => Sheet::Output(context),

@@ -34,11 +34,12 @@ pub const COMMAND: Command = Command {
         Opt::value("depth", "n", "go no deeper than this"),
         Opt::flag("l", "show kind, size, children, version and age as well"),
     ],
+    examples: &["find /app -name 'node-*'"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let root = if arguments.words().is_empty() { "/" } else { arguments.path(0)? };
+    let root = &*arguments.path_or_here(0)?;
     let wanted = Wanted::parse(arguments)?;
     let depth_max = arguments.number("depth", "a number")?.unwrap_or(usize::MAX);
     let long = arguments.has("l");
@@ -55,13 +56,13 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
                 context.out.emit(&Line { found: &found, long, now_ms })?;
             }
             Step::Node(_) => {}
-            Step::Denied(error) => {
-                context.out.error(&Failure::from(error), "");
+            Step::Denied(denied_node) => {
+                context.out.error(&Failure::from(denied_node.error), "");
                 denied = true;
             }
         }
     }
-    if denied { Err(Failure::Reported) } else { Ok(()) }
+    if denied { Err(Failure::Incomplete) } else { Ok(()) }
 }
 
 fn now_ms() -> i64 {

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;
-use crate::shell::data_text::{DataText, Form};
-use crate::shell::failure::Outcome;
+use crate::shell::data_text::{DataText, Form, as_text};
+use crate::shell::failure::{Failure, Outcome};
 use crate::shell::options::{Arguments, Opt};
 use crate::shell::stat_text::StatText;
 
@@ -22,12 +22,18 @@ pub const COMMAND: Command = Command {
         Opt::flag("w", "tell of the next change of the node"),
         Opt::flag("b", "show the data in base64"),
         Opt::flag("x", "show the data as a table of bytes"),
+        Opt::flag("raw", "write the bytes of the data as they are, without a line end"),
     ],
+    examples: &["get -s /app", "get -w /app", "get -raw /app/image"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = arguments.path(0)?;
+    let path = &*arguments.path(0)?;
+    let raw = arguments.has("raw");
+    if raw && (context.out.is_json() || ["s", "b", "x"].iter().any(|name| arguments.has(name))) {
+        return Err(Failure::bad_usage("-raw cannot be combined with --json, -s, -b or -x"));
+    }
     let watch = super::watch_wanted(context, arguments, "get [-s] [-w] path")?;
     let client = context.client()?;
     let node = if watch {
@@ -37,6 +43,9 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     } else {
         client.get(path).await?
     };
+    if raw {
+        return context.out.raw(&node.data);
+    }
     let form = match (arguments.has("x"), arguments.has("b")) {
         (true, _) => Form::Hex,
         (_, true) => Form::Base64,
@@ -44,7 +53,12 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     };
     let stat = (arguments.has("s") || context.out.is_json()).then_some(StatText(node.stat));
     let data = (!node.is_null()).then_some(&*node.data);
-    context.out.emit(&Found { path, data: DataText { data, form }, stat })
+    context.out.emit(&Found { path, data: DataText { data, form }, stat })?;
+    let is_shown_as_bytes = form == Form::Auto && data.is_some_and(|data| as_text(data).is_none());
+    match is_shown_as_bytes && !context.terminal.stdout {
+        true => context.hint("The data is not text; get -raw writes the bytes as they are."),
+        false => Ok(()),
+    }
 }
 
 #[derive(Serialize)]

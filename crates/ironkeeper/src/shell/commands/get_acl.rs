@@ -18,11 +18,12 @@ pub const COMMAND: Command = Command {
     summary: "Show the access control list of a node.",
     group: Group::ZkCli,
     options: &[Opt::flag("s", "show the node's Stat as well")],
+    examples: &["getAcl -s /app"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = arguments.path(0)?;
+    let path = &*arguments.path(0)?;
     let (acl, stat) = context.client()?.get_acl(path).await?;
     let stat = (arguments.has("s") || context.out.is_json()).then_some(StatText(stat));
     context.out.emit(&AclList { path, acl: acl.into_iter().map(AclText).collect(), stat })

@@ -16,11 +16,12 @@ pub const COMMAND: Command = Command {
     summary: "Count the nodes below a node, at any depth.",
     group: Group::ZkCli,
     options: &[],
+    examples: &["getAllChildrenNumber /app"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = arguments.path(0)?;
+    let path = &*arguments.path(0)?;
     let count = context.client()?.all_children_number(path).await?;
     context.out.emit(&Number { path, count })
 }

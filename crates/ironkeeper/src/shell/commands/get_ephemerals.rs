@@ -16,15 +16,13 @@ pub const COMMAND: Command = Command {
     summary: "List this session's ephemeral nodes whose paths start so.",
     group: Group::ZkCli,
     options: &[],
+    examples: &["getEphemerals /app"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let prefix = match arguments.word(0) {
-        Some(_) => arguments.path(0)?,
-        None => "/",
-    };
-    let mut ephemerals = context.client()?.ephemerals(prefix).await?;
+    let prefix = arguments.path_or_here(0)?;
+    let mut ephemerals = context.client()?.ephemerals(&prefix).await?;
     ephemerals.sort_unstable();
     context.out.emit(&Ephemerals { ephemerals })
 }

@@ -26,6 +26,7 @@ pub const COMMAND: Command = Command {
         Opt::flag("names", "search names only"),
         Opt::flag("data", "search data only"),
     ],
+    examples: &["grep 'port=[0-9]+' /app"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
@@ -36,7 +37,7 @@ const AROUND_BYTES: usize = 8;
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     let pattern = pattern(arguments)?;
-    let root = if arguments.words().len() < 2 { "/" } else { arguments.path(1)? };
+    let root = &*arguments.path_or_here(1)?;
     let only = arguments.one_of(&["names", "data"])?;
     let paths_only = arguments.has("l");
     let client = context.client()?;
@@ -48,8 +49,8 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
         progress.add(1);
         let found = match step {
             Step::Node(found) => found,
-            Step::Denied(error) => {
-                context.out.error(&Failure::from(error), "");
+            Step::Denied(denied_node) => {
+                context.out.error(&Failure::from(denied_node.error), "");
                 denied = true;
                 continue;
             }

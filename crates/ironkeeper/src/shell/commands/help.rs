@@ -13,6 +13,7 @@ pub const COMMAND: Command = Command {
     summary: "List the commands, or explain one.",
     group: Group::More,
     options: &[],
+    examples: &["help create"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
@@ -35,7 +36,7 @@ fn overview() -> String {
     for (group, title) in [(Group::ZkCli, "As in zkCli:"), (Group::More, "And more:")] {
         text += &format!("\n\n{title}");
         for command in command::all().filter(|command| command.group == group) {
-            text += &format!("\n  {:<22} {}", command.name, command.summary);
+            text += &format!("\n  {:<22} {}", command.name, command.headline());
         }
     }
     text + "\n\nhelp command shows its options; every command takes --json."

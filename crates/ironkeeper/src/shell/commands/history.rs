@@ -16,6 +16,7 @@ pub const COMMAND: Command = Command {
     summary: "Show the last commands, numbered for redo.",
     group: Group::ZkCli,
     options: &[],
+    examples: &["history"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 

@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 use std::fmt::{self, Display};
-use std::io::Read;
 
 use ironkeeper_client::{
     Acl, Client, CreateMode, CreateOptions, ErrorKind, Node, Reply, Stat, Version,
@@ -16,6 +15,7 @@ use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;
 use crate::shell::export_file::{ExportFile, Mode, NodeRecord};
 use crate::shell::failure::{Failure, Outcome};
+use crate::shell::input_file;
 use crate::shell::node_walk::{below, under};
 use crate::shell::options::{Arguments, Opt};
 use crate::shell::path_form;
@@ -33,6 +33,7 @@ pub const COMMAND: Command = Command {
         Opt::value("exists", "fail|keep|replace", "what to do about nodes that differ [fail]"),
         Opt::flag("e", "create ephemeral nodes as persistent ones; else they are left out"),
     ],
+    examples: &["import -n app.json", "import -exists replace app.json /restored"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
@@ -43,19 +44,11 @@ const FILE_BYTES_MAX: u64 = 4 << 30;
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     let name = arguments.required(0)?;
-    if name == "-" && context.reads_commands {
-        return Err(Failure::message(
-            "The input is where commands come from; name a file, or use: ironkeeper shell import - < file",
-        ));
-    }
-    let text = read(name).await?;
+    let text = input_file::read(context, name, FILE_BYTES_MAX).await?;
     let file = ExportFile::parse(&text)?;
     drop(text);
     let root = match arguments.word(1) {
-        Some(path) => {
-            path_form::check(path)?;
-            path
-        }
+        Some(_) => &*arguments.path(1)?,
         None => &file.root,
     };
     let policy = match arguments.value("exists").unwrap_or("fail") {
@@ -83,30 +76,6 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     }
     carry_out(context, &client, &plan, root).await?;
     context.out.emit(&plan.summary(root))
-}
-
-/// Beside the runtime: the session stays alive meanwhile.
-async fn read(name: &str) -> Outcome<Vec<u8>> {
-    let name = name.to_owned();
-    let read = tokio::task::spawn_blocking(move || {
-        let mut bytes = Vec::new();
-        let source: Box<dyn Read> = match name.as_str() {
-            "-" => Box::new(std::io::stdin().lock()),
-            _ => Box::new(
-                std::fs::File::open(&name)
-                    .map_err(|error| format!("Cannot read {name}: {error}"))?,
-            ),
-        };
-        source
-            .take(FILE_BYTES_MAX)
-            .read_to_end(&mut bytes)
-            .map_err(|error| format!("Cannot read {name}: {error}"))?;
-        match bytes.len() as u64 == FILE_BYTES_MAX {
-            true => Err(format!("{name} is larger than {FILE_BYTES_MAX} bytes")),
-            false => Ok(bytes),
-        }
-    });
-    read.await.map_err(|error| Failure::message(error.to_string()))?.map_err(Failure::message)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,11 +18,12 @@ pub const COMMAND: Command = Command {
     summary: "Show the quota of a subtree, and how much of it is used.",
     group: Group::ZkCli,
     options: &[],
+    examples: &["listquota /app"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = arguments.path(0)?;
+    let path = &*arguments.path(0)?;
     let client = context.client()?;
     let limits_path = quota::limits_of(path);
     context.out.note(format!("absolute path is {limits_path}"))?;

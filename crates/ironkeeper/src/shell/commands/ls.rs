@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;
-use crate::shell::failure::Outcome;
+use crate::shell::failure::{Failure, Outcome};
 use crate::shell::options::{Arguments, Opt};
 use crate::shell::stat_text::StatText;
 use crate::shell::subtree::{DepthFirst, child};
@@ -23,11 +23,12 @@ pub const COMMAND: Command = Command {
         Opt::flag("w", "tell of the next change of the children"),
         Opt::flag("R", "list the whole subtree, a path per line"),
     ],
+    examples: &["ls /", "ls -s -w /app", "ls -R /app"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = arguments.path(0)?;
+    let path = &*arguments.path(0)?;
     let watch = super::watch_wanted(context, arguments, "ls [-w] path")?;
     let client = context.client()?;
     if arguments.has("R") {
@@ -54,13 +55,18 @@ async fn list_subtree(context: &Context, client: &Client, path: &str) -> Outcome
     // Asked first, so that the path of a node that is not there is not printed.
     let mut found = walk.next().await?;
     context.out.emit(&PathLine { path })?;
+    let mut denied = false;
     while let Some(paths) = found {
         for path in &paths {
             context.out.emit(&PathLine { path })?;
         }
         found = walk.next().await?;
+        for error in walk.take_denied() {
+            context.out.error(&Failure::from(error), "");
+            denied = true;
+        }
     }
-    Ok(())
+    if denied { Err(Failure::Incomplete) } else { Ok(()) }
 }
 
 /// The same, a node at a time, with a watch on each and one on the data of the first.

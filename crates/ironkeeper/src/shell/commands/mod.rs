@@ -2,6 +2,8 @@
 
 mod add_auth;
 mod add_watch;
+mod cd;
+mod clear;
 mod close;
 mod config;
 mod connect;
@@ -27,6 +29,7 @@ mod listquota;
 mod ls;
 mod mv;
 mod printwatches;
+mod pwd;
 mod quit;
 mod reconfig;
 mod redo;
@@ -49,12 +52,17 @@ use super::acl_text;
 use super::command::Command;
 use super::context::Context;
 use super::failure::{Failure, Outcome};
-use super::options::Arguments;
+use super::input_file;
+use super::options::{Arguments, Opt};
+
+pub use version::line as version_line;
 
 /// Every command, sorted by name.
 pub const ALL: &[&Command] = &[
     &add_watch::COMMAND,
     &add_auth::COMMAND,
+    &cd::COMMAND,
+    &clear::COMMAND,
     &close::COMMAND,
     &config::COMMAND,
     &connect::COMMAND,
@@ -80,6 +88,7 @@ pub const ALL: &[&Command] = &[
     &ls::COMMAND,
     &mv::COMMAND,
     &printwatches::COMMAND,
+    &pwd::COMMAND,
     &quit::COMMAND,
     &reconfig::COMMAND,
     &redo::COMMAND,
@@ -99,6 +108,13 @@ pub const ALL: &[&Command] = &[
 /// Whether a watch was asked for: by `-w`, or by any word behind the path, which is the form of ZooKeeper 3.4.
 fn watch_wanted(context: &Context, arguments: &Arguments, usage: &str) -> Outcome<bool> {
     let older = arguments.words().len() > 1;
+    if let Some(word @ ("|" | ">" | ">>")) = arguments.word(1) {
+        let name = arguments.name();
+        return Err(Failure::message(format!(
+            "'{word}' has no meaning here; in the shell of the system use: ironkeeper shell \
+             {name} ... {word} ..."
+        )));
+    }
     if older {
         let name = arguments.name();
         context.out.note(format!(
@@ -108,17 +124,12 @@ fn watch_wanted(context: &Context, arguments: &Arguments, usage: &str) -> Outcom
     Ok(older || arguments.has("w"))
 }
 
-/// Reads an access control list as it was typed; what is wrong with it is said, and the rest taken.
-fn acl(context: &Context, text: &str) -> Outcome<Vec<Acl>> {
-    let mut said = Ok(());
-    let list = acl_text::parse(text, |complaint| {
-        said = std::mem::replace(&mut said, Ok(())).and(context.out.note(complaint));
-    });
-    said?;
-    if list.is_empty() {
-        return Err(Failure::message("Acl is not valid : null"));
-    }
-    Ok(list)
+/// Reads an access control list as it was typed. Anything wrong with it is an error: nothing is
+/// changed.
+fn acl(text: &str) -> Outcome<Vec<Acl>> {
+    acl_text::parse(text).map_err(|complaints| {
+        Failure::message(format!("{}\nAcl is not valid : null", complaints.join("\n")))
+    })
 }
 
 /// What a command that only does something prints in JSON: that it was done, and to which node.
@@ -131,6 +142,29 @@ struct Done<'a> {
 /// Text mode says nothing, as zkCli.
 fn done(context: &Context, what: &'static str, path: &str) -> Outcome {
     if context.out.is_json() { context.out.emit_json(&Done { done: what, path }) } else { Ok(()) }
+}
+
+/// Data larger than this is not read from a file; servers take a megabyte unless they are
+/// configured otherwise.
+const DATA_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The option by which data comes from a file.
+const DATA_FILE: Opt =
+    Opt::value("f", "file", "take the data from a file, from the input if it is -");
+
+/// The data of a node: the content of the file of `-f`, or a word. `None` if there is neither.
+async fn data(
+    context: &Context,
+    arguments: &Arguments,
+    typed: Option<&str>,
+) -> Outcome<Option<Vec<u8>>> {
+    match (arguments.value("f"), typed) {
+        (Some(_), Some(_)) => {
+            Err(Failure::bad_usage("The data is typed, and -f names a file of data"))
+        }
+        (Some(file), None) => input_file::read(context, file, DATA_BYTES_MAX).await.map(Some),
+        (None, typed) => Ok(typed.map(|text| text.as_bytes().to_vec())),
+    }
 }
 
 /// The version a change is bound to: `-v`, or in the form of ZooKeeper 3.4 the word at this place.

@@ -25,6 +25,7 @@ pub const COMMAND: Command = Command {
         Opt::flag("noacl", "the moved nodes are open to everybody"),
         Opt::value("auth", "scheme:auth", "who we are on the other server"),
     ],
+    examples: &["mv /app/old /app/new"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 

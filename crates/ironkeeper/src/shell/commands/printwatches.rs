@@ -13,6 +13,7 @@ pub const COMMAND: Command = Command {
     summary: "Print events, or do not.",
     group: Group::ZkCli,
     options: &[],
+    examples: &["printwatches off"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 

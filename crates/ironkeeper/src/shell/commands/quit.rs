@@ -12,6 +12,7 @@ pub const COMMAND: Command = Command {
     summary: "End the session and the shell.",
     group: Group::ZkCli,
     options: &[],
+    examples: &[],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 

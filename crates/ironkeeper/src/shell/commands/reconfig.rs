@@ -20,6 +20,7 @@ pub const COMMAND: Command = Command {
         Opt::value("add", "list", "members to be added"),
         Opt::value("remove", "ids", "members to be removed"),
     ],
+    examples: &["reconfig -add server.4=db4:2888:3888:participant;2181", "reconfig -remove 4"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 

@@ -12,6 +12,7 @@ pub const COMMAND: Command = Command {
     summary: "Run a command of the history again.",
     group: Group::ZkCli,
     options: &[],
+    examples: &["redo 3"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 

@@ -20,11 +20,12 @@ pub const COMMAND: Command = Command {
         Opt::flag("a", "all of them, which is the default"),
         Opt::flag("l", "here at least, if the server cannot be told"),
     ],
+    examples: &["removewatches /app", "removewatches -r /app"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = arguments.path(0)?;
+    let path = &*arguments.path(0)?;
     context.client()?;
     let kinds: &[Kind] = match () {
         () if arguments.has("c") => &[Kind::Children],

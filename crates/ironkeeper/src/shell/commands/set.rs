@@ -18,20 +18,21 @@ pub const COMMAND: Command = Command {
     options: &[
         Opt::flag("s", "show the node's Stat afterwards"),
         Opt::value("v", "version", "only if the data has this version"),
-        Opt::flag("b", "the data is typed in base64"),
+        Opt::flag("b", "the data is written in base64"),
+        super::DATA_FILE,
     ],
+    examples: &["set /app world", "set -v 4 /app world", "set -f config.json /app/config"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = arguments.path(0)?;
-    let text = arguments.required(1)?;
-    let data = if arguments.has("b") {
-        BASE64_STANDARD
-            .decode(text)
-            .map_err(|error| Failure::message(format!("the data is not base64: {error}")))?
-    } else {
-        text.as_bytes().to_vec()
+    let path = &*arguments.path(0)?;
+    let data = super::data(context, arguments, arguments.word(1)).await?.ok_or(Failure::Usage)?;
+    let data = match arguments.has("b") {
+        true => BASE64_STANDARD
+            .decode(data.trim_ascii_end())
+            .map_err(|error| Failure::message(format!("the data is not base64: {error}")))?,
+        false => data,
     };
     let version = super::version(arguments, 2)?;
     let stat = context.client()?.set(path, data, version).await?;

@@ -16,12 +16,20 @@ pub const COMMAND: Command = Command {
     name: "setAcl",
     aliases: &[],
     usage: "[-s] [-v version] [-R] path acl",
-    summary: "Replace the access control list of a node: scheme:id:perms,...",
+    summary: "Replace the access control list of a node: scheme:id:perms,...
+
+The letters of perms: c create children, d delete children, r read data and children,
+w write data, a administer: set the list itself. Schemes: world:anyone, auth: (the
+identities of this session), digest:user:hash (see `ironkeeper digest`), ip:address[/bits].",
     group: Group::ZkCli,
     options: &[
         Opt::flag("s", "show the node's Stat afterwards"),
         Opt::value("v", "version", "only if the list has this version"),
         Opt::flag("R", "everything below the node as well"),
+    ],
+    examples: &[
+        "setAcl /app world:anyone:r,auth::cdrwa",
+        "setAcl -R /app digest:anna:kYz4bZsm0O2o5x4bJzVYbtZ9rXU=:cdrwa",
     ],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
@@ -30,8 +38,8 @@ pub const COMMAND: Command = Command {
 const IN_FLIGHT_MAX: usize = 64;
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = arguments.path(0)?;
-    let acl = super::acl(context, arguments.required(1)?)?;
+    let path = &*arguments.path(0)?;
+    let acl = super::acl(arguments.required(1)?)?;
     let version = super::version(arguments, 2)?;
     let client = context.client()?;
     if arguments.has("R") {

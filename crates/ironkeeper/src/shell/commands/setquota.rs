@@ -22,6 +22,7 @@ pub const COMMAND: Command = Command {
         Opt::value("N", "val", "nodes, hard"),
         Opt::value("B", "val", "bytes, hard"),
     ],
+    examples: &["setquota -n 1000 /app", "setquota -b 1000000 /app"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
@@ -29,7 +30,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     let Some(option) = arguments.one_of(&["n", "b", "N", "B"])? else {
         return Err(Failure::bad_usage("Missing required option: one of -n, -b, -N, -B"));
     };
-    let path = arguments.path(0)?;
+    let path = &*arguments.path(0)?;
     if path.starts_with(quota::ROOT) {
         return Err(Failure::message(format!(
             "cannot set a quota under the path: {}",

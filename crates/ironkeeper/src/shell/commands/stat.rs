@@ -18,11 +18,12 @@ pub const COMMAND: Command = Command {
     summary: "Show the Stat of a node: versions, times, size, owner.",
     group: Group::ZkCli,
     options: &[Opt::flag("w", "tell of the next change, or of the creation, of the node")],
+    examples: &["stat /app"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = arguments.path(0)?;
+    let path = &*arguments.path(0)?;
     let watch = super::watch_wanted(context, arguments, "stat [-w] path")?;
     let client = context.client()?;
     let stat = if watch {

@@ -13,11 +13,12 @@ pub const COMMAND: Command = Command {
     summary: "Bring the server we talk to up to date with the leader.",
     group: Group::ZkCli,
     options: &[],
+    examples: &["sync /app"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = arguments.path(0)?;
+    let path = &*arguments.path(0)?;
     context.client()?.sync(path).await?;
     context.out.emit(&Message::new("Sync is OK"))
 }

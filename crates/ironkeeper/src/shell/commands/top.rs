@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ironkeeper_client::{ConnectString, Host};
 
+use crate::colour::{Colours, Style};
 use crate::shell::amounts::human_bytes;
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;
@@ -23,6 +24,7 @@ pub const COMMAND: Command = Command {
         Opt::value("d", "seconds", "time between looks [2]"),
         Opt::value("n", "count", "end after this many looks"),
     ],
+    examples: &["top", "top -d 5 db1:2181 db2:2181 db3:2181"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
@@ -40,7 +42,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     match context.terminal.stdin && context.terminal.stdout && !context.out.is_json() {
         true => {
             context.out.flush()?;
-            on_screen(&servers, pause, looks).await
+            on_screen(&servers, pause, looks, context.colours()).await
         }
         false => in_lines(context, &servers, pause, looks).await,
     }
@@ -76,7 +78,7 @@ async fn in_lines(context: &Context, servers: &[Host], pause: Duration, looks: u
     Ok(())
 }
 
-async fn on_screen(servers: &[Host], pause: Duration, looks: u64) -> Outcome {
+async fn on_screen(servers: &[Host], pause: Duration, looks: u64, colours: Colours) -> Outcome {
     let mut screen = FullScreen::enter()?;
     let mut before: Vec<Sample> = Vec::new();
     let mut shown = Vec::new();
@@ -88,13 +90,13 @@ async fn on_screen(servers: &[Host], pause: Duration, looks: u64) -> Outcome {
                 now = &mut taken => break now,
                 did = screen.next() => match did {
                     Did::Quit => return Ok(()),
-                    Did::Resized => draw(&screen, &shown, pause)?,
+                    Did::Resized => draw(&screen, &shown, pause, colours)?,
                 },
             }
         };
         shown = rows(&now, &before);
         before = now;
-        draw(&screen, &shown, pause)?;
+        draw(&screen, &shown, pause, colours)?;
         let next = tokio::time::sleep(pause);
         tokio::pin!(next);
         loop {
@@ -102,7 +104,7 @@ async fn on_screen(servers: &[Host], pause: Duration, looks: u64) -> Outcome {
                 () = &mut next => break,
                 did = screen.next() => match did {
                     Did::Quit => return Ok(()),
-                    Did::Resized => draw(&screen, &shown, pause)?,
+                    Did::Resized => draw(&screen, &shown, pause, colours)?,
                 },
             }
         }
@@ -114,10 +116,26 @@ fn rows(now: &[Sample], before: &[Sample]) -> Vec<Row> {
     now.iter().enumerate().map(|(at, sample)| Row::new(sample, before.get(at))).collect()
 }
 
-fn draw(screen: &FullScreen, rows: &[Row], pause: Duration) -> Outcome {
+fn draw(screen: &FullScreen, rows: &[Row], pause: Duration, colours: Colours) -> Outcome {
     let (width, height) = screen.size();
-    screen.draw(&page(rows, pause, width, height))
+    let mut lines = page(rows, pause, width, height);
+    // Colours take no room on the screen: they come when the lines fit.
+    for (at, line) in lines.iter_mut().enumerate() {
+        let row = at.checked_sub(HEAD_LINES).and_then(|at| rows.get(at));
+        match row {
+            _ if at + 1 == HEAD_LINES => *line = colours.paint(Style::Bold, &line),
+            Some(row) if !row.ok => *line = colours.paint(Style::Red, &line),
+            Some(row) if row.mode.as_deref() == Some("leader") => {
+                *line = colours.paint(Style::Green, &line);
+            }
+            _ => {}
+        }
+    }
+    screen.draw(&lines)
 }
+
+/// The lines above the first server: a title, an empty one, and the titles of the columns.
+const HEAD_LINES: usize = 3;
 
 /// What is on the screen: lines that fit.
 fn page(rows: &[Row], pause: Duration, width: usize, height: usize) -> Vec<String> {

@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 
 use serde::Serialize;
 
+use crate::colour::{Colours, Style};
 use crate::shell::amounts::{count, human_bytes};
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;
@@ -11,6 +12,7 @@ use crate::shell::data_text::{DataText, Form, as_text};
 use crate::shell::failure::{Failure, Outcome};
 use crate::shell::node_walk::{Found, NodeWalk, Step};
 use crate::shell::options::{Arguments, Opt};
+use crate::shell::output::Message;
 
 pub const COMMAND: Command = Command {
     name: "tree",
@@ -23,6 +25,7 @@ pub const COMMAND: Command = Command {
         Opt::flag("s", "show the size of the data and the owner of ephemeral nodes"),
         Opt::flag("c", "show the beginning of the data"),
     ],
+    examples: &["tree /app", "tree -d 2 -s -c /app"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
@@ -30,10 +33,11 @@ pub const COMMAND: Command = Command {
 const PREVIEW_CHARS: usize = 60;
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let root = if arguments.words().is_empty() { "/" } else { arguments.path(0)? };
+    let root = &*arguments.path_or_here(0)?;
     let depth_max = arguments.number("d", "a number")?.unwrap_or(usize::MAX);
     let (sizes, contents) = (arguments.has("s"), arguments.has("c"));
     let client = context.client()?;
+    let colours = context.colours();
     let mut walk = NodeWalk::new(&client, root).depth_max(depth_max).with_data(contents);
     // For each level above: whether the line goes on to a later sibling.
     let mut goes_on: Vec<bool> = Vec::new();
@@ -42,16 +46,25 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     while let Some(step) = walk.next().await? {
         let found = match step {
             Step::Node(found) => found,
-            Step::Denied(error) => {
-                context.out.error(&Failure::from(error), "");
+            Step::Denied(node) => {
+                goes_on.truncate(node.depth.saturating_sub(1));
+                // In JSON it is an error; in the drawing it has its place.
+                match context.out.is_json() {
+                    true => context.out.error(&Failure::from(node.error), ""),
+                    false => {
+                        let (lines, name) = drawn(&goes_on, node.depth, node.last, &node.path);
+                        let why = colours.paint(Style::Red, "(no permission to read it)");
+                        context.out.emit(&Message::new(format!("{lines}{name}  {why}")))?;
+                    }
+                }
                 denied = true;
                 continue;
             }
         };
         nodes += 1;
         goes_on.truncate(found.depth.saturating_sub(1));
-        let branch =
-            Branch { goes_on: &goes_on, found: &found, sizes, cut: found.depth == depth_max };
+        let cut = found.depth == depth_max;
+        let branch = Branch { goes_on: &goes_on, found: &found, sizes, cut, colours };
         context.out.emit(&branch)?;
         if found.depth > 0 {
             goes_on.push(!found.last);
@@ -60,7 +73,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     if !context.out.is_json() {
         context.out.note(count(nodes, "node"))?;
     }
-    if denied { Err(Failure::Reported) } else { Ok(()) }
+    if denied { Err(Failure::Incomplete) } else { Ok(()) }
 }
 
 /// A line of the drawing.
@@ -70,22 +83,35 @@ struct Branch<'a> {
     sizes: bool,
     /// Whether its children are too deep to be shown.
     cut: bool,
+    colours: Colours,
+}
+
+/// The lines of the levels above a node, and its name.
+fn drawn<'a>(goes_on: &[bool], depth: usize, last: bool, path: &'a str) -> (String, &'a str) {
+    if depth == 0 {
+        return (String::new(), path);
+    }
+    let mut lines = String::new();
+    for goes_on in goes_on {
+        lines.push_str(if *goes_on { "│   " } else { "    " });
+    }
+    lines.push_str(if last { "└── " } else { "├── " });
+    (lines, path.rsplit('/').next().unwrap_or_default())
 }
 
 impl Display for Branch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let found = self.found;
-        if found.depth == 0 {
-            f.write_str(&found.path)?;
-        } else {
-            for goes_on in self.goes_on {
-                f.write_str(if *goes_on { "│   " } else { "    " })?;
-            }
-            f.write_str(if found.last { "└── " } else { "├── " })?;
-            f.write_str(found.path.rsplit('/').next().unwrap_or_default())?;
+        let (found, colours) = (self.found, self.colours);
+        let (lines, name) = drawn(self.goes_on, found.depth, found.last, &found.path);
+        f.write_str(&lines)?;
+        match (found.is_ephemeral(), found.stat.num_children > 0) {
+            (true, _) => f.write_str(&colours.paint(Style::Yellow, name))?,
+            (false, true) => f.write_str(&colours.paint(Style::Blue, name))?,
+            (false, false) => f.write_str(name)?,
         }
         if self.sizes {
-            write!(f, "  [{}]", human_bytes(u64::try_from(found.stat.data_length).unwrap_or(0)))?;
+            let size = human_bytes(u64::try_from(found.stat.data_length).unwrap_or(0));
+            write!(f, "  {}", colours.paint(Style::Dim, format!("[{size}]")))?;
             if found.is_ephemeral() {
                 write!(f, "  ephemeral of 0x{:x}", found.stat.ephemeral_owner)?;
             }
@@ -94,7 +120,9 @@ impl Display for Branch<'_> {
             write!(f, "  (+{})", found.stat.num_children)?;
         }
         match &found.data {
-            Some(Some(data)) if !data.is_empty() => write!(f, "  = {}", preview(data)),
+            Some(Some(data)) if !data.is_empty() => {
+                write!(f, "  {}", colours.paint(Style::Dim, format!("= {}", preview(data))))
+            }
             _ => Ok(()),
         }
     }
@@ -133,7 +161,7 @@ impl Serialize for Branch<'_> {
 /// The beginning of the data on one line; bytes that are no text as hexadecimal digits.
 pub fn preview(data: &[u8]) -> String {
     let shown: String = match as_text(data) {
-        Some(text) => text.chars().take(PREVIEW_CHARS).flat_map(char::escape_debug).collect(),
+        Some(text) => text.chars().take(PREVIEW_CHARS).map(on_one_line).collect(),
         None => {
             let bytes = &data[..data.len().min(PREVIEW_CHARS / 3)];
             let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -147,13 +175,24 @@ pub fn preview(data: &[u8]) -> String {
     if cut { format!("{shown}…") } else { shown }
 }
 
+/// Line ends and tabs as they are written in programs. Quotes stay as they are: data is often JSON.
+fn on_one_line(c: char) -> String {
+    match c {
+        '\n' => "\\n".to_owned(),
+        '\r' => "\\r".to_owned(),
+        '\t' => "\\t".to_owned(),
+        other => other.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::preview;
 
     #[test]
     fn previews_are_one_short_line() {
-        assert_eq!(preview(b"a\nb"), "a\\nb");
+        assert_eq!(preview(b"a\nb\tc"), "a\\nb\\tc");
+        assert_eq!(preview(b"{\"a\":'1'}"), "{\"a\":'1'}");
         assert_eq!(preview(b"\xff\x00"), "0x ff 00");
         assert_eq!(preview("é".repeat(61).as_bytes()), format!("{}…", "é".repeat(60)));
         assert_eq!(preview(&[0; 21]), format!("0x{}…", " 00".repeat(20)));

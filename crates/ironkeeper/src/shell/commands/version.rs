@@ -13,6 +13,7 @@ pub const COMMAND: Command = Command {
     summary: "Show the version of this shell.",
     group: Group::ZkCli,
     options: &[],
+    examples: &[],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
@@ -20,8 +21,10 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     if !arguments.words().is_empty() {
         return Err(Failure::Usage);
     }
-    context.out.emit(&Message::new(format!(
-        "Ironkeeper CLI version: {}, compatible with ZooKeeper CLI version: 3.9.5",
-        env!("CARGO_PKG_VERSION")
-    )))
+    context.out.emit(&Message::new(line()))
+}
+
+pub fn line() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!("Ironkeeper CLI version: {version}, compatible with ZooKeeper CLI version: 3.9.5")
 }

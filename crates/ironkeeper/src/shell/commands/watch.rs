@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
+use crate::colour::{Colours, Style};
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;
 use crate::shell::data_text::{DataText, Form};
@@ -26,11 +27,12 @@ pub const COMMAND: Command = Command {
         Opt::value("n", "count", "end after this many changes"),
         Opt::flag("nodata", "do not read the data of what was changed"),
     ],
+    examples: &["watch /app", "watch -n 10 -nodata /"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
-    let path = if arguments.words().is_empty() { "/" } else { arguments.path(0)? };
+    let path = &*arguments.path_or_here(0)?;
     let count: u64 = arguments.number("n", "a number")?.unwrap_or(u64::MAX);
     let with_data = !arguments.has("nodata");
     let client = context.client()?;
@@ -50,7 +52,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
         };
         match item {
             Some(WatchItem::Event(event)) => {
-                let change = Change::of(&client, event, with_data).await?;
+                let change = Change::of(&client, event, with_data, context.colours()).await?;
                 context.out.emit(&change)?;
                 seen += 1;
             }
@@ -85,10 +87,16 @@ struct Change {
     time: Timestamp,
     event: WatchEvent,
     node: Option<Node>,
+    colours: Colours,
 }
 
 impl Change {
-    async fn of(client: &Client, event: WatchEvent, with_data: bool) -> Outcome<Change> {
+    async fn of(
+        client: &Client,
+        event: WatchEvent,
+        with_data: bool,
+        colours: Colours,
+    ) -> Outcome<Change> {
         let time = Timestamp::now();
         let has_data = matches!(event.kind, EventType::NodeCreated | EventType::NodeDataChanged);
         let node = match has_data && with_data {
@@ -106,7 +114,7 @@ impl Change {
                 Err(error) => return Err(error.into()),
             },
         };
-        Ok(Change { time, event, node })
+        Ok(Change { time, event, node, colours })
     }
 
     fn kind(&self) -> (&'static str, &'static str) {
@@ -123,7 +131,13 @@ impl Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = self.time.to_zoned(TimeZone::system());
         let (_, word) = self.kind();
-        write!(f, "{} {word:<8} {}", time.strftime("%H:%M:%S%.3f"), self.event.path)?;
+        let style = match self.event.kind {
+            EventType::NodeCreated => Style::Green,
+            EventType::NodeDeleted => Style::Red,
+            _ => Style::Yellow,
+        };
+        let word = self.colours.paint(style, format!("{word:<8}"));
+        write!(f, "{} {word} {}", time.strftime("%H:%M:%S%.3f"), self.event.path)?;
         let Some(node) = &self.node else { return Ok(()) };
         write!(f, "  v{}", node.stat.version)?;
         if node.stat.ephemeral_owner != 0 {

@@ -16,6 +16,7 @@ pub const COMMAND: Command = Command {
     summary: "Show the identities the server knows us by.",
     group: Group::ZkCli,
     options: &[],
+    examples: &["whoami"],
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
