@@ -4,6 +4,9 @@ The lines go to the file named by INTEROP_REPORT: outcome, test, seconds, and wh
 """
 
 import os
+import socket
+
+import pytest
 
 _worst = {}
 _RANK = {"passed": 0, "skipped": 1, "failed": 2}
@@ -15,6 +18,27 @@ def pytest_configure(config):
     base = int(os.environ["INTEROP_PORTS"])
     each = int(os.environ["INTEROP_PORTS_EACH"])
     os.environ["ZOOKEEPER_PORT_OFFSET"] = str(base + each * int(worker[2:]))
+
+
+@pytest.fixture(autouse=True)
+def default_port_refuses(request, monkeypatch):
+    """`test_slow_connect` passes only if 127.0.0.1:2181 refuses connections, but a server may listen there.
+
+    Its connection goes to a port that is bound and does not listen: that one refuses on every machine.
+    """
+    if request.node.name != "test_slow_connect":
+        yield
+        return
+    with socket.socket() as refusing:
+        refusing.bind(("127.0.0.1", 0))
+        connect = socket.create_connection
+
+        def connect_to_refusing(address, *arguments, **named):
+            assert address == ("127.0.0.1", 2181), address
+            return connect(refusing.getsockname(), *arguments, **named)
+
+        monkeypatch.setattr(socket, "create_connection", connect_to_refusing)
+        yield
 
 
 def pytest_runtest_logreport(report):

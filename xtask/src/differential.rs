@@ -27,9 +27,11 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
+use crate::count::{Count, SecondTry};
 use crate::ironkeeper;
 use crate::peers::Cache;
 use crate::server::{Program, Server, Setup};
+use crate::side_by_side::Lanes;
 use player::Transcript;
 use script::Script;
 use transcript::Purpose;
@@ -184,8 +186,16 @@ const REPLAYS: usize = 3;
 /// of threads inside Apache; more are a sign.
 const SEEN_ONCE_MAX: usize = 1;
 
-/// Runs the comparison; `false` when something differs.
+/// What such a difference is put down to.
+const RACE: &str = "requests of several connections, or a clock, race inside Apache's threads";
+
+/// Runs the comparison, one arrangement after the other; `false` when something differs.
 pub fn run(options: &Options) -> Result<bool> {
+    Ok(play(options, &Lanes::new(1))?.is_good())
+}
+
+/// Runs the comparison, as many arrangements at a time as there are lanes.
+pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
     let apache = Program::Apache(Cache::open()?.apache()?);
     let other = match (options.peer, &options.server) {
         (Peer::Apache, None) => apache.clone(),
@@ -195,15 +205,23 @@ pub fn run(options: &Options) -> Result<bool> {
         ),
         (Peer::Ours, None) => Program::Ironkeeper(ironkeeper::build_checked()?),
     };
-    let mut lab =
-        Lab { options, programs: [apache, other], differences: 0, seen_once: 0, played: 0 };
-    for arrangement in Arrangement::ALL {
-        if !options.arrangement.is_empty() && !options.arrangement.contains(&arrangement) {
-            continue;
-        }
-        lab.arrangement(arrangement)?;
+    let programs = [apache, other];
+    let wanted = |arrangement: &Arrangement| {
+        options.arrangement.is_empty() || options.arrangement.contains(arrangement)
+    };
+    let arrangements: Vec<Arrangement> = Arrangement::ALL.into_iter().filter(wanted).collect();
+    let labs = lanes.run(&arrangements, |arrangement| {
+        let mut lab = Lab::new(options, programs.clone());
+        lab.arrangement(*arrangement)?;
+        Ok(lab)
+    })?;
+    let mut all = Lab::new(options, programs);
+    for lab in labs {
+        all.played += lab.played;
+        all.differences += lab.differences;
+        all.seen_once.extend(lab.seen_once);
     }
-    lab.finish()
+    all.finish()
 }
 
 struct Lab<'a> {
@@ -212,11 +230,15 @@ struct Lab<'a> {
     programs: [Program; 2],
     differences: usize,
     /// What a second look did not show: a race inside one of the servers, or a machine that stalled.
-    seen_once: usize,
+    seen_once: Vec<SecondTry>,
     played: usize,
 }
 
-impl Lab<'_> {
+impl<'a> Lab<'a> {
+    fn new(options: &'a Options, programs: [Program; 2]) -> Self {
+        Lab { options, programs, differences: 0, seen_once: Vec::new(), played: 0 }
+    }
+
     fn wants(&self, part: Part) -> bool {
         self.options.only.is_empty() || self.options.only.contains(&part)
     }
@@ -306,7 +328,12 @@ impl Lab<'_> {
             return Ok(());
         }
         if !seen_again(pair, script) {
-            *if may_race { &mut self.seen_once } else { &mut self.differences } += 1;
+            if may_race {
+                let check = format!("differential {name}");
+                self.seen_once.push(SecondTry { check, cause: RACE });
+            } else {
+                self.differences += 1;
+            }
             println!("SEEN ONCE in {name}, and not in {REPLAYS} more plays");
             println!("{}", report::differences(script, &transcripts, &pair.titles()));
             return Ok(());
@@ -355,14 +382,14 @@ impl Lab<'_> {
         Ok(())
     }
 
-    fn finish(&self) -> Result<bool> {
+    fn finish(self) -> Result<Count> {
         println!(
             "{} scripts against {} and {}: {} differences, {} more seen once",
             self.played,
             self.programs[0].name(),
             self.programs[1].name(),
             self.differences,
-            self.seen_once,
+            self.seen_once.len(),
         );
         if self.played == 0 {
             bail!("nothing was selected");
@@ -371,7 +398,10 @@ impl Lab<'_> {
         for exception in exceptions::EXCEPTIONS {
             println!("  - {} ({}): {}", exception.what, exception.way.as_str(), exception.why);
         }
-        Ok(self.differences == 0 && self.seen_once <= SEEN_ONCE_MAX)
+        let too_many = self.seen_once.len().saturating_sub(SEEN_ONCE_MAX);
+        let failed = self.differences + too_many;
+        let passed = self.played.saturating_sub(failed);
+        Ok(Count { passed, failed, second_tries: self.seen_once })
     }
 }
 

@@ -10,7 +10,7 @@ pub(crate) mod cast;
 pub(crate) mod cluster;
 mod digests;
 mod history;
-mod links;
+pub(crate) mod links;
 pub(crate) mod load;
 mod scenarios;
 
@@ -21,12 +21,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
+use crate::count::Count;
 use crate::interop::Tally;
 use crate::ironkeeper;
 use crate::peers::{Cache, MissingPeer};
 use crate::server::Program;
-use crate::side_by_side::side_by_side;
-use crate::test::TO_RUN_AGAIN;
+use crate::side_by_side::Lanes;
 use cast::{Cast, Kind, Programs};
 use scenarios::Scenario;
 
@@ -74,14 +74,13 @@ struct Row {
     missing: Option<&'static str>,
 }
 
-impl Row {
-    fn has_foreigners(&self) -> bool {
-        self.scenario.all_kinds(&self.cast).0.iter().any(|part| part.kind != Kind::Ours)
-    }
-}
-
 /// Plays the scenarios and prints a table; false when anything failed.
 pub fn run(options: &Options) -> Result<bool> {
+    Ok(play(options, &Lanes::new(options.at_once))?.is_good())
+}
+
+/// Plays the scenarios, as many at a time as there are lanes, and prints a table.
+pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
     let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
     let cache = Cache::open()?;
     let scenarios: &[Scenario] =
@@ -109,32 +108,27 @@ pub fn run(options: &Options) -> Result<bool> {
     let everybody = plays.iter().flat_map(|(scenario, cast)| scenario.all_kinds(cast).0);
     let missing = programs.fetch(&Cast(everybody.collect()), &cache).err();
     let numbers: Vec<usize> = (0..plays.len()).collect();
-    let mut rows = side_by_side(&numbers, options.at_once, |number| {
+    let mut rows = lanes.run(&numbers, |number| {
         let (scenario, cast) = &plays[*number];
         let dir = work.path().join(format!("{number}-{}", scenario.name()));
-        let mut row = play(*scenario, cast, &programs, missing.as_ref(), &dir, options.seed);
-        // Apache's members have races of their own. What is ours to blame shows again.
-        if !row.failures.is_empty() && row.has_foreigners() {
-            println!("   FAILED, and played once more, because not all of the members are ours");
-            let dir = dir.with_extension("again");
-            row = play(*scenario, cast, &programs, missing.as_ref(), &dir, options.seed);
-        }
+        let row = play_one(*scenario, cast, &programs, missing.as_ref(), &dir, options.seed);
         Ok((*number, row))
     })?;
     rows.sort_by_key(|(number, _)| *number);
     let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
-    let good = summarise(&rows, in_ci);
+    let (table, count) = summarise(&rows, in_ci);
+    print!("{table}");
     for row in rows.iter().filter(|row| !row.failures.is_empty()) {
         let (scenario, cast) = (row.scenario.name(), &row.cast);
-        eprintln!("{TO_RUN_AGAIN}xtask ensemble --only {scenario} --members {cast}");
+        println!("to run it again: cargo xtask ensemble --only {scenario} --members {cast}");
     }
-    if !good || options.keep {
+    if !count.is_good() || options.keep {
         println!("logs and data are kept in {}", work.keep().display());
     }
-    Ok(good)
+    Ok(count)
 }
 
-fn play(
+fn play_one(
     scenario: Scenario,
     cast: &Cast,
     programs: &Programs,
@@ -175,31 +169,34 @@ fn play(
     row(failures, None)
 }
 
-/// Prints the closing table. A missing peer is a failure in CI only.
-fn summarise(rows: &[Row], in_ci: bool) -> bool {
-    println!("\n{:<10} {:<36} {:>8}  result", "scenario", "members", "seconds");
-    let mut good = true;
+/// The closing table and the sum of it. A missing peer is a failure in CI only.
+fn summarise(rows: &[Row], in_ci: bool) -> (String, Count) {
+    let mut text = format!("\n{:<10} {:<36} {:>8}  result\n", "scenario", "members", "seconds");
+    let mut count = Count::default();
     for row in rows {
         let result = match row.missing {
             Some(peer) => {
-                good &= !in_ci;
+                count.failed += usize::from(in_ci);
                 format!("{}: {peer} is missing", if in_ci { "FAILED" } else { "skipped" })
             }
-            None if row.failures.is_empty() => "ok".to_owned(),
+            None if row.failures.is_empty() => {
+                count.passed += 1;
+                "ok".to_owned()
+            }
             None => {
-                good = false;
+                count.failed += 1;
                 format!("FAILED ({})", row.failures.len())
             }
         };
-        let seconds = row.took.as_secs_f64();
-        println!(
-            "{:<10} {:<36} {seconds:>8.1}  {result}",
+        text += &format!(
+            "{:<10} {:<36} {:>8.1}  {result}\n",
             row.scenario.name(),
-            row.cast.to_string()
+            row.cast.to_string(),
+            row.took.as_secs_f64()
         );
     }
-    println!("ensemble: {}", if good { "all good" } else { "FAILED" });
-    good
+    text += &format!("ensemble: {}\n", if count.is_good() { "all good" } else { "FAILED" });
+    (text, count)
 }
 
 /// What a load's report means for a scenario, with the members' own complaints.

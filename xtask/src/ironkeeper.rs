@@ -12,14 +12,24 @@ use crate::repo;
 pub const CHECKED: &str = "checked";
 const RELEASE: &str = "release";
 
+/// What is built that way, always together. Built one by one, crates that they share would be built
+/// twice: the simulator needs features of `tokio` and `ironkeeper-zab` (bugs that a test may switch
+/// on) that the server does not.
+const CHECKED_PROGRAMS: [&str; 2] = ["ironkeeper", "ironkeeper-sim"];
+
 /// Builds the binary for tests and returns its path.
 pub fn build_checked() -> Result<PathBuf> {
-    build_program(CHECKED, "ironkeeper", "bin", "ironkeeper")
+    build_programs(CHECKED, &CHECKED_PROGRAMS, "bin", "ironkeeper")
 }
 
-/// What [`build_checked`] runs.
+/// What [`build_checked`] and [`build_simulator`] run.
 pub fn build_checked_command() -> Command {
-    command(CHECKED, "ironkeeper", "bin", "ironkeeper")
+    build_command(CHECKED, &CHECKED_PROGRAMS, "bin", "ironkeeper")
+}
+
+/// Builds the simulator and returns its path.
+pub fn build_simulator() -> Result<PathBuf> {
+    build_programs(CHECKED, &CHECKED_PROGRAMS, "bin", "ironkeeper-sim")
 }
 
 /// Builds the release binary and returns its path.
@@ -32,17 +42,30 @@ pub fn build_example(package: &str, name: &str) -> Result<PathBuf> {
     build_program(RELEASE, package, "example", name)
 }
 
-fn command(profile: &str, package: &str, kind: &str, name: &str) -> Command {
+fn build_command(profile: &str, packages: &[&str], kind: &str, name: &str) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--profile", profile, "--locked", "-p", package]);
-    command.args([&format!("--{kind}"), name, "--message-format=json-render-diagnostics"]);
+    command.args(["build", "--profile", profile, "--locked"]);
+    for package in packages {
+        command.args(["--package", package]);
+    }
+    match kind {
+        // One build for all of the packages.
+        "bin" => command.arg("--bins"),
+        _ => command.args([&format!("--{kind}"), name]),
+    };
+    command.arg("--message-format=json-render-diagnostics");
     command
 }
 
 fn build_program(profile: &str, package: &str, kind: &str, name: &str) -> Result<PathBuf> {
+    build_programs(profile, &[package], kind, name)
+}
+
+/// Builds programs of this kind of all packages, and returns the path of one.
+fn build_programs(profile: &str, packages: &[&str], kind: &str, name: &str) -> Result<PathBuf> {
     eprintln!("building {name} ({profile})");
-    let output = command(profile, package, kind, name)
+    let output = build_command(profile, packages, kind, name)
         .current_dir(repo::root())
         .stderr(std::process::Stdio::inherit())
         .output()

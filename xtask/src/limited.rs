@@ -4,7 +4,9 @@
 //! and not a run that never ends.
 
 use std::ffi::OsString;
-use std::process::{Child, Command, ExitStatus};
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +24,43 @@ pub struct Options {
     /// The command and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub struct Ran {
+    /// Everything it printed.
+    pub text: String,
+    pub end: End,
+    pub took: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Well,
+    Failed,
+    Hung,
+}
+
+/// Runs a command to its end, or ends it when it takes too long. What it prints goes to a file
+/// first: a process that it leaves behind may hold a pipe open.
+pub fn run_to_file(command: &mut Command, log_path: &Path, limit: Duration) -> Result<Ran> {
+    let log = File::create(log_path)?;
+    let began = Instant::now();
+    let program = command.get_program().to_owned();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .with_context(|| format!("{} did not start", program.display()))?;
+    let end = match wait(&mut child, limit)? {
+        Some(status) if status.success() => End::Well,
+        Some(_) => End::Failed,
+        None => End::Hung,
+    };
+    let text = String::from_utf8_lossy(&fs::read(log_path)?).into_owned();
+    Ok(Ran { text, end, took: began.elapsed() })
 }
 
 /// Whether the command ended well and in time.
@@ -70,6 +109,21 @@ mod tests {
     #[test]
     fn a_command_that_hangs_is_ended_and_counts_as_failed() {
         assert!(!run(&command(0, &["sleep", "3600"])).unwrap());
+    }
+
+    #[test]
+    fn output_and_end_of_a_command_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = |script: &str, seconds| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            let limit = Duration::from_secs(seconds);
+            run_to_file(&mut command, &dir.path().join("log"), limit).unwrap()
+        };
+        let ran = run("echo out; echo err >&2; exit 3", 3600);
+        assert_eq!((ran.text.as_str(), ran.end), ("out\nerr\n", End::Failed));
+        assert_eq!(run("true", 3600).end, End::Well);
+        assert_eq!(run("exec sleep 3600", 0).end, End::Hung);
     }
 
     #[test]

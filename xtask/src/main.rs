@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 use xtask::{
-    bench, bench_clients, bench_handovers, differential, ensemble, interop, limited, peers,
-    permutations, sim, test,
+    bench, bench_clients, bench_handovers, conformance, differential, ensemble, hostile, interop,
+    limited, peers, permutations, sim, test,
 };
 
 /// Chores of the Ironkeeper repository.
@@ -34,12 +34,19 @@ enum Chore {
     /// Send the same requests, made from seeds and written down, to Apache ZooKeeper and to Ironkeeper, and
     /// compare everything that comes back.
     Differential(differential::Options),
+    /// Attack a server and an ensemble as bad clients and bad peers would, and measure what that
+    /// does to another client, to memory and to the log.
+    Hostile(hostile::Options),
     /// Run the engine's threads in thousands of orders, drawn from a seed.
     Permutations(permutations::Options),
     /// Run simulated clusters with seeded faults and say which seeds break a rule.
     Sim(sim::Options),
-    /// Run everything that has to hold before a change lands.
+    /// Run what has to hold before a change lands: format, lints, all tests, permutations,
+    /// simulator. Needs the Rust toolchain and a C compiler alone.
     Test(test::Options),
+    /// Run everything with foreign software, fetched with its package clients: interop, ensemble,
+    /// differential.
+    Conformance(conformance::Options),
     /// Run a command and end it if it takes longer.
     #[command(hide = true)]
     Limited(limited::Options),
@@ -66,10 +73,12 @@ fn run(chore: Chore) -> Result<bool> {
         Chore::Ensemble(options) => ensemble::run(&options),
         Chore::Interop(options) => interop::run(&options),
         Chore::Differential(options) => differential::run(&options),
+        Chore::Hostile(options) => hostile::run(&options),
         Chore::Limited(options) => limited::run(&options),
         Chore::Permutations(options) => permutations::run(&options),
         Chore::Sim(options) => sim::run(&options),
         Chore::Test(options) => test::run(&options),
+        Chore::Conformance(options) => conformance::run(&options),
         Chore::Peers => {
             let cache = peers::Cache::open()?;
             println!("foreign software is kept in {}", cache.root().display());

@@ -45,15 +45,19 @@ pub fn build_command() -> Command {
     command
 }
 
-/// False if a test failed; it has shown the schedule by then.
-pub fn run(options: &Options) -> Result<bool> {
-    let status = cargo()
+/// Runs the tests; the schedule of one that fails is printed.
+pub fn command(options: &Options) -> Command {
+    let mut command = cargo();
+    command
         .arg("--")
         .args(&options.only)
         .env("IRONKEEPER_PERMUTATIONS", options.runs.to_string())
         .env("IRONKEEPER_PERMUTATIONS_SEED", options.seed.to_string())
-        .current_dir(repo::root())
-        .status()
-        .context("cargo test did not start")?;
-    Ok(status.success())
+        .current_dir(repo::root());
+    command
+}
+
+/// False if a test failed; it has shown the schedule by then.
+pub fn run(options: &Options) -> Result<bool> {
+    Ok(command(options).status().context("cargo test did not start")?.success())
 }

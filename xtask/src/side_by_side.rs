@@ -1,52 +1,111 @@
 //! Several pieces of work at a time, for chores that wait more than they compute.
 
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::Result;
 
-/// Does something with each, so many at a time, in this order.
-pub fn side_by_side<T: Sync, R: Send>(
-    items: &[T],
-    at_once: usize,
-    work: impl Fn(&T) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    let waiting = Mutex::new(items.iter());
-    let next = || waiting.lock().expect("nobody panics with it").next();
-    let lane = || {
-        let mut done = Vec::new();
-        while let Some(item) = next() {
-            done.push(work(item)?);
-        }
-        Ok(done)
-    };
-    thread::scope(|scope| {
-        let lanes: Vec<_> = (0..at_once.max(1)).map(|_| scope.spawn(lane)).collect();
-        let mut done = Vec::new();
-        for lane in lanes {
-            let of_lane: Result<Vec<R>> =
-                lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            done.extend(of_lane?);
-        }
-        Ok(done)
-    })
+/// How many pieces of work run at a time. Chores that run together share one, so that a machine is
+/// not given more than it can do.
+#[derive(Debug)]
+pub struct Lanes {
+    count: usize,
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Lanes {
+    /// So many, but at least one.
+    pub fn new(count: usize) -> Lanes {
+        let count = count.max(1);
+        Lanes { count, free: Mutex::new(count), freed: Condvar::new() }
+    }
+
+    /// Waits for a lane and takes it until what is returned is dropped.
+    fn enter(&self) -> Lane<'_> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free =
+            self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
+        *free -= 1;
+        Lane(self)
+    }
+
+    /// Does something with each item, in this order, as lanes become free.
+    pub fn run<T: Sync, R: Send>(
+        &self,
+        items: &[T],
+        work: impl Fn(&T) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        let waiting = Mutex::new(items.iter());
+        let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let worker = || {
+            let mut done = Vec::new();
+            loop {
+                let _lane = self.enter();
+                let Some(item) = next() else { return Ok(done) };
+                done.push(work(item)?);
+            }
+        };
+        thread::scope(|scope| {
+            let workers: Vec<_> =
+                (0..self.count.min(items.len())).map(|_| scope.spawn(worker)).collect();
+            let mut done = Vec::new();
+            for worker in workers {
+                let of_worker: Result<Vec<R>> =
+                    worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                done.extend(of_worker?);
+            }
+            Ok(done)
+        })
+    }
+}
+
+struct Lane<'a>(&'a Lanes);
+
+impl Drop for Lane<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.freed.notify_one();
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use anyhow::ensure;
 
     use super::*;
 
     #[test]
     fn everything_is_done_once_and_an_error_is_told() {
-        let mut done = side_by_side(&[1, 2, 3, 4, 5], 3, |item| Ok(item * 2)).unwrap();
+        let lanes = Lanes::new(3);
+        let mut done = lanes.run(&[1, 2, 3, 4, 5], |item| Ok(item * 2)).unwrap();
         done.sort_unstable();
         assert_eq!(done, [2, 4, 6, 8, 10]);
-        let failed = side_by_side(&[1, 2], 2, |item| {
+        let failed = lanes.run(&[1, 2], |item| {
             ensure!(*item < 2, "too much");
             Ok(())
         });
         assert!(failed.is_err());
+    }
+
+    #[test]
+    fn chores_that_share_lanes_share_their_bound() {
+        let lanes = Lanes::new(2);
+        let (busy, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let work = |_: &usize| {
+            most.fetch_max(busy.fetch_add(1, Ordering::AcqRel) + 1, Ordering::AcqRel);
+            thread::yield_now();
+            busy.fetch_sub(1, Ordering::AcqRel);
+            Ok(())
+        };
+        let items: Vec<usize> = (0..200).collect();
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| lanes.run(&items, work).unwrap());
+            }
+        });
+        assert!((1..=2).contains(&most.into_inner()));
     }
 }

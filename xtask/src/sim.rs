@@ -33,31 +33,21 @@ pub struct Options {
     broken_rules: bool,
 }
 
-/// What is built, and how.
-const BUILD: [&str; 5] =
-    ["--quiet", "--profile", ironkeeper::CHECKED, "--package", "ironkeeper-sim"];
-
-/// Builds the simulator and does not run it.
-pub fn build_command() -> Command {
-    let mut command = Command::new(env!("CARGO"));
-    command.arg("build").args(BUILD);
+/// The simulator with its options; it is built if need be.
+pub fn command(options: &Options) -> Result<Command> {
+    let mut command = Command::new(ironkeeper::build_simulator()?);
     command
+        .arg(format!("--seeds={}", options.seeds))
+        .arg(format!("--from={}", options.from))
+        .args(options.layer.iter().map(|layer| format!("--layer={layer}")))
+        .args(options.minutes.map(|minutes| format!("--minutes={minutes}")))
+        .args(options.seed.map(|seed| format!("--seed={seed}")))
+        .args(options.broken_rules.then_some("--broken-rules"))
+        .current_dir(repo::root());
+    Ok(command)
 }
 
 pub fn run(options: &Options) -> Result<bool> {
-    let mut arguments =
-        vec![format!("--seeds={}", options.seeds), format!("--from={}", options.from)];
-    arguments.extend(options.layer.iter().map(|layer| format!("--layer={layer}")));
-    arguments.extend(options.minutes.map(|minutes| format!("--minutes={minutes}")));
-    arguments.extend(options.seed.map(|seed| format!("--seed={seed}")));
-    arguments.extend(options.broken_rules.then(|| "--broken-rules".to_owned()));
-    let status = Command::new(env!("CARGO"))
-        .arg("run")
-        .args(BUILD)
-        .arg("--")
-        .args(arguments)
-        .current_dir(repo::root())
-        .status()
-        .context("the simulator did not start")?;
+    let status = command(options)?.status().context("the simulator did not start")?;
     Ok(status.success())
 }

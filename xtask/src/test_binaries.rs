@@ -3,15 +3,15 @@
 //! Cargo runs one binary after the other. Ours wait for servers, disks and clocks more than they compute, so several at
 //! a time are done much sooner.
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::limited::Ran;
 use crate::{limited, repo};
 
 /// One binary, not run yet.
@@ -26,22 +26,6 @@ pub struct TestBinary {
     pub name: String,
 }
 
-/// What came of a binary.
-#[derive(Debug)]
-pub struct Ran {
-    /// Everything it printed.
-    pub text: String,
-    pub end: End,
-    pub took: Duration,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    Well,
-    Failed,
-    Hung,
-}
-
 impl TestBinary {
     /// The arguments of cargo that name it alone.
     pub fn arguments(&self) -> String {
@@ -52,8 +36,8 @@ impl TestBinary {
         format!("-p {} {target}", self.package)
     }
 
-    /// Runs it to its end, or ends it when it takes too long. What it prints goes to a file in `logs` first: whatever it
-    /// leaves behind may hold a pipe open.
+    /// Runs it to its end, or ends it when it takes too long. What it prints goes to a file in
+    /// `logs` first.
     pub fn run(
         &self,
         adjust: impl FnOnce(&mut Command),
@@ -62,20 +46,10 @@ impl TestBinary {
     ) -> Result<Ran> {
         let log_path =
             logs.join(self.executable.file_name().unwrap_or_default()).with_extension("log");
-        let log = File::create(&log_path)?;
-        let began = Instant::now();
         let mut command = Command::new(&self.executable);
-        command.current_dir(&self.home).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command.current_dir(&self.home);
         adjust(&mut command);
-        let mut child =
-            command.spawn().with_context(|| format!("cannot run {}", self.executable.display()))?;
-        let end = match limited::wait(&mut child, limit)? {
-            Some(status) if status.success() => End::Well,
-            Some(_) => End::Failed,
-            None => End::Hung,
-        };
-        let text = String::from_utf8_lossy(&fs::read(&log_path)?).into_owned();
-        Ok(Ran { text, end, took: began.elapsed() })
+        limited::run_to_file(&mut command, &log_path, limit)
     }
 }
 

@@ -39,6 +39,11 @@ impl Link {
         Ok(Self { stream, buffer: Vec::new(), next_xid: 0 })
     }
 
+    /// The socket, to set its options or to write to it directly.
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
     pub fn next_xid(&mut self) -> i32 {
         self.next_xid += 1;
         self.next_xid

@@ -24,9 +24,8 @@ pub fn run(lab: &Lab<'_>) -> Result<Tally> {
     let done = AtomicBool::new(false);
     let tests = OwnTests {
         package: "ironkeeper-client",
-        binary: Some("servers"),
-        // Restarts hit everybody.
-        binaries_at_once: 1,
+        binary: "servers",
+        // A restart ends the connections of all tests.
         threads: 1,
         address: &address,
         environment: &[("IRONKEEPER_TEST_CONTROL", control_address.to_string())],

@@ -13,8 +13,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::{Lab, Tally};
+use crate::count::SecondTry;
 use crate::server::Program;
-use crate::{ports, repo, tools};
+use crate::{foreign_races, ports, repo, tools};
 
 /// On what the suite is run. Each worker process has servers of its own.
 #[derive(Debug)]
@@ -34,9 +35,6 @@ const EXPECTED_BESIDES: &str = "expected-ensemble.txt";
 /// Ports the harness leaves to each server.
 const PORTS: u16 = 10;
 
-/// Failures that may be accidents of a busy machine.
-const SECOND_TRIES_MAX: usize = 10;
-
 /// Tests set aside: TLS and SASL belong to no standalone server without them.
 const SET_ASIDE: [&str; 2] = ["test_sasl.py", "test_client.py::TestSSLClient"];
 
@@ -54,8 +52,8 @@ pub fn run(lab: &Lab<'_>, arrangement: &Arrangement) -> Result<Tally> {
         text += &expected_text(EXPECTED_BESIDES)?;
     }
     let expected: BTreeSet<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-    suite.try_again(&mut outcomes, &expected)?;
-    Ok(judge(lab, &expected, &outcomes))
+    let second_tries = suite.try_again(&mut outcomes, &expected)?;
+    Ok(Tally { second_tries, ..judge(lab, &expected, &outcomes) })
 }
 
 /// kazoo's tests, ready to be run against the servers of an arrangement.
@@ -133,28 +131,31 @@ impl<'a> Suite<'a> {
         Ok(outcomes)
     }
 
-    /// Some tests of kazoo race with its own threads when the machine is busy. What failed has a second try, on its
-    /// own; more than a few failures are no accident.
+    /// Gives those of the failed tests a second try, each on its own, that have a known race. What
+    /// comes back are those that passed then.
     fn try_again(
         &self,
         outcomes: &mut BTreeMap<String, Outcome>,
         expected: &BTreeSet<&str>,
-    ) -> Result<()> {
-        let failed: Vec<&str> = expected
+    ) -> Result<Vec<SecondTry>> {
+        let has_failed =
+            |test: &str| outcomes.get(test).is_some_and(|outcome| outcome.word == "failed");
+        let racing: Vec<(&str, &'static str)> = expected
             .iter()
-            .copied()
-            .filter(|test| outcomes.get(*test).is_some_and(|outcome| outcome.word == "failed"))
+            .filter(|test| has_failed(test))
+            .filter_map(|test| Some((*test, foreign_races::cause(test)?)))
             .collect();
-        if failed.is_empty() || failed.len() > SECOND_TRIES_MAX {
-            return Ok(());
-        }
-        for (test, outcome) in self.play("again", &failed, 1)? {
+        let mut passed = Vec::new();
+        for (number, (test, cause)) in racing.into_iter().enumerate() {
+            println!("   {test} failed and has a second try: {cause}");
+            let mut again = self.play(&format!("again-{number}"), &[test], 1)?;
+            let Some(outcome) = again.remove(test) else { continue };
             if outcome.word == "passed" {
-                println!("   {test} passed at the second try, on its own");
+                passed.push(SecondTry { check: format!("kazoo {test}"), cause });
             }
-            outcomes.insert(test, outcome);
+            outcomes.insert(test.to_owned(), outcome);
         }
-        Ok(())
+        Ok(passed)
     }
 }
 

@@ -30,11 +30,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
+use crate::count::{Count, SecondTry};
 use crate::ironkeeper;
 use crate::peers::{Cache, MissingPeer};
 use crate::server::{Program, Server, Setup};
-use crate::side_by_side::side_by_side;
-use crate::test::TO_RUN_AGAIN;
+use crate::side_by_side::Lanes;
 
 pub use tally::Tally;
 
@@ -240,6 +240,11 @@ fn jobs(options: &Options) -> Vec<Job> {
 
 /// Runs the chosen suites and prints a table; false when anything failed.
 pub fn run(options: &Options) -> Result<bool> {
+    Ok(play(options, &Lanes::new(options.at_once))?.is_good())
+}
+
+/// Runs the chosen suites, as many at a time as there are lanes, and prints a table.
+pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
     if options.bless && options.peer != Some(Peer::Apache) {
         bail!("only Apache's behaviour is worth recording: --bless needs --peer apache");
     }
@@ -278,28 +283,29 @@ pub fn run(options: &Options) -> Result<bool> {
         };
         Ok(run_one(&lab, job))
     };
-    let rows = run_all(&jobs, options.at_once, run)?;
+    let rows = run_all(&jobs, lanes, run)?;
 
-    let good = summarise(&rows, in_ci);
+    let (table, count) = summarise(&rows, in_ci);
+    print!("{table}");
     for Row { job, .. } in rows.iter().filter(|row| row.verdict.has_failed()) {
         let peer = if job.server == OURS { "ours" } else { APACHE };
-        eprintln!("{TO_RUN_AGAIN}xtask interop --peer {peer} --only {}", job.suite.name());
+        println!("to run it again: cargo xtask interop --peer {peer} --only {}", job.suite.name());
     }
-    if !good || options.keep {
+    if !count.is_good() || options.keep {
         println!("logs are kept in {}", work.keep().display());
     }
-    Ok(good)
+    Ok(count)
 }
 
 /// Runs so many at a time, long ones first; what came of them is in the order in which they were given.
 fn run_all(
     jobs: &[Job],
-    at_once: usize,
+    lanes: &Lanes,
     run: impl Fn(Job) -> Result<Row> + Sync,
 ) -> Result<Vec<Row>> {
     let mut places: Vec<usize> = (0..jobs.len()).collect();
     places.sort_by_key(|at| !jobs[*at].suite.takes_long());
-    let mut rows = side_by_side(&places, at_once, |at| Ok((*at, run(jobs[*at])?)))?;
+    let mut rows = lanes.run(&places, |at| Ok((*at, run(jobs[*at])?)))?;
     rows.sort_by_key(|(at, _)| *at);
     Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
@@ -322,46 +328,50 @@ fn run_one(lab: &Lab<'_>, job: Job) -> Row {
     Row { job, verdict, took: start.elapsed() }
 }
 
-/// Prints the closing table. A missing peer is a failure in CI only.
-fn summarise(rows: &[Row], in_ci: bool) -> bool {
-    println!();
-    println!(
-        "{:<11} {:<16} {:>7} {:>7} {:>8} {:>9}",
+/// The closing table and the sum of it. A missing peer is a failure in CI only.
+fn summarise(rows: &[Row], in_ci: bool) -> (String, Count) {
+    let mut text = format!(
+        "\n{:<11} {:<16} {:>7} {:>7} {:>8} {:>9}\n",
         "server", "suite", "passed", "failed", "skipped", "seconds"
     );
-    let mut good = true;
+    let mut count = Count::default();
     let mut missing = 0;
     for row in rows {
         let head = format!("{:<11} {:<16}", row.job.server, row.job.suite.name());
         let seconds = row.took.as_secs_f64();
         match &row.verdict {
             Verdict::Ran(tally) => {
-                good &= tally.failures.is_empty();
-                println!(
-                    "{head} {:>7} {:>7} {:>8} {seconds:>9.1}",
+                count.passed += tally.passed;
+                count.failed += tally.failures.len();
+                count.second_tries.extend(tally.second_tries.iter().cloned());
+                text += &format!(
+                    "{head} {:>7} {:>7} {:>8} {seconds:>9.1}\n",
                     tally.passed,
                     tally.failures.len(),
                     tally.skipped
                 );
             }
             Verdict::Missing(peer) => {
-                good &= !in_ci;
+                count.failed += usize::from(in_ci);
                 let weight = if in_ci { "FAILED" } else { "skipped" };
-                println!("{head} {weight}: {peer} is missing");
+                text += &format!("{head} {weight}: {peer} is missing\n");
                 missing += 1;
             }
             Verdict::Broken(why) => {
-                good = false;
-                println!("{head} FAILED: {}", why.lines().next().unwrap_or_default());
+                count.failed += 1;
+                text += &format!("{head} FAILED: {}\n", why.lines().next().unwrap_or_default());
             }
         }
     }
-    match (good, missing) {
-        (false, _) => println!("interop: FAILED"),
-        (true, 0) => println!("interop: all good"),
-        (true, _) => println!("interop: nothing failed, {missing} not run"),
+    for SecondTry { check, cause } in &count.second_tries {
+        text += &format!("passed at the second try only: {check} ({cause})\n");
     }
-    good
+    text += &match (count.is_good(), missing) {
+        (false, _) => "interop: FAILED\n".to_owned(),
+        (true, 0) => "interop: all good\n".to_owned(),
+        (true, _) => format!("interop: nothing failed, {missing} not run\n"),
+    };
+    (text, count)
 }
 
 #[cfg(test)]
@@ -399,7 +409,7 @@ mod tests {
     fn suites_run_side_by_side_and_are_told_in_order() {
         let jobs = jobs_of(&[]);
         let began = Mutex::new(Vec::new());
-        let rows = run_all(&jobs, 2, |job| {
+        let rows = run_all(&jobs, &Lanes::new(2), |job| {
             began.lock().unwrap().push(job);
             Ok(Row { job, verdict: Verdict::Ran(Tally::default()), took: Duration::ZERO })
         })

@@ -4,23 +4,22 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result};
 
 use super::{Lab, Tally};
-use crate::side_by_side::side_by_side;
-use crate::test_binaries::{self, End, TestBinary};
+use crate::limited::End;
+use crate::test_binaries::{self, TestBinary};
 use crate::tools;
 
 /// How long one binary may take: many times what the slowest takes.
-const BINARY_MAX: Duration = Duration::from_secs(300);
+const BINARY_MAX: Duration = Duration::from_secs(900);
 
 /// Tests of one package.
 pub struct OwnTests<'a> {
     pub package: &'a str,
-    /// Which of its test binaries; all of them if none is named.
-    pub binary: Option<&'a str>,
-    /// How many binaries run at a time, and how many tests of each.
-    pub binaries_at_once: usize,
+    /// Which of its test binaries.
+    pub binary: &'a str,
+    /// How many tests run at a time.
     pub threads: usize,
     /// Where the server is.
     pub address: &'a str,
@@ -31,22 +30,18 @@ pub struct OwnTests<'a> {
 impl OwnTests<'_> {
     /// Runs them to the end and counts.
     pub fn run(&self, lab: &Lab<'_>) -> Result<Tally> {
-        let mut binaries = test_binaries::build()?;
-        binaries.retain(|binary| {
-            binary.package == self.package
-                && binary.kind == "test"
-                && self.binary.is_none_or(|name| binary.name == name)
-        });
-        ensure!(!binaries.is_empty(), "{} has no such tests", self.package);
-        let mut tally = Tally::default();
-        let run = |binary: &TestBinary| self.run_one(lab, binary);
-        for one in side_by_side(&binaries, self.binaries_at_once, run)? {
-            tally.add(one);
-        }
-        Ok(tally)
+        let binary = test_binaries::build()?
+            .into_iter()
+            .find(|binary| {
+                binary.package == self.package
+                    && binary.kind == "test"
+                    && binary.name == self.binary
+            })
+            .with_context(|| format!("{} has no tests named {}", self.package, self.binary))?;
+        self.run_binary(lab, &binary)
     }
 
-    fn run_one(&self, lab: &Lab<'_>, binary: &TestBinary) -> Result<Tally> {
+    fn run_binary(&self, lab: &Lab<'_>, binary: &TestBinary) -> Result<Tally> {
         let threads = self.threads.to_string();
         let ran = binary.run(
             |command| {

@@ -1,5 +1,5 @@
-//! Our own recipes: their tests (`crates/ironkeeper-recipes/tests`), all on one server, each below a path of its
-//! own.
+//! Our own recipes: their tests (`crates/ironkeeper-recipes/tests/recipes`), all on one server,
+//! each below a path of its own.
 
 use anyhow::Result;
 
@@ -8,8 +8,7 @@ use super::{Lab, Tally};
 use crate::apache::QUICK_START;
 
 /// Tests wait for replies most of the time, so there are more of them at a time than cores.
-const BINARIES_AT_ONCE: usize = 2;
-const THREADS: usize = 3;
+const THREADS: usize = 6;
 
 pub fn run(lab: &Lab<'_>) -> Result<Tally> {
     // As the embedded server is: empty containers go soon, and nobody waits for the disk.
@@ -19,8 +18,7 @@ pub fn run(lab: &Lab<'_>) -> Result<Tally> {
     })?;
     let tests = OwnTests {
         package: "ironkeeper-recipes",
-        binary: None,
-        binaries_at_once: BINARIES_AT_ONCE,
+        binary: "recipes",
         threads: THREADS,
         address: &server.address(),
         environment: &[],

@@ -30,12 +30,15 @@ const fn differs(
 }
 
 const UNKNOWN_COMMAND: &str =
-    "one line, and where to find the others; status and first words are the same";
+    "one line that names the command once, and where to find the others; the status is the same";
 const JAVA_CLASS: &str = "a Java class name tells nothing; the usage does";
 const STICKY_MODE: &str =
     "zkCli takes the mode of the last addWatch where none is given, whatever its usage says";
 const NEEDS_NO_SESSION: &str =
     "printwatches needs no connection, so it does not complain of a missing one";
+
+const ACL_UNDERSTOOD: &str =
+    "zkCli sets what is left of the list, here no permissions at all, and locks the node for all";
 
 const DIFFERENCES: &[Difference] = &[
     differs(
@@ -55,6 +58,17 @@ const DIFFERENCES: &[Difference] = &[
         JAVA_CLASS,
     ),
     differs(
+        "setAcl /own world:anyone:xyz",
+        0,
+        &[
+            "Unknown perm type: x",
+            "Unknown perm type: y",
+            "Unknown perm type: z",
+            "Acl is not valid : null",
+        ],
+        ACL_UNDERSTOOD,
+    ),
+    differs(
         "setquota /q",
         0,
         &["Missing required option: one of -n, -b, -N, -B", "setquota -n|-b|-N|-B val path"],
@@ -72,7 +86,7 @@ const DIFFERENCES: &[Difference] = &[
     differs(
         "nonsense",
         0,
-        &["Command not found: Command not found nonsense", "Type help for the commands."],
+        &["Command not found: nonsense", "Type help for the commands."],
         UNKNOWN_COMMAND,
     ),
     differs(
@@ -89,10 +103,16 @@ const DIFFERENCES: &[Difference] = &[
         NEEDS_NO_SESSION,
     ),
     differs(
+        "$ zkCli create /script",
+        0,
+        &["/script", "stderr: Created /script", "exit status 0"],
+        "a script reads the path that was created, which may have a number, from standard output",
+    ),
+    differs(
         "$ zkCli nonsense",
         0,
         &[
-            "stderr: Command not found: Command not found nonsense",
+            "stderr: Command not found: nonsense",
             "stderr: Type help for the commands.",
             "exit status 127",
         ],

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::count::SecondTry;
+
 /// Counts of a suite's checks. A suite passes when `failures` is empty.
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -9,6 +11,8 @@ pub struct Tally {
     pub skipped: usize,
     /// One line or more for each failed check, its name first.
     pub failures: Vec<String>,
+    /// Checks that passed at a second try only.
+    pub second_tries: Vec<SecondTry>,
     /// Checks that fail on Apache as well and are therefore not demanded.
     pub excused: usize,
 }
@@ -26,6 +30,7 @@ impl Tally {
         self.skipped += other.skipped;
         self.excused += other.excused;
         self.failures.extend(other.failures);
+        self.second_tries.extend(other.second_tries);
     }
 }
 

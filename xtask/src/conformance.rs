@@ -1,0 +1,50 @@
+//! `cargo xtask conformance`: everything with foreign software, and the server under attack.
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::count::Count;
+use crate::side_by_side::Lanes;
+use crate::steps::{self, Stage, Step};
+use crate::{differential, ensemble, hostile, interop, ironkeeper, test_binaries};
+
+/// Options of `cargo xtask conformance`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Seeds of the differential run in each arrangement.
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    seeds: u64,
+    /// How many suites, ensembles and comparisons run at a time.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    at_once: usize,
+}
+
+/// Runs everything; false when anything failed.
+pub fn run(options: &Options) -> Result<bool> {
+    let lanes = Lanes::new(options.at_once);
+    let build = || {
+        ironkeeper::build_checked()?;
+        test_binaries::build()?;
+        Ok(Count::default())
+    };
+    let stages: Vec<Stage<'_>> = vec![
+        vec![vec![Step::new("building the checked server and the tests", build)]],
+        vec![
+            vec![Step::new("foreign software against the server, our own against Apache", || {
+                interop::play(&steps::options(""), &lanes)
+            })],
+            vec![Step::new("ensembles under load, with Apache's members", || {
+                ensemble::play(&steps::options(""), &lanes)
+            })],
+            vec![Step::new("the same requests to Apache and to Ironkeeper", || {
+                let seeds = format!("--seeds {}", options.seeds);
+                differential::play(&steps::options(&seeds), &lanes)
+            })],
+        ],
+        // Alone: it measures how long a client waits.
+        vec![vec![Step::new("bad clients and bad peers", || {
+            hostile::play(&steps::options("--short"))
+        })]],
+    ];
+    Ok(steps::run(stages))
+}

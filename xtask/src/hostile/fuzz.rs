@@ -1,0 +1,337 @@
+//! Random and spoiled requests and packets, all drawn from a seed.
+//!
+//! A [`Conversation`] is what one connection sends from its first byte to its last. Its number and
+//! the seed decide its bytes, whatever the server answers, so that a run can be repeated, and a
+//! part of it as well. Most of a conversation is good, so that the server is in every state when
+//! something is wrong.
+
+mod draft;
+mod packets;
+mod requests;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::log::{self, Marks};
+use super::memory;
+use super::round::Build;
+use super::target::{Size, Target};
+use super::victim::Victim;
+use crate::differential::rng::Rng;
+
+/// Connections at a time: more of them fill queues, which delays a victim without any stall.
+const CONNECTIONS: usize = 6;
+/// How long a server may take to answer; longer is a request that it has forgotten.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Dials that fail in a row before the server counts as gone.
+const FAILED_DIALS_MAX: u32 = 100;
+/// Megabytes that nodes, sessions and buffers may take at the end.
+const LEFT_MB: u64 = 128;
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What one connection sends.
+#[derive(Debug)]
+pub struct Conversation {
+    bytes: Vec<u8>,
+    /// Requests or packets among the bytes.
+    count: usize,
+    end: End,
+}
+
+/// How a conversation ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// When all requests are answered, or the server hangs up on one.
+    Answered,
+    /// The same, and then the client sends no more and waits for the server to hang up.
+    HalfSent,
+    /// The client sends no more from the start, because the server need not answer.
+    Unanswered,
+}
+
+/// What a run is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    pub requests: u64,
+    pub seed: u64,
+    /// The number of the first conversation.
+    pub from: u64,
+    pub size: Size,
+    /// How long memory may take to come back.
+    pub after: Duration,
+}
+
+/// Runs three quarters against a server and one quarter against an ensemble; false if something
+/// failed.
+pub fn run(plan: &Plan, build: &Build, work: &Path) -> Result<bool> {
+    let on_ensemble = plan.requests / 4;
+    let alone = Target::alone(&build.binary, plan.size, &work.join("fuzz-server"))?;
+    let mut good =
+        attack("a server", &alone, plan, plan.requests - on_ensemble, &|_| Port::Client)?;
+    drop(alone);
+    let dir = work.join("fuzz-ensemble");
+    let ensemble = Target::ensemble(&build.binary, plan.size, &dir)?;
+    good &= attack("an ensemble", &ensemble, plan, on_ensemble, &|number| match number % 4 {
+        0 | 1 => Port::Client,
+        2 => Port::Quorum,
+        _ => Port::Election,
+    })?;
+    if !good {
+        let Plan { requests, seed, from, .. } = plan;
+        println!(
+            "to run it again: cargo xtask hostile --fuzz {requests} --seed {seed} --from {from}"
+        );
+    }
+    Ok(good)
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Port {
+    Client,
+    Quorum,
+    Election,
+}
+
+/// Counts of a run.
+#[derive(Debug)]
+struct Progress {
+    next: AtomicU64,
+    sent: AtomicU64,
+    answered: AtomicU64,
+    failures: Mutex<Vec<String>>,
+}
+
+fn attack(
+    what: &str,
+    target: &Target,
+    plan: &Plan,
+    requests: u64,
+    port_of: &(dyn Fn(u64) -> Port + Sync),
+) -> Result<bool> {
+    let progress = Progress {
+        next: AtomicU64::new(plan.from),
+        sent: AtomicU64::new(0),
+        answered: AtomicU64::new(0),
+        failures: Mutex::default(),
+    };
+    let pids = target.pids();
+    let logs = target.logs();
+    let marks = Marks::at_end(logs.iter().map(std::path::PathBuf::as_path));
+    let victim = Victim::start(target.ports())?;
+    let before_mb = memory::resident_mb(&pids)?;
+    memory::forget_peak(&pids)?;
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..CONNECTIONS {
+            scope.spawn(|| progress.work(target, plan.seed, requests, port_of));
+        }
+    });
+    let took = began.elapsed();
+    let latencies = victim.stop()?;
+    let during_mb = memory::peak_mb(&pids).unwrap_or(0);
+    let after_mb = wait_for_memory(&pids, before_mb + LEFT_MB, plan.after);
+    let mut failures = progress.failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failures.extend(log::panics(&marks.since()).map(str::to_owned));
+    failures.extend(target.check_alive().err().map(|why| format!("{why:#}")));
+    if after_mb.is_none_or(|mb| mb > before_mb + LEFT_MB) {
+        failures.push("memory has not come back".to_owned());
+    }
+    let gap = latencies.longest();
+    if gap > gap_max(plan.size) {
+        failures.push(format!("the victim waited for {gap:?}"));
+    }
+    let (sent, answered) = (progress.sent.into_inner(), progress.answered.into_inner());
+    println!(
+        "{what}, seed {}: {sent} requests and packets in {} conversations, {answered} answers, \
+         {:.0}/s",
+        plan.seed,
+        progress.next.into_inner() - plan.from,
+        sent as f64 / took.as_secs_f64()
+    );
+    println!(
+        "  victim p50 {:.1?}, p99 {:.1?}, longest {gap:.1?}; \
+         MB before {before_mb}, during {during_mb}, after {}",
+        latencies.percentile(50),
+        latencies.percentile(99),
+        after_mb.unwrap_or_default()
+    );
+    failures.iter().for_each(|failure| println!("  FAILED: {failure}"));
+    Ok(failures.is_empty())
+}
+
+fn gap_max(size: Size) -> Duration {
+    match size {
+        Size::Full => Duration::from_millis(50),
+        Size::Short => Duration::from_secs(1),
+    }
+}
+
+fn wait_for_memory(pids: &[u32], enough_mb: u64, patience: Duration) -> Option<u64> {
+    let began = Instant::now();
+    loop {
+        let mb = memory::resident_mb(pids).ok()?;
+        if mb <= enough_mb || began.elapsed() >= patience {
+            return Some(mb);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// The bytes of a conversation depend on the seed, its number and its port alone.
+fn conversation(seed: u64, number: u64, port: Port) -> Conversation {
+    let mut rng = Rng::new(seed);
+    // Neighbouring numbers must not give overlapping sequences.
+    let mut rng = Rng::new(rng.next() ^ Rng::new(number).next());
+    match port {
+        Port::Client => requests::conversation(&mut rng),
+        Port::Quorum => packets::to_quorum_port(&mut rng),
+        Port::Election => packets::to_election_port(&mut rng),
+    }
+}
+
+impl Progress {
+    /// Plays conversations until enough was sent, or something failed.
+    fn work(&self, target: &Target, seed: u64, requests: u64, port_of: &dyn Fn(u64) -> Port) {
+        let mut failed_dials = 0;
+        while self.sent.load(Ordering::Relaxed) < requests && !self.has_failed() {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let kind = port_of(number);
+            let conversation = conversation(seed, number, kind);
+            let Some(port) = port(target, number, kind) else { return };
+            match play(port, &conversation) {
+                Ok(answers) => {
+                    failed_dials = 0;
+                    self.sent.fetch_add(conversation.count as u64, Ordering::Relaxed);
+                    self.answered.fetch_add(answers, Ordering::Relaxed);
+                }
+                Err(Trouble::NotDialled) if failed_dials < FAILED_DIALS_MAX => {
+                    failed_dials += 1;
+                    thread::sleep(LOOK / 10);
+                }
+                Err(trouble) => self.fail(format!("conversation {number}: {trouble:?}")),
+            }
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        !self.failures.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    fn fail(&self, why: String) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(why);
+    }
+}
+
+fn port(target: &Target, number: u64, kind: Port) -> Option<u16> {
+    match kind {
+        // Followers forward what clients write.
+        Port::Client => target.ports().into_iter().cycle().nth(number as usize % 3),
+        Port::Quorum => Some(target.leader_ports().ok()?.quorum),
+        Port::Election => Some(target.leader_ports().ok()?.election),
+    }
+}
+
+#[derive(Debug)]
+enum Trouble {
+    NotDialled,
+    /// Neither an answer nor the end of the connection.
+    Silence,
+}
+
+/// Sends everything, reads all answers, and returns how many there were.
+fn play(port: u16, conversation: &Conversation) -> Result<u64, Trouble> {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+    let mut stream = stream.map_err(|_| Trouble::NotDialled)?;
+    let _ = stream.set_read_timeout(Some(PATIENCE));
+    let _ = stream.set_write_timeout(Some(PATIENCE));
+    // A server may hang up before it has read everything.
+    let _ = stream.write_all(&conversation.bytes);
+    let mut answers = Answers::default();
+    if conversation.end != End::Unanswered {
+        // The first answer is that to the handshake.
+        answers.read(&mut stream, conversation.count as u64 + 1)?;
+    }
+    if conversation.end != End::Answered {
+        let _ = stream.shutdown(Shutdown::Write);
+        answers.read(&mut stream, u64::MAX)?;
+    }
+    Ok(answers.count)
+}
+
+/// What has come back on a connection.
+#[derive(Debug, Default)]
+struct Answers {
+    count: u64,
+    unread: Vec<u8>,
+}
+
+impl Answers {
+    /// Reads until there are so many answers, or the server has hung up.
+    fn read(&mut self, stream: &mut TcpStream, enough: u64) -> Result<(), Trouble> {
+        let mut chunk = [0; 16 << 10];
+        while self.count < enough {
+            match stream.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(len) => {
+                    self.unread.extend_from_slice(&chunk[..len]);
+                    self.take();
+                }
+                Err(error) if is_timeout(&error) => return Err(Trouble::Silence),
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts whole frames that are no events; the first one of a connection has no header.
+    fn take(&mut self) {
+        let mut at = 0;
+        while let Some(len) = self.unread[at..].first_chunk::<4>() {
+            let end = at + 4 + usize::try_from(i32::from_be_bytes(*len)).unwrap_or(0);
+            let Some(frame) = self.unread.get(at + 4..end) else { break };
+            let is_event = frame.starts_with(&[0xff; 4]) && self.count > 0;
+            self.count += u64::from(!is_event);
+            at = end;
+        }
+        self.unread.drain(..at);
+    }
+}
+
+fn is_timeout(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::differential::link::framed;
+
+    #[test]
+    fn the_same_seed_gives_the_same_bytes_and_another_gives_others() {
+        for port in [Port::Client, Port::Quorum, Port::Election] {
+            let bytes = |seed, number| conversation(seed, number, port).bytes;
+            assert_eq!(bytes(7, 3), bytes(7, 3));
+            assert_ne!(bytes(7, 3), bytes(7, 4));
+            assert_ne!(bytes(7, 3), bytes(8, 3));
+        }
+    }
+
+    #[test]
+    fn answers_are_counted_without_events_and_half_frames_are_kept() {
+        let mut answers = Answers { unread: framed(&[0xff; 4]), ..Answers::default() };
+        answers.take();
+        assert_eq!(answers.count, 1);
+        answers.unread = framed(&[0xff; 20]);
+        answers.unread.extend(framed(&[0, 0, 0, 1]));
+        answers.unread.extend([0, 0, 0]);
+        answers.take();
+        assert_eq!((answers.count, answers.unread), (2, vec![0, 0, 0]));
+    }
+}

@@ -1,0 +1,84 @@
+//! What an attack may cost.
+
+use std::time::Duration;
+
+use super::attack::Attack;
+use super::row::Row;
+use super::target::Size;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Of the victim's requests.
+    p99_max: Duration,
+    /// The longest that one request of the victim may take.
+    gap_max: Duration,
+    /// Megabytes above those before the attack.
+    during_mb: u64,
+    after_mb: u64,
+    lines: usize,
+}
+
+impl Limits {
+    /// In the short form the machine may have other work, and a disk whose syncs take a second.
+    /// What it has to notice are requests that stop a server: each of them took many seconds.
+    pub fn of(size: Size) -> Limits {
+        let (p99, gap) = match size {
+            Size::Full => (50, 1_000),
+            Size::Short => (3_000, 5_000),
+        };
+        Limits {
+            p99_max: Duration::from_millis(p99),
+            gap_max: Duration::from_millis(gap),
+            during_mb: 768,
+            after_mb: 64,
+            lines: 100,
+        }
+    }
+
+    /// Whether no more is left of an attack than may be.
+    pub fn is_memory_back(&self, attack: &Attack, before_mb: u64, after_mb: u64) -> bool {
+        after_mb <= before_mb + attack.leaves_mb + self.after_mb
+    }
+
+    /// What is above a limit, in words.
+    pub fn broken(&self, attack: &Attack, row: &Row) -> Vec<String> {
+        let mut broken = Vec::new();
+        let mut check = |holds: bool, what: &str| {
+            if !holds {
+                broken.push(what.to_owned());
+            }
+        };
+        check(row.p99 <= self.p99_max, "p99");
+        check(row.gap <= self.gap_max, "gap");
+        let during_max_mb = row.before_mb + attack.leaves_mb + self.during_mb;
+        check(row.during_mb <= during_max_mb, "memory during");
+        let is_back = |mb| self.is_memory_back(attack, row.before_mb, mb);
+        check(row.after_mb.is_none_or(is_back), "memory after");
+        check(row.lines <= self.lines, "log");
+        check(row.epochs == 0, "epochs");
+        broken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hostile::attack;
+
+    #[test]
+    fn each_limit_is_reported_by_its_name() {
+        let attack = attack::all().next().unwrap();
+        let limits = Limits::of(Size::Full);
+        let mut row = Row { before_mb: 10, during_mb: 20, ..Row::default() };
+        assert!(limits.broken(attack, &row).is_empty());
+        row.p99 = Duration::from_millis(51);
+        row.gap = Duration::from_millis(1_001);
+        row.during_mb = 10_000;
+        row.after_mb = Some(10_000);
+        row.lines = 1_000;
+        row.epochs = 1;
+        let broken = limits.broken(attack, &row);
+        assert_eq!(broken, ["p99", "gap", "memory during", "memory after", "log", "epochs"]);
+        assert!(!Limits::of(Size::Short).broken(attack, &row).contains(&"p99".to_owned()));
+    }
+}

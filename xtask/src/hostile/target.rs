@@ -1,0 +1,126 @@
+//! What is attacked: one server, or an ensemble of three.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::ensemble::cast::{Cast, Kind, Programs};
+use crate::ensemble::cluster::{Cluster, Terms};
+use crate::ensemble::links::PeerPorts;
+use crate::server::{Program, Server, Setup};
+
+/// A fresh server or ensemble, and how much of an attack is wanted.
+#[derive(Debug)]
+pub struct Target {
+    servers: Servers,
+    size: Size,
+}
+
+/// Whether attacks have the size that their text says, or one that CI has the time for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    Full,
+    Short,
+}
+
+#[derive(Debug)]
+enum Servers {
+    Alone(Server),
+    Ensemble { cluster: Cluster, leader: usize },
+}
+
+impl Target {
+    pub fn alone(binary: &Path, size: Size, dir: &Path) -> Result<Target> {
+        let setup = Setup::on_free_port()?
+            // Attackers of one machine stand for attackers of many.
+            .set("maxClientCnxns", 0)
+            .set("extendedTypesEnabled", true);
+        let server = Server::start(&Program::Ironkeeper(binary.to_owned()), setup, dir)?;
+        Ok(Target { servers: Servers::Alone(server), size })
+    }
+
+    pub fn ensemble(binary: &Path, size: Size, dir: &Path) -> Result<Target> {
+        let programs = Programs::only(Kind::Ours, Program::Ironkeeper(binary.to_owned()));
+        let lines = vec![
+            ("extendedTypesEnabled", "true".to_owned()),
+            ("reconfigEnabled", "true".to_owned()),
+        ];
+        let terms = Terms { lines, ..Terms::default() };
+        let cluster = Cluster::start(&Cast::of("ours,ours,ours"), &programs, &terms, dir)?;
+        let leader = cluster.wait_for_leader(|_| true)?;
+        Ok(Target { servers: Servers::Ensemble { cluster, leader }, size })
+    }
+
+    /// `full`, or a part of it in the short form.
+    pub fn count(&self, full: usize) -> usize {
+        match self.size {
+            Size::Full => full,
+            Size::Short => (full / 5).max(1),
+        }
+    }
+
+    /// Where clients connect; in an ensemble to the leader.
+    pub fn port(&self) -> u16 {
+        match &self.servers {
+            Servers::Alone(server) => server.port(),
+            Servers::Ensemble { cluster, leader } => cluster.member(*leader).port(),
+        }
+    }
+
+    /// All ports for clients, that of [`Target::port`] first.
+    pub fn ports(&self) -> Vec<u16> {
+        let mut ports: Vec<u16> = self.servers().map(Server::port).collect();
+        ports.sort_by_key(|port| *port != self.port());
+        ports
+    }
+
+    /// Where members meet the leader.
+    pub fn leader_ports(&self) -> Result<PeerPorts> {
+        match &self.servers {
+            Servers::Alone(_) => anyhow::bail!("a server alone has no ports for others"),
+            Servers::Ensemble { cluster, leader } => Ok(cluster.peer_ports(*leader)),
+        }
+    }
+
+    /// The number of a member that follows.
+    pub fn follower_id(&self) -> i64 {
+        match &self.servers {
+            Servers::Ensemble { leader: 0, .. } => 2,
+            _ => 1,
+        }
+    }
+
+    fn servers(&self) -> Box<dyn Iterator<Item = &Server> + '_> {
+        match &self.servers {
+            Servers::Alone(server) => Box::new(std::iter::once(server)),
+            Servers::Ensemble { cluster, .. } => Box::new(cluster.members()),
+        }
+    }
+
+    pub fn pids(&self) -> Vec<u32> {
+        self.servers().filter_map(Server::pid).collect()
+    }
+
+    pub fn logs(&self) -> Vec<PathBuf> {
+        self.servers().map(Server::log_path).collect()
+    }
+
+    /// The newest epoch that a server knows; zero where there is no ensemble.
+    pub fn epoch(&self) -> i64 {
+        let epochs = self.servers().filter_map(|server| {
+            let zxid = server.last_zxid()?;
+            i64::from_str_radix(zxid.trim_start_matches("0x"), 16).ok()
+        });
+        epochs.map(|zxid| zxid >> 32).max().unwrap_or(0)
+    }
+
+    /// An error names the first server that does not answer.
+    pub fn check_alive(&self) -> Result<()> {
+        for (at, server) in self.servers().enumerate() {
+            let answer =
+                server.ask("srvr").with_context(|| format!("server {} is gone", at + 1))?;
+            ensure!(answer.contains("Mode:"), "server {} does not serve", at + 1);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! Whether `cargo xtask` and the tests share one build of every crate. Cargo builds a crate once
+//! for each set of features, and whatever depends on it as well: a difference costs a minute and
+//! more of every clean run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use crate::{repo, tools};
+
+/// The features of each crate, as these arguments of `cargo tree` select them.
+fn features(arguments: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut command = Command::new(env!("CARGO"));
+    command
+        .args(["tree", "--offline", "--locked", "--prefix", "none", "--format", "{p}\t{f}\t"])
+        .args(arguments.split(' '))
+        .current_dir(repo::root());
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in tools::run(&mut command).unwrap().lines() {
+        if let [package, features, _] = line.split('\t').collect::<Vec<_>>()[..] {
+            found.entry(package.to_owned()).or_default().insert(features.to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn this_program_and_the_tests_are_built_with_the_same_features() {
+    let of_tests = features("--workspace --all-features --edges normal,build,dev");
+    let of_this = features("--package xtask --edges normal,build");
+    assert!(of_this.len() > 50, "cargo tree lists {} crates", of_this.len());
+    for (package, features) in &of_this {
+        assert_eq!(
+            Some(features),
+            of_tests.get(package),
+            "{package} is built twice: change the features in xtask/Cargo.toml"
+        );
+    }
+}
