@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use ironkeeper_proto::stat::StatPersisted;
 use ironkeeper_proto::{SessionId, Zxid};
 use ironkeeper_tree::{AclList, Node, Tree, digest};
@@ -22,6 +23,14 @@ pub(crate) struct Facts {
     pub acl: Arc<AclList>,
     pub prefix_crc: u32,
     pub data_len: usize,
+}
+
+impl Facts {
+    /// What the node adds to the digest of the tree.
+    pub fn digest(&self) -> u64 {
+        // The root's path is the empty string as far as digests go; its prefix is kept so.
+        u64::from(digest::node_digest(self.prefix_crc, &self.stat))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -41,7 +50,7 @@ pub(crate) struct Overlay {
     touched: VecDeque<(Zxid, Arc<str>)>,
     /// The digest of the tree after everything proposed.
     digest: u64,
-    /// While a multi is judged: what to restore if it fails.
+    /// While a multi is judged: what to restore if it fails, one entry for each path.
     undo: Option<Undo>,
 }
 
@@ -90,15 +99,12 @@ impl Overlay {
         })
     }
 
-    /// Records what `zxid` makes of a node; `before` is what [`Overlay::find`] said.
-    pub fn put(&mut self, path: &str, zxid: Zxid, before: Option<&Facts>, after: Option<Facts>) {
+    /// Records what `zxid` makes of a node. `before` is [`Facts::digest`] of what [`Overlay::find`]
+    /// returned, 0 if that was nothing.
+    pub fn put(&mut self, path: &str, zxid: Zxid, before: u64, after: Option<Facts>) {
         if digest::counts(path) {
-            // The root's path is the empty string as far as digests go; its prefix is kept so.
-            let of = |facts: &Facts| u64::from(digest::node_digest(facts.prefix_crc, &facts.stat));
-            self.digest = self
-                .digest
-                .wrapping_sub(before.map_or(0, of))
-                .wrapping_add(after.as_ref().map_or(0, of));
+            let after = after.as_ref().map_or(0, Facts::digest);
+            self.digest = self.digest.wrapping_sub(before).wrapping_add(after);
         }
         let owner = after.as_ref().map_or(0, owner);
         let pending = Pending { zxid, facts: after };
@@ -113,6 +119,10 @@ impl Overlay {
         self.disown(&key, old.as_ref());
         if owner != 0 {
             self.owned.insert((owner, Arc::clone(&key)));
+        }
+        if old.as_ref().is_some_and(|old| old.zxid == zxid) {
+            // An earlier part of the same multi has recorded what was there before.
+            return;
         }
         if let Some(undo) = &mut self.undo {
             undo.nodes.push((Arc::clone(&key), old));
@@ -154,9 +164,11 @@ impl Overlay {
                 break;
             }
             let (_, path) = self.touched.pop_front().expect("front was just seen");
-            if self.nodes.get(&path).is_some_and(|pending| pending.zxid <= zxid) {
-                let done = self.nodes.remove(&path);
-                self.disown(&path, done.as_ref());
+            if let Entry::Occupied(entry) = self.nodes.entry(path)
+                && entry.get().zxid <= zxid
+            {
+                let (path, done) = entry.remove_entry();
+                self.disown(&path, Some(&done));
             }
         }
     }
@@ -219,12 +231,12 @@ mod tests {
         let (mut overlay, tree) = overlay();
         let of = |overlay: &Overlay, session| overlay.ephemerals(&tree, SessionId(session));
         for (zxid, path, owner) in [(1, "/b", 5), (2, "/a", 5), (3, "/c", -6), (4, "/d", 0)] {
-            overlay.put(path, Zxid(zxid), None, Some(facts(owner)));
+            overlay.put(path, Zxid(zxid), 0, Some(facts(owner)));
         }
         assert_eq!(of(&overlay, 5), ["/a", "/b"]);
         overlay.begin();
-        overlay.put("/a", Zxid(5), Some(&facts(5)), None);
-        overlay.put("/e", Zxid(5), None, Some(facts(-6)));
+        overlay.put("/a", Zxid(5), facts(5).digest(), None);
+        overlay.put("/e", Zxid(5), 0, Some(facts(-6)));
         assert_eq!(
             (of(&overlay, 5), of(&overlay, -6)),
             (vec!["/b".into()], vec!["/c".into(), "/e".into()])
@@ -238,10 +250,43 @@ mod tests {
     }
 
     #[test]
+    fn a_failed_multi_restores_a_path_that_several_parts_changed() {
+        let (mut overlay, tree) = overlay();
+        overlay.put("/a", Zxid(1), 0, Some(facts(5)));
+        let digest = overlay.digest();
+        overlay.begin();
+        for (before, after) in [(5, Some(6)), (6, None), (0, Some(7)), (7, Some(8))] {
+            let before = if before == 0 { 0 } else { facts(before).digest() };
+            overlay.put("/a", Zxid(2), before, after.map(facts));
+        }
+        assert_eq!(overlay.undo.as_ref().map(|undo| undo.nodes.len()), Some(1));
+        overlay.take_back();
+        assert_eq!(overlay.digest(), digest);
+        assert_eq!(overlay.find(&tree, "/a").unwrap().stat.ephemeral_owner, 5);
+        assert_eq!(overlay.ephemerals(&tree, SessionId(5)), ["/a"]);
+        overlay.applied(Zxid(1));
+        assert!(overlay.find(&tree, "/a").is_none() && overlay.owned.is_empty());
+    }
+
+    #[test]
+    fn a_path_stays_pending_until_its_last_transaction_is_applied() {
+        let (mut overlay, tree) = overlay();
+        overlay.begin();
+        overlay.put("/a", Zxid(1), 0, Some(facts(5)));
+        overlay.put("/a", Zxid(1), facts(5).digest(), Some(facts(6)));
+        overlay.keep();
+        overlay.put("/a", Zxid(2), facts(6).digest(), Some(facts(7)));
+        overlay.applied(Zxid(1));
+        assert_eq!(overlay.find(&tree, "/a").unwrap().stat.ephemeral_owner, 7);
+        overlay.applied(Zxid(2));
+        assert!(overlay.find(&tree, "/a").is_none() && overlay.touched.is_empty());
+    }
+
+    #[test]
     fn the_end_of_a_session_does_not_look_at_what_others_have_pending() {
         let (mut overlay, tree) = overlay();
         for n in 0..100_000 {
-            overlay.put(&format!("/{n}"), Zxid(1), None, Some(facts(1)));
+            overlay.put(&format!("/{n}"), Zxid(1), 0, Some(facts(1)));
         }
         // Looking at all of it for each would be ten thousand million looks.
         for session in 2..100_000 {

@@ -86,7 +86,7 @@ impl Prepare<'_> {
         let acl = self.normalized(create.acl)?;
         // The way to the parent is walked once.
         let above = self.tree.find(parent_path);
-        let parent = self.overlay.find_at(parent_path, || above).ok_or(ErrorCode::NoNode)?;
+        let mut parent = self.overlay.find_at(parent_path, || above).ok_or(ErrorCode::NoNode)?;
         self.require(&parent, Perms::CREATE)?;
         let full_path;
         let path = if mode.is_sequential() {
@@ -110,13 +110,13 @@ impl Prepare<'_> {
         let parent_cversion = parent.stat.cversion.wrapping_add(1);
         encode::create(op, path, create.data, acl.as_vec(), kind, parent_cversion, out);
         self.require_room(out)?;
-        let mut parent_after = parent.clone();
-        parent_after.children += 1;
+        let parent_before = parent.digest();
+        parent.children += 1;
         if parent_cversion > parent.stat.cversion {
-            parent_after.stat.cversion = parent_cversion;
-            parent_after.stat.pzxid = self.zxid;
+            parent.stat.cversion = parent_cversion;
+            parent.stat.pzxid = self.zxid;
         }
-        self.overlay.put(parent_path, self.zxid, Some(&parent), Some(parent_after));
+        self.overlay.put(parent_path, self.zxid, parent_before, Some(parent));
         let stat = StatPersisted {
             czxid: self.zxid,
             mzxid: self.zxid,
@@ -135,7 +135,7 @@ impl Prepare<'_> {
         };
         let prefix_crc = digest::prefix_crc(path, create.data);
         let facts = Facts { stat, children: 0, acl, prefix_crc, data_len };
-        self.overlay.put(path, self.zxid, None, Some(facts));
+        self.overlay.put(path, self.zxid, 0, Some(facts));
         Ok(op)
     }
 
@@ -198,7 +198,7 @@ impl Prepare<'_> {
         }
         encode::delete(path, out);
         self.require_room(out)?;
-        self.remove(path, &node, parent_path, &parent);
+        self.remove(path, &node, parent_path, parent);
         Ok(OpCode::Delete)
     }
 
@@ -215,16 +215,16 @@ impl Prepare<'_> {
         }
         encode::delete(path, out);
         self.require_room(out)?;
-        self.remove(path, &node, parent_path, &parent);
+        self.remove(path, &node, parent_path, parent);
         Ok(OpCode::DeleteContainer)
     }
 
-    fn remove(&mut self, path: &str, node: &Facts, parent_path: &str, parent: &Facts) {
-        let mut parent_after = parent.clone();
-        parent_after.children = parent_after.children.saturating_sub(1);
-        parent_after.stat.pzxid = self.zxid;
-        self.overlay.put(parent_path, self.zxid, Some(parent), Some(parent_after));
-        self.overlay.put(path, self.zxid, Some(node), None);
+    fn remove(&mut self, path: &str, node: &Facts, parent_path: &str, mut parent: Facts) {
+        let parent_before = parent.digest();
+        parent.children = parent.children.saturating_sub(1);
+        parent.stat.pzxid = self.zxid;
+        self.overlay.put(parent_path, self.zxid, parent_before, Some(parent));
+        self.overlay.put(path, self.zxid, node.digest(), None);
     }
 
     fn set_data(
@@ -235,7 +235,7 @@ impl Prepare<'_> {
         out: &mut Vec<u8>,
     ) -> Result<OpCode, ErrorCode> {
         path::validate(path).map_err(|_| ErrorCode::BadArguments)?;
-        let node = self.overlay.find(self.tree, path).ok_or(ErrorCode::NoNode)?;
+        let mut node = self.overlay.find(self.tree, path).ok_or(ErrorCode::NoNode)?;
         self.require(&node, Perms::WRITE)?;
         let data_len = data.map_or(0, <[u8]>::len);
         self.check_quota(path, 0, data_len as i64 - node.data_len as i64)?;
@@ -243,13 +243,13 @@ impl Prepare<'_> {
         let new_version = node.stat.version.wrapping_add(1);
         encode::set_data(path, data, new_version, out);
         self.require_room(out)?;
-        let mut after = node.clone();
-        after.stat.version = new_version;
-        after.stat.mzxid = self.zxid;
-        after.stat.mtime = self.time;
-        after.data_len = data_len;
-        after.prefix_crc = digest::prefix_crc(path, data);
-        self.overlay.put(path, self.zxid, Some(&node), Some(after));
+        let before = node.digest();
+        node.stat.version = new_version;
+        node.stat.mzxid = self.zxid;
+        node.stat.mtime = self.time;
+        node.data_len = data_len;
+        node.prefix_crc = digest::prefix_crc(path, data);
+        self.overlay.put(path, self.zxid, before, Some(node));
         Ok(OpCode::SetData)
     }
 
@@ -262,16 +262,16 @@ impl Prepare<'_> {
     ) -> Result<OpCode, ErrorCode> {
         path::validate(path).map_err(|_| ErrorCode::BadArguments)?;
         let acl = self.normalized(acl)?;
-        let node = self.overlay.find(self.tree, path).ok_or(ErrorCode::NoNode)?;
+        let mut node = self.overlay.find(self.tree, path).ok_or(ErrorCode::NoNode)?;
         self.require(&node, Perms::ADMIN)?;
         check_version(version, node.stat.aversion)?;
         let new_version = node.stat.aversion.wrapping_add(1);
         encode::set_acl(path, acl.as_vec(), new_version, out);
         self.require_room(out)?;
-        let mut after = node.clone();
-        after.stat.aversion = new_version;
-        after.acl = acl;
-        self.overlay.put(path, self.zxid, Some(&node), Some(after));
+        let before = node.digest();
+        node.stat.aversion = new_version;
+        node.acl = acl;
+        self.overlay.put(path, self.zxid, before, Some(node));
         Ok(OpCode::SetAcl)
     }
 
@@ -339,27 +339,27 @@ impl Prepare<'_> {
     /// that the session has.
     pub fn close_session(&mut self, out: &mut Vec<u8>) -> OpCode {
         let paths = self.overlay.ephemerals(self.tree, self.session);
-        // A parent is changed once for all of its children.
-        let mut parents: BTreeMap<&str, (Facts, Facts)> = BTreeMap::new();
+        // A parent is changed once for all of its children. With its digest before that.
+        let mut parents: BTreeMap<&str, (u64, Facts)> = BTreeMap::new();
         for path in &paths {
             let Some(parent_path) = path::parent(path) else { continue };
             // Only nodes of old releases are an ephemeral and a parent at once.
             if let Some((before, after)) = parents.remove(path.as_str()) {
-                self.overlay.put(path, self.zxid, Some(&before), Some(after));
+                self.overlay.put(path, self.zxid, before, Some(after));
             }
             let Some(node) = self.overlay.find(self.tree, path) else { continue };
             if !parents.contains_key(parent_path) {
                 let Some(parent) = self.overlay.find(self.tree, parent_path) else { continue };
-                parents.insert(parent_path, (parent.clone(), parent));
+                parents.insert(parent_path, (parent.digest(), parent));
             }
             if let Some((_, after)) = parents.get_mut(parent_path) {
                 after.children = after.children.saturating_sub(1);
                 after.stat.pzxid = self.zxid;
             }
-            self.overlay.put(path, self.zxid, Some(&node), None);
+            self.overlay.put(path, self.zxid, node.digest(), None);
         }
         for (path, (before, after)) in parents {
-            self.overlay.put(path, self.zxid, Some(&before), Some(after));
+            self.overlay.put(path, self.zxid, before, Some(after));
         }
         if self.config.close_session_lists_paths {
             let bare = out.len();
