@@ -46,6 +46,9 @@ pub struct Options {
     /// The servers to measure.
     #[arg(long, value_enum, default_value_t = Peer::Both)]
     peer: Peer,
+    /// Measure another ironkeeper binary in the place of Apache: ratios are to it.
+    #[arg(long, value_name = "PATH", conflicts_with = "peer")]
+    before: Option<PathBuf>,
     /// Measure ensembles of so many members instead of single servers, and etcd where it can be had.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=9))]
     ensemble: Option<u8>,
@@ -119,7 +122,7 @@ fn run_single(plan: &Plan, measures: &mut Measures) {
     if plan.wants_load() {
         for round in 1..=plan.rounds {
             eprintln!("round {round} of {}", plan.rounds);
-            let result = load_round(plan, measures);
+            let result = load_round(plan, round, measures);
             measures.note_failure(result.with_context(|| format!("round {round}")));
         }
     }
@@ -140,12 +143,16 @@ impl Plan {
                 if options.ensemble.is_some() { "without" } else { "with" }
             );
         }
+        let found =
+            |path: &PathBuf| path.canonicalize().with_context(|| format!("no {}", path.display()));
         let binary = match &options.server {
-            Some(path) => path.canonicalize().with_context(|| format!("no {}", path.display()))?,
+            Some(path) => found(path)?,
             None => ironkeeper::build()?,
         };
         let mut sides = Vec::new();
-        if options.peer != Peer::Ours {
+        if let Some(before) = &options.before {
+            sides.push((Side::Before, Program::Ironkeeper(found(before)?)));
+        } else if options.peer != Peer::Ours {
             sides.push((Side::Apache, Program::Apache(Cache::open()?.apache()?)));
         }
         if options.peer != Peer::Apache {
@@ -157,6 +164,8 @@ impl Plan {
             // Several virtual machines share the processors: each needs longer until it runs at full speed.
             (false, Some(_)) => (3, 5.0, 30.0, 1_000_000),
         };
+        // Nothing but a JVM gets faster while it runs.
+        let warm_up_seconds = if options.before.is_some() { 1.0 } else { warm_up_seconds };
         let parent = match &options.dir {
             Some(dir) => dir.clone(),
             // Build output is on a real disk more often than the folder for temporary files.
@@ -199,8 +208,9 @@ impl Plan {
     }
 }
 
-/// Both servers from their start to their end, under every load that is wanted.
-fn load_round(plan: &Plan, measures: &mut Measures) -> Result<()> {
+/// Both servers from their start to their end, under every load that is wanted. In every other
+/// round the other server has its turn first.
+fn load_round(plan: &Plan, round: u32, measures: &mut Measures) -> Result<()> {
     let wanted: Vec<_> = load::LOADS.iter().filter(|load| plan.wants(&[load.name])).collect();
     let dir = tempfile::tempdir_in(plan.dir.path())?;
     let mut servers = Vec::new();
@@ -216,6 +226,9 @@ fn load_round(plan: &Plan, measures: &mut Measures) -> Result<()> {
             plan.generator.warm_up(&Target::of([&server])?, plan.warm_up_seconds)?;
         }
         servers.push((*side, server));
+    }
+    if round.is_multiple_of(2) {
+        servers.reverse();
     }
     for load in wanted {
         for (side, server) in &servers {

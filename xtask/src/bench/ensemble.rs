@@ -31,8 +31,9 @@ const KILLS: usize = 3;
 
 /// Rounds over all sides in turn; what fails is noted and takes nothing from the others.
 pub fn run(plan: &Plan, members: u8, measures: &mut Measures) {
-    let etcd = match Cache::open().and_then(|cache| cache.etcd()) {
-        Ok(etcd) => Some(etcd),
+    let is_of_builds = plan.sides.iter().any(|(side, _)| *side == Side::Before);
+    let etcd = match (!is_of_builds).then(|| Cache::open()?.etcd()).transpose() {
+        Ok(etcd) => etcd,
         Err(why) => {
             eprintln!("etcd is not measured: {why:#}");
             None

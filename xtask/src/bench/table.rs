@@ -13,6 +13,8 @@ pub enum Side {
     Apache,
     /// Of ensembles only, for those who choose between them.
     Etcd,
+    /// Another build of Ironkeeper, in the place of Apache.
+    Before,
     Ironkeeper,
 }
 
@@ -21,17 +23,22 @@ impl fmt::Display for Side {
         f.pad(match self {
             Side::Apache => "Apache ZooKeeper",
             Side::Etcd => "etcd",
+            Side::Before => "the build before",
             Side::Ironkeeper => "Ironkeeper",
         })
     }
 }
 
 impl Side {
+    /// In the order of the columns.
+    const ALL: [Side; 4] = [Side::Apache, Side::Etcd, Side::Before, Side::Ironkeeper];
+
     /// At the head of a column.
     pub fn short(self) -> &'static str {
         match self {
             Side::Apache => "Apache",
             Side::Etcd => "etcd",
+            Side::Before => "before",
             Side::Ironkeeper => "Ironkeeper",
         }
     }
@@ -58,7 +65,7 @@ enum Unit {
     Megabytes,
 }
 
-/// What Ironkeeper has to reach. Ratios are Ironkeeper's figure divided by Apache's of the same round.
+/// What Ironkeeper has to reach beside Apache. Ratios are Ironkeeper's figure divided by Apache's of the same round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Required {
     Nothing,
@@ -170,15 +177,24 @@ impl Measures {
 
     /// The median of the rounds' own ratios: what slowed down a whole round cancels out.
     fn ratio(&self, row: &Row) -> Option<f64> {
-        let apache = self.figures.get(&(row.id, Side::Apache))?;
-        let ours = self.figures.get(&(row.id, Side::Ironkeeper))?;
-        let rounds = apache.iter().zip(ours).filter(|(apache, _)| **apache > 0.0);
-        Some(median(rounds.map(|(apache, ours)| ours / apache))).filter(|ratio| ratio.is_finite())
+        let of = |side| self.figures.get(&(row.id, side));
+        let (base, ours) = (of(self.base())?, of(Side::Ironkeeper)?);
+        let rounds = base.iter().zip(ours).filter(|(base, _)| **base > 0.0);
+        Some(median(rounds.map(|(base, ours)| ours / base))).filter(|ratio| ratio.is_finite())
+    }
+
+    /// What ratios are to: the build before, or Apache.
+    fn base(&self) -> Side {
+        if self.has(Side::Before) { Side::Before } else { Side::Apache }
+    }
+
+    fn has(&self, side: Side) -> bool {
+        self.figures.keys().any(|(_, of)| *of == side)
     }
 
     /// Whether the requirement is met; `None` when there is none or it cannot be told.
     fn met(&self, row: &Row) -> Option<bool> {
-        match row.required {
+        match self.required(row) {
             Nothing => None,
             RatioAtLeast(least) => self.ratio(row).map(|ratio| ratio >= least),
             RatioAtMost(most) => self.ratio(row).map(|ratio| ratio <= most),
@@ -186,15 +202,18 @@ impl Measures {
         }
     }
 
+    /// Ratios to another build are for a reader to judge: they move with the machine.
+    fn required(&self, row: &Row) -> Required {
+        match row.required {
+            RatioAtLeast(_) | RatioAtMost(_) if self.base() == Side::Before => Nothing,
+            required => required,
+        }
+    }
+
     /// The rows that have a figure.
     fn rows(&self) -> impl Iterator<Item = &'static Row> + '_ {
         let has = |row: &Row, side| self.median(row, side).is_some();
-        let sides = [Side::Apache, Side::Etcd, Side::Ironkeeper];
-        ROWS.iter().filter(move |row| sides.iter().any(|side| has(row, *side)))
-    }
-
-    fn has_etcd(&self) -> bool {
-        self.figures.keys().any(|(_, side)| *side == Side::Etcd)
+        ROWS.iter().filter(move |row| Side::ALL.iter().any(|side| has(row, *side)))
     }
 
     /// Whether everything was measured, and nothing that was required is missed.
@@ -203,11 +222,9 @@ impl Measures {
     }
 
     pub fn to_markdown(&self) -> String {
-        let sides: &[Side] = if self.has_etcd() {
-            &[Side::Apache, Side::Etcd, Side::Ironkeeper]
-        } else {
-            &[Side::Apache, Side::Ironkeeper]
-        };
+        let is_shown =
+            |side: &Side| *side == self.base() || *side == Side::Ironkeeper || self.has(*side);
+        let sides: Vec<Side> = Side::ALL.into_iter().filter(is_shown).collect();
         let mut head = vec!["work".to_owned()];
         head.extend(sides.iter().map(|side| side.short().to_owned()));
         head.extend(["ratio", "required", "met"].map(String::from));
@@ -221,7 +238,7 @@ impl Measures {
             let mut line = vec![row.work.to_owned()];
             line.extend(sides.iter().map(figure));
             line.push(self.ratio(row).map_or("-".to_owned(), show_ratio));
-            line.push(row.required.show(row.unit));
+            line.push(self.required(row).show(row.unit));
             line.push(match self.met(row) {
                 Some(true) => "yes".to_owned(),
                 Some(false) => "**no**".to_owned(),
@@ -265,13 +282,15 @@ impl Measures {
                     "unit": row.unit.name(),
                     "apache": self.median(row, Side::Apache),
                     "etcd": self.median(row, Side::Etcd),
+                    "before": self.median(row, Side::Before),
                     "ironkeeper": self.median(row, Side::Ironkeeper),
                     "ratio": self.ratio(row),
-                    "required": row.required.show(row.unit),
+                    "required": self.required(row).show(row.unit),
                     "met": self.met(row),
                     "rounds": {
                         "apache": rounds(Side::Apache),
                         "etcd": rounds(Side::Etcd),
+                        "before": rounds(Side::Before),
                         "ironkeeper": rounds(Side::Ironkeeper),
                     },
                 })
@@ -382,6 +401,20 @@ mod tests {
 | work                | Apache |  etcd | Ironkeeper | ratio | required      | met |
 | ------------------- | -----: | ----: | ---------: | ----: | ------------- | --- |
 | one write at a time |      - | 500/s |    1,000/s |     - | at least 1.2x | -   |";
+        assert_eq!(measures.to_markdown(), expected);
+    }
+
+    #[test]
+    fn ratios_are_to_the_build_before_where_there_is_one() {
+        let mut measures = Measures::default();
+        for (before, ours) in [(100.0, 50.0), (100.0, 110.0), (100.0, 120.0)] {
+            measures.add("read-64", Side::Before, before);
+            measures.add("read-64", Side::Ironkeeper, ours);
+        }
+        let expected = "\
+| work                      | before | Ironkeeper | ratio | required | met |
+| ------------------------- | -----: | ---------: | ----: | -------- | --- |
+| reads, 64 connections x 1 |  100/s |      110/s | 1.10x | -        | -   |";
         assert_eq!(measures.to_markdown(), expected);
     }
 
