@@ -145,7 +145,7 @@ impl Index {
         if at < self.primary.len { at } else { at & (half - 1) }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, arena: &Arena, hash: u64, parent: Slot, name: &str) -> Option<Slot> {
         let tag = tag(hash);
         let mut bucket = &self.primary[self.home(hash)];

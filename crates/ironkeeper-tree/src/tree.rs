@@ -171,8 +171,13 @@ impl Tree {
             return (path.is_empty() || path == "/").then_some(Slot::ROOT);
         }
         // No node but the root has an empty name, so doubled and trailing slashes find nothing.
-        let components = path.strip_prefix('/')?.split('/');
-        components.into_iter().try_fold(Slot::ROOT, |parent, name| self.child(parent, name))
+        let (mut parent, mut rest) = (Slot::ROOT, path.strip_prefix('/')?);
+        // For names as short as they are, `split` costs more than the search in the index.
+        while let Some(end) = rest.bytes().position(|byte| byte == b'/') {
+            parent = self.child(parent, &rest[..end])?;
+            rest = &rest[end + 1..];
+        }
+        self.child(parent, rest)
     }
 
     #[inline]

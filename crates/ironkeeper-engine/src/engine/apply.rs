@@ -12,7 +12,7 @@ use ironkeeper_tree::{Applied, SnapshotRemains};
 use super::replies::put_txn_reply;
 use super::role::Role;
 use super::{Engine, Ready};
-use crate::conn::{CloseReason, Inner};
+use crate::conn::{CloseReason, Conn, Inner};
 use crate::database::State;
 use crate::io::{Output, SessionEnd};
 use crate::local_writes::{Answer, Waiting};
@@ -106,8 +106,7 @@ impl Engine {
         if let Some(waiting) = &waiting {
             // Reads ahead of this write must not see it.
             let mut inner = waiting.conn.lock();
-            let reads = Reads::new(&self.db, state, now);
-            self.read_work += reads.serve_waiting(&waiting.conn, &mut inner);
+            self.serve_reads_ahead(now, state, &waiting.conn, &mut inner);
         }
         let mut ended = None;
         match &full.txn {
@@ -243,6 +242,14 @@ impl Engine {
         });
     }
 
+    /// Serves the reads that the client has sent before its oldest write in work.
+    #[inline]
+    fn serve_reads_ahead(&mut self, now: Now, state: &State, conn: &Arc<Conn>, inner: &mut Inner) {
+        if inner.lane.has_read_in_front() {
+            self.read_work += Reads::new(&self.db, state, now).serve_waiting(conn, inner);
+        }
+    }
+
     /// Writes an answer behind everything the connection was told before it.
     fn answer(
         &mut self,
@@ -259,7 +266,7 @@ impl Engine {
             self.db.stats.throttle.stale_replies.fetch_add(1, Relaxed);
             return;
         }
-        self.read_work += Reads::new(&self.db, state, now).serve_waiting(&waiting.conn, &mut inner);
+        self.serve_reads_ahead(now, state, &waiting.conn, &mut inner);
         inner.lane.pop_write(waiting.xid);
         // Nothing is said after a last word: the reads before this were left out, and clients take
         // replies in the order of their requests.
