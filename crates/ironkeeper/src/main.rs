@@ -11,6 +11,7 @@ mod four_letter;
 mod huge_pages;
 mod java_env;
 mod json_log;
+mod line_editor;
 mod lock;
 mod migrate;
 mod open_files;
