@@ -110,6 +110,35 @@ fn the_log_can_be_json() {
 }
 
 #[test]
+fn lines_for_the_journal_have_a_priority_and_no_time() {
+    const TO_THE_JOURNAL: &str =
+        "JOURNAL_STREAM=$(stat -Lc %d:%i /proc/self/fd/2) && export JOURNAL_STREAM";
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let setup = |arguments: &[&str]| Setup::unconfigured(dir.path(), arguments);
+    let (status, log) = setup(&[]).after(TO_THE_JOURNAL).start().terminate();
+    assert!(status.success(), "{log}");
+    let started = "<6>INFO ironkeeper_server::server: started version=";
+    assert!(log.starts_with(started), "{log}");
+    assert!(log.lines().all(|line| line.starts_with("<6>INFO ")), "{log}");
+    // The same for JSON, whose readers want the time that the server has measured.
+    let json = setup(&["--log-format", "json"]).after(TO_THE_JOURNAL);
+    let (_, log) = json.start().terminate();
+    for line in log.lines() {
+        let line = line.strip_prefix("<6>").expect("a priority");
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert!(line["time"].is_string(), "{line}");
+    }
+    // An error that ends the process.
+    let unknown = setup(&["--set", "tickTime=-1"]).after(TO_THE_JOURNAL);
+    let (_, log) = unknown.start_in_vain(0);
+    assert!(log.lines().all(|line| line.starts_with("<3>")), "{log}");
+    // The variable is inherited, and standard error is a pipe of its own.
+    let elsewhere = setup(&[]).after("export JOURNAL_STREAM=1:1");
+    let (_, log) = elsewhere.start().terminate();
+    assert!(log.lines().all(|line| line.starts_with("20")), "{log}");
+}
+
+#[test]
 fn a_typing_error_in_the_filter_is_refused_once() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let setup = Setup::unconfigured(dir.path(), &["--log", "inof"]);
