@@ -184,6 +184,32 @@ fn a_member_without_a_leader_tells_whom_it_cannot_reach_and_why() {
     server.await_log("server 3 (no.such.host.invalid:2): ");
 }
 
+#[test]
+fn members_with_different_lists_of_servers_warn_of_each_other() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let port = || ironkeeper_testing::HeldPort::take(0).expect("a free port");
+    let ports = [(); 6].map(|()| port());
+    let ports = ports.each_ref().map(|port| port.address().port());
+    let line = |id: usize| {
+        let (quorum, election) = (ports[2 * id - 2], ports[2 * id - 1]);
+        format!("server.{id}=127.0.0.1:{quorum}:{election}\n")
+    };
+    let start = |id: usize, lines: String| {
+        let dir = dir.path().join(id.to_string());
+        std::fs::create_dir_all(dir.join("data")).expect("a directory");
+        std::fs::write(dir.join("data/myid"), id.to_string()).expect("a number");
+        Setup::new(&dir, &format!("initLimit=10\nsyncLimit=5\n{lines}")).start()
+    };
+    let first = start(1, line(1) + &line(2) + &line(3));
+    let second = start(2, line(1) + &line(2));
+    let warning = "WARN ironkeeper_server::peer: server 2 has another list of servers than this \
+                   one: server.3 is only listed here";
+    first.await_log(warning);
+    second.await_log(
+        "server 1 has another list of servers than this one: server.3 is only listed there",
+    );
+}
+
 fn send_and_drain(address: SocketAddr, bytes: &[u8]) {
     let mut stream = Client::dial(address).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
