@@ -36,6 +36,7 @@ mod rehearsal;
 mod repeats;
 mod role;
 mod server;
+mod server_lists;
 mod session_log;
 mod settings;
 mod shared;

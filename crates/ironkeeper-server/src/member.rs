@@ -23,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::peer::{Endpoint, OwnAddresses, OwnTree, PeerError, PeerLinks, PeerSettings};
 use crate::recovery::{For, LogEnd};
 use crate::role::Role;
+use crate::server_lists::ServerLists;
 
 /// How long there is no leader before that deserves a line, and until the next line.
 const NO_LEADER_AFTER_MS: u64 = 5_000;
@@ -40,7 +41,7 @@ pub struct Member {
     /// When the log was last told that there is no leader.
     no_leader_at_ms: AtomicU64,
     /// The members in force and those that are proposed.
-    members: Mutex<(Membership, Option<Membership>)>,
+    members: Arc<Mutex<(Membership, Option<Membership>)>>,
 }
 
 impl Member {
@@ -61,7 +62,7 @@ impl Member {
             me: ensemble.my_id,
             listen_on_all_ips: ensemble.listen_on_all_ips,
             no_leader_at_ms: AtomicU64::new(0),
-            members: Mutex::new((ensemble.membership.clone(), ensemble.proposed.clone())),
+            members: Arc::new(Mutex::new((ensemble.membership.clone(), ensemble.proposed.clone()))),
         };
         member.tell_links(|_| {});
         Ok(member)
@@ -201,23 +202,37 @@ impl Member {
         let engine = core.this();
         let metrics = Arc::clone(&self.metrics);
         let links = Arc::downgrade(&self.links);
-        let ran = self.links.run(move |inputs| {
-            for input in &inputs {
-                if let ironkeeper_zab::Input::Packet { link, packet } = input {
-                    metrics.note_packet(packet);
-                    if let Packet::FollowerInfo { info, .. } | Packet::ObserverInfo { info, .. } =
-                        packet
-                        && let (Some(links), Some(server)) = (links.upgrade(), info.server)
-                    {
-                        links.introduce(*link, server);
+        let (members, lists) = (Arc::clone(&self.members), ServerLists::new());
+        let ran =
+            self.links.run(move |inputs| {
+                for input in &inputs {
+                    match input {
+                        ironkeeper_zab::Input::Packet { link, packet } => {
+                            metrics.note_packet(packet);
+                            if let Packet::FollowerInfo { info, .. }
+                            | Packet::ObserverInfo { info, .. } = packet
+                                && let (Some(links), Some(server)) = (links.upgrade(), info.server)
+                            {
+                                links.introduce(*link, server);
+                            }
+                        }
+                        ironkeeper_zab::Input::Notification { link, notification } => {
+                            let links = links.upgrade();
+                            if let Some((Some(from), _)) =
+                                links.and_then(|links| links.peer_of(*link))
+                            {
+                                let own = members.lock().unwrap_or_else(PoisonError::into_inner);
+                                lists.compare(&own.0, from, &notification.config);
+                            }
+                        }
+                        _ => {}
                     }
                 }
-            }
-            if let Some(core) = engine.upgrade() {
-                core.db.planted_panic.strike(Place::PeerLink);
-                core.submit(inputs.into_iter().map(Input::Peer));
-            }
-        });
+                if let Some(core) = engine.upgrade() {
+                    core.db.planted_panic.strike(Place::PeerLink);
+                    core.submit(inputs.into_iter().map(Input::Peer));
+                }
+            });
         if let Err(error) = ran {
             core.shutdown.fail(format!("no connections to other servers: {error}"));
         }

@@ -394,12 +394,6 @@ fn random_seed() -> u64 {
 
 /// What deserves a line before the data is opened.
 fn remark_on(config: &Config) {
-    if config.purge_interval_ms.is_none() {
-        tracing::warn!(
-            "old snapshots and logs are never removed: autopurge.purgeInterval is 0, the default of \
-             Apache ZooKeeper. Set autopurge.purgeInterval=1, or remove them before the disk is full"
-        );
-    }
     for dir in [&config.data_dir, &config.data_log_dir] {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

@@ -4,17 +4,18 @@
 //! the terminal or a pipe; after each the cluster is shown once it has settled.
 
 mod command;
+mod input;
 mod layout;
 mod member;
 
-use std::io::{IsTerminal, Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tokio::sync::mpsc;
 
 use command::Command;
+use input::Input;
 use layout::Layout;
 use member::Member;
 
@@ -33,9 +34,10 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Run an ensemble on this machine, to try things out with
 ///
-/// Starts the servers as processes, shows their ports and roles, and takes commands: kill 2, start 2, pause 1,
-/// status, quit. Data and logs are in a temporary directory unless you name one, which is then kept: an
-/// ensemble that was left there is started again.
+/// Starts the servers as processes, shows their ports and roles, and takes commands: kill 2,
+/// start 2, pause 1, status, quit. Tab completes them, and arrow up brings back those of earlier
+/// runs, which are kept in ~/.local/state/ironkeeper. Data and logs are in a temporary directory
+/// unless you name one, which is then kept: an ensemble that was left there is started again.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How many servers vote
@@ -108,21 +110,29 @@ impl Cluster {
         self.show().await?;
         println!("connect  ironkeeper shell -server {clients}");
         println!("{}", command::HELP);
-        let mut lines = read_lines();
+        let mut input = Input::open(self.layout.places.iter().map(|place| place.id).collect());
         let mut stop = Box::pin(stop_signal());
         loop {
-            prompt()?;
             let line = tokio::select! {
-                line = lines.recv() => line,
-                _ = &mut stop => None,
+                line = input.next() => line,
+                _ = &mut stop => {
+                    input.abandon();
+                    break;
+                }
             };
-            let Some(line) = line else { break };
-            match command::parse(&line) {
-                Ok(None) => {}
-                Ok(Some(Command::Quit)) => break,
-                Ok(Some(command)) => self.obey(command).await?,
-                Err(complaint) => println!("{complaint}"),
-            }
+            let command = match line.as_deref().map(command::parse) {
+                None | Some(Ok(Some(Command::Quit))) => {
+                    input.close();
+                    break;
+                }
+                Some(Ok(None)) => continue,
+                Some(Ok(Some(command))) => command,
+                Some(Err(complaint)) => {
+                    println!("{complaint}");
+                    continue;
+                }
+            };
+            self.obey(command).await?;
         }
         for member in &mut self.members {
             member.terminate();
@@ -289,25 +299,4 @@ fn last_lines(file: &std::path::Path, count: usize) -> std::io::Result<Vec<Strin
     let lines: Vec<&str> = text.lines().collect();
     let first = lines.len().saturating_sub(count);
     Ok(lines[first..].iter().map(|line| (*line).to_owned()).collect())
-}
-
-fn prompt() -> Result<()> {
-    if std::io::stdin().is_terminal() {
-        print!("cluster> ");
-    }
-    Ok(std::io::stdout().flush()?)
-}
-
-/// Lines of the standard input, until it ends.
-fn read_lines() -> mpsc::Receiver<String> {
-    let (sender, receiver) = mpsc::channel(1);
-    // A thread that waits for input cannot be interrupted; it goes with the process.
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lines().map_while(Result::ok) {
-            if sender.blocking_send(line).is_err() {
-                break;
-            }
-        }
-    });
-    receiver
 }

@@ -10,7 +10,9 @@ mod digest;
 mod four_letter;
 mod huge_pages;
 mod java_env;
+mod journal;
 mod json_log;
+mod line_editor;
 mod lock;
 mod migrate;
 mod open_files;
@@ -94,15 +96,15 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // For people: what went wrong and why, without a backtrace.
-            let mut said = error.to_string();
-            eprintln!("error: {said}");
+            let mut said = format!("error: {error}");
             for cause in error.chain().skip(1).map(|cause| cause.to_string()) {
                 // Many errors include their cause in their own text.
                 if !said.contains(&cause) {
-                    eprintln!("  {cause}");
+                    said.push_str("\n  ");
                     said.push_str(&cause);
                 }
             }
+            journal::print_error(&said);
             ExitCode::FAILURE
         }
     }
@@ -134,14 +136,22 @@ const SERVER_LOG_FILTER: &str = "warn,ironkeeper=info,ironkeeper_server=info";
 /// What every other command logs by default.
 const LOG_FILTER: &str = "warn";
 
-/// Logs go to standard error, with colour on a terminal only.
+/// Logs go to standard error: with colour on a terminal only, and as the journal wants them if it
+/// reads them.
 fn start_logging(filter: Option<&str>, format: LogFormat, serves: bool) -> anyhow::Result<()> {
     let default = if serves { SERVER_LOG_FILTER } else { LOG_FILTER };
     let filter = log_filter(filter.unwrap_or(default))?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).init(),
-        LogFormat::Json => lines.event_format(json_log::JsonLines).init(),
+    match (format, journal::is_connected()) {
+        (LogFormat::Text, false) => lines.with_ansi(std::io::stderr().is_terminal()).init(),
+        (LogFormat::Text, true) => {
+            let text = tracing_subscriber::fmt::format().without_time().with_ansi(false);
+            lines.with_ansi(false).event_format(journal::Prioritized(text)).init();
+        }
+        (LogFormat::Json, false) => lines.event_format(json_log::JsonLines).init(),
+        (LogFormat::Json, true) => {
+            lines.event_format(journal::Prioritized(json_log::JsonLines)).init();
+        }
     }
     Ok(())
 }

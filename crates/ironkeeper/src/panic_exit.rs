@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use ironkeeper_server::panics;
 
+use crate::journal;
+
 /// `EX_SOFTWARE` of `sysexits.h`. Not an abort: that would write the whole memory, with all data
 /// and passwords, to a core file on many systems, and keep the port and the lock for as long as
 /// that takes.
@@ -30,11 +32,11 @@ pub fn install() {
             BacktraceStatus::Captured => format!("{trace}"),
             _ => String::new(),
         };
-        eprintln!(
+        journal::print_error(&format!(
             "error: {}\n  This is a bug in Ironkeeper; the process ends. Everything it has acknowledged is \
              in its log: start it again.\n{trace}",
             panics::describe(info),
-        );
+        ));
         std::process::exit(EXIT_CODE);
     }));
 }

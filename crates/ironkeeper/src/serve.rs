@@ -54,6 +54,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let config = load(args)?;
+    // Not for servers that other programs embed: those of tests and of the demo are gone soon.
+    if config.purge_interval_ms.is_none() {
+        tracing::warn!(
+            "old snapshots and logs are never removed: autopurge.purgeInterval is 0, the default \
+             of Apache ZooKeeper. Set autopurge.purgeInterval=1, or remove them before the disk is \
+             full"
+        );
+    }
     panic_exit::install();
     let data_dir = config.data_dir.clone();
     open_files::allow_all();

@@ -32,6 +32,7 @@ mod piped;
 mod place;
 mod planting;
 mod progress;
+mod prompt;
 mod quota;
 mod samples;
 mod session;

@@ -3,6 +3,19 @@
 pub const HELP: &str = "\
 commands status | kill N (as kill -9) | stop N | start N | pause N | resume N | log N [LINES] | help | quit";
 
+/// The commands as completion offers them, and whether the number of a server follows.
+pub const NAMES: [(&str, bool); 9] = [
+    ("status", false),
+    ("kill", true),
+    ("stop", true),
+    ("start", true),
+    ("pause", true),
+    ("resume", true),
+    ("log", true),
+    ("help", false),
+    ("quit", false),
+];
+
 /// How many lines of a log are shown unless that is chosen.
 const LOG_LINES: usize = 20;
 
@@ -50,6 +63,15 @@ pub fn parse(line: &str) -> Result<Option<Command>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn completion_offers_commands_that_are_understood_and_in_the_help() {
+        for (name, takes_server) in NAMES {
+            let line = if takes_server { format!("{name} 1") } else { name.to_owned() };
+            assert!(matches!(parse(&line), Ok(Some(_))), "{line}");
+            assert!(HELP.contains(name), "{name}");
+        }
+    }
 
     #[test]
     fn lines_are_read() {

@@ -1,4 +1,5 @@
-//! Events printed while they come: the `WATCHER::` block of zkCli, or a JSON object.
+//! Events printed while they come: the `WATCHER::` block of zkCli, or a JSON object. At a prompt an
+//! event of the session is one line.
 //!
 //! Watches and the session tell a thread of their own, because printing above a line that is being typed can
 //! wait for the line editor, and the line editor can wait for the session (completion of paths).
@@ -32,11 +33,13 @@ pub struct Event {
     pub path: Option<String>,
     /// -1 where there is none.
     pub zxid: i64,
+    /// For events of the session: the server that is connected, or was last.
+    pub server: Option<String>,
 }
 
 impl Event {
-    pub fn of_session(state: &'static str) -> Event {
-        Event { state, kind: "None", path: None, zxid: -1 }
+    pub fn of_session(state: &'static str, server: Option<String>) -> Event {
+        Event { state, kind: "None", path: None, zxid: -1, server }
     }
 
     fn is_of_session(&self) -> bool {
@@ -70,6 +73,32 @@ impl Serialize for Event {
     }
 }
 
+/// An event of the session at a prompt: one line, since every failover has two of them. In JSON it
+/// is the event.
+#[derive(Debug)]
+struct Notice<'a>(&'a Event);
+
+impl Display for Notice<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let server = self.0.server.as_deref().unwrap_or("a server");
+        match self.0.state {
+            "SyncConnected" => write!(f, "Connected to {server}"),
+            "ConnectedReadOnly" => write!(f, "Connected to {server}, which is read-only"),
+            "Disconnected" => write!(f, "Disconnected from {server}; connecting again"),
+            "Expired" => f.write_str("The session has expired; connect opens another one"),
+            "Closed" => f.write_str("The session is closed"),
+            "AuthFailed" => f.write_str("The server refused the credentials of addauth"),
+            other => write!(f, "Session: {other}"),
+        }
+    }
+}
+
+impl Serialize for Notice<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
 /// Who tells of an event: one registered watch, or the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Teller(pub u64);
@@ -93,11 +122,12 @@ impl Events {
                 if !told.is_news(teller, &event) || !on.load(Ordering::Relaxed) {
                     continue;
                 }
-                // Scripts read results from standard output; that a connection came about is none.
-                if event.is_of_session() && !interactive {
-                    output.event_aside(&event);
-                } else {
-                    output.event(&event);
+                match (event.is_of_session(), interactive) {
+                    (false, _) => output.event(&event),
+                    (true, true) => output.event(&Notice(&event)),
+                    // Scripts read results from standard output; that a connection came about is
+                    // none.
+                    (true, false) => output.event_aside(&event),
                 }
             }
         });
@@ -150,7 +180,7 @@ mod tests {
     use super::*;
 
     fn event(kind: &'static str, zxid: i64) -> Event {
-        Event { state: "SyncConnected", kind, path: Some("/a".to_owned()), zxid }
+        Event { state: "SyncConnected", kind, path: Some("/a".to_owned()), zxid, server: None }
     }
 
     #[test]
@@ -160,12 +190,29 @@ mod tests {
             "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:NodeDataChanged path:/a zxid: 37"
         );
         assert_eq!(
-            Event::of_session("Closed").to_string(),
+            Event::of_session("Closed", None).to_string(),
             "\nWATCHER::\n\nWatchedEvent state:Closed type:None path:null zxid: -1"
         );
         assert_eq!(
             serde_json::to_string(&event("NodeCreated", 37)).unwrap(),
             r#"{"event":"NodeCreated","state":"SyncConnected","path":"/a","zxid":"0x25"}"#
+        );
+    }
+
+    #[test]
+    fn at_a_prompt_an_event_of_the_session_is_one_line() {
+        let server = || Some("db2:2181".to_owned());
+        for (state, line) in [
+            ("SyncConnected", "Connected to db2:2181"),
+            ("ConnectedReadOnly", "Connected to db2:2181, which is read-only"),
+            ("Disconnected", "Disconnected from db2:2181; connecting again"),
+            ("Expired", "The session has expired; connect opens another one"),
+        ] {
+            assert_eq!(Notice(&Event::of_session(state, server())).to_string(), line);
+        }
+        assert_eq!(
+            serde_json::to_string(&Notice(&Event::of_session("Closed", server()))).unwrap(),
+            r#"{"event":"None","state":"Closed","path":null,"zxid":null}"#
         );
     }
 

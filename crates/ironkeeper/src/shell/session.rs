@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ironkeeper_client::{Client, ClientBuilder, ConnectString, ConnectionState, TlsTransport};
+use ironkeeper_client::{
+    Client, ClientBuilder, ConnectString, ConnectionState, Host, TlsTransport,
+};
 use tokio::task::JoinHandle;
 
 use super::events::{Event, Events, Teller};
@@ -30,10 +32,36 @@ impl SharedClient {
         self.lock().clone()
     }
 
+    /// What a prompt shows of the connection now.
+    pub fn connection(&self) -> Connection {
+        use ConnectionState::{AuthFailed, Connected, ReadOnly, Reconnected};
+        let client = self.current();
+        let word = match client.as_ref().map(Client::state) {
+            Some(Connected | Reconnected) => "CONNECTED",
+            Some(ReadOnly) => "CONNECTEDREADONLY",
+            Some(AuthFailed) => "AUTH_FAILED",
+            Some(state) if !state.is_final() => "CONNECTING",
+            _ => "CLOSED",
+        };
+        Connection { server: client.and_then(|client| client.server()), word }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Client>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// A state of the connection, as a prompt shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// The server in use.
+    pub server: Option<Host>,
+    /// The state as zkCli shows it in its prompt: one of [`STATE_WORDS`].
+    pub word: &'static str,
+}
+
+pub const STATE_WORDS: [&str; 5] =
+    ["CONNECTED", "CONNECTEDREADONLY", "AUTH_FAILED", "CONNECTING", "CLOSED"];
 
 #[derive(Debug)]
 pub struct Session {
@@ -81,11 +109,15 @@ impl Session {
             .read_only(self.settings.read_only)
             .start()?;
         let mut states = client.states();
-        let events = self.events.clone();
+        let (events, connected) = (self.events.clone(), client.clone());
         self.teller = Some(tokio::spawn(async move {
+            let mut server = None;
             while let Some(state) = states.next().await {
+                if state.is_connected() {
+                    server = connected.server().map(|server| server.to_string());
+                }
                 if let Some(word) = event_word(state) {
-                    events.tell(Teller(0), Event::of_session(word)).await;
+                    events.tell(Teller(0), Event::of_session(word, server.clone())).await;
                 }
             }
         }));
@@ -143,21 +175,6 @@ impl Session {
         &self.connect_string
     }
 
-    /// The servers in a prompt: all of them if that is one, else the one that is connected and the
-    /// number of others.
-    pub fn prompt_name(&self) -> String {
-        let Ok(parsed) = self.connect_string.parse::<ConnectString>() else {
-            return self.connect_string.clone();
-        };
-        let [first, others @ ..] = parsed.servers() else { return self.connect_string.clone() };
-        if others.is_empty() {
-            return self.connect_string.clone();
-        }
-        let current = self.client.current().and_then(|client| client.server());
-        let chroot = self.connect_string.find('/').map_or("", |at| &self.connect_string[at..]);
-        format!("{},+{}{chroot}", current.unwrap_or_else(|| first.clone()), others.len())
-    }
-
     pub fn events(&self) -> &Events {
         &self.events
     }
@@ -172,18 +189,6 @@ impl Session {
         match self.client.current().and_then(|client| client.trouble()) {
             Some(why) => format!("Cannot connect to {}: {why}", self.connect_string),
             None => format!("Cannot connect to {}", self.connect_string),
-        }
-    }
-
-    /// The state as zkCli shows it in its prompt.
-    pub fn state_word(&self) -> &'static str {
-        use ConnectionState::{AuthFailed, Connected, ReadOnly, Reconnected};
-        match self.client.current().map(|client| client.state()) {
-            Some(Connected | Reconnected) => "CONNECTED",
-            Some(ReadOnly) => "CONNECTEDREADONLY",
-            Some(AuthFailed) => "AUTH_FAILED",
-            Some(state) if !state.is_final() => "CONNECTING",
-            _ => "CLOSED",
         }
     }
 }

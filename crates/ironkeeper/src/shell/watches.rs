@@ -144,7 +144,7 @@ impl Watches {
         }
         for kind in &removed {
             let path = Some(path.to_owned());
-            let event = Event { state: "SyncConnected", kind, path, zxid: -1 };
+            let event = Event { state: "SyncConnected", kind, path, zxid: -1, server: None };
             self.events.tell(Teller(0), event).await;
         }
         Ok(!removed.is_empty())
@@ -189,5 +189,6 @@ fn of_node(event: WatchEvent) -> Event {
         },
         path: Some(event.path),
         zxid: event.zxid.map_or(-1, |zxid| zxid.0),
+        server: None,
     }
 }

@@ -5,6 +5,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use ironkeeper_testing::HeldPort;
+use rustix::process::Signal;
+
+use crate::pseudo_terminal::{PseudoTerminal, TAB, UP};
 
 struct Cluster {
     process: Child,
@@ -153,4 +156,54 @@ fn a_cluster_that_was_left_is_started_where_it_was() {
     assert_eq!(id_of(&rows, "leader"), "1");
     assert_eq!(cluster.line(), format!("connect  ironkeeper shell -server {}", client.address()));
     cluster.quit();
+}
+
+fn open_prompt(home: &Path) -> PseudoTerminal {
+    let data = home.join("data").display().to_string();
+    let arguments = ["dev-cluster", "1", "--port", "0", "--data-dir", &data];
+    let mut terminal = PseudoTerminal::of(&arguments, ("XDG_STATE_HOME", home), "");
+    terminal.wait_for("cluster> ");
+    terminal
+}
+
+#[test]
+fn the_prompt_completes_commands_and_servers_and_has_a_history() {
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = open_prompt(home.path());
+    terminal.press("stat");
+    terminal.press(TAB);
+    terminal.wait_for("us ");
+    terminal.run("");
+    terminal.wait_for("SERVER");
+    terminal.wait_for("cluster> ");
+    terminal.press("sto");
+    terminal.press(TAB);
+    terminal.wait_for("p ");
+    terminal.press(TAB);
+    terminal.wait_for("stop 1");
+    terminal.run("");
+    terminal.wait_for("0 of 1 voters are up");
+    terminal.wait_for("cluster> ");
+    terminal.press(UP);
+    terminal.wait_for("stop 1");
+    terminal.press(UP);
+    terminal.wait_for("status");
+    // Ctrl-C ends the cluster.
+    terminal.press(crate::pseudo_terminal::CTRL_C);
+    assert!(terminal.wait_for_end().success());
+    assert!(terminal.edits_lines());
+
+    let mut next = open_prompt(home.path());
+    next.press(UP);
+    next.wait_for("stop 1");
+}
+
+#[test]
+fn a_terminal_is_as_it_was_when_a_signal_ends_the_cluster() {
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = open_prompt(home.path());
+    assert!(!terminal.edits_lines());
+    terminal.signal(Signal::TERM);
+    assert!(terminal.wait_for_end().success());
+    assert!(terminal.edits_lines());
 }

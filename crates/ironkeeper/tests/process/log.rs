@@ -110,6 +110,35 @@ fn the_log_can_be_json() {
 }
 
 #[test]
+fn lines_for_the_journal_have_a_priority_and_no_time() {
+    const TO_THE_JOURNAL: &str =
+        "JOURNAL_STREAM=$(stat -Lc %d:%i /proc/self/fd/2) && export JOURNAL_STREAM";
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let setup = |arguments: &[&str]| Setup::unconfigured(dir.path(), arguments);
+    let (status, log) = setup(&[]).after(TO_THE_JOURNAL).start().terminate();
+    assert!(status.success(), "{log}");
+    let started = "<6>INFO ironkeeper_server::server: started version=";
+    assert!(log.starts_with(started), "{log}");
+    assert!(log.lines().all(|line| line.starts_with("<6>INFO ")), "{log}");
+    // The same for JSON, whose readers want the time that the server has measured.
+    let json = setup(&["--log-format", "json"]).after(TO_THE_JOURNAL);
+    let (_, log) = json.start().terminate();
+    for line in log.lines() {
+        let line = line.strip_prefix("<6>").expect("a priority");
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert!(line["time"].is_string(), "{line}");
+    }
+    // An error that ends the process.
+    let unknown = setup(&["--set", "tickTime=-1"]).after(TO_THE_JOURNAL);
+    let (_, log) = unknown.start_in_vain(0);
+    assert!(log.lines().all(|line| line.starts_with("<3>")), "{log}");
+    // The variable is inherited, and standard error is a pipe of its own.
+    let elsewhere = setup(&[]).after("export JOURNAL_STREAM=1:1");
+    let (_, log) = elsewhere.start().terminate();
+    assert!(log.lines().all(|line| line.starts_with("20")), "{log}");
+}
+
+#[test]
 fn a_typing_error_in_the_filter_is_refused_once() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let setup = Setup::unconfigured(dir.path(), &["--log", "inof"]);
@@ -153,6 +182,32 @@ fn a_member_without_a_leader_tells_whom_it_cannot_reach_and_why() {
     server.await_log("1 of 3 voters in touch");
     server.await_log(&format!("server 2 (127.0.0.1:{election}): Connection refused"));
     server.await_log("server 3 (no.such.host.invalid:2): ");
+}
+
+#[test]
+fn members_with_different_lists_of_servers_warn_of_each_other() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let port = || ironkeeper_testing::HeldPort::take(0).expect("a free port");
+    let ports = [(); 6].map(|()| port());
+    let ports = ports.each_ref().map(|port| port.address().port());
+    let line = |id: usize| {
+        let (quorum, election) = (ports[2 * id - 2], ports[2 * id - 1]);
+        format!("server.{id}=127.0.0.1:{quorum}:{election}\n")
+    };
+    let start = |id: usize, lines: String| {
+        let dir = dir.path().join(id.to_string());
+        std::fs::create_dir_all(dir.join("data")).expect("a directory");
+        std::fs::write(dir.join("data/myid"), id.to_string()).expect("a number");
+        Setup::new(&dir, &format!("initLimit=10\nsyncLimit=5\n{lines}")).start()
+    };
+    let first = start(1, line(1) + &line(2) + &line(3));
+    let second = start(2, line(1) + &line(2));
+    let warning = "WARN ironkeeper_server::peer: server 2 has another list of servers than this \
+                   one: server.3 is only listed here";
+    first.await_log(warning);
+    second.await_log(
+        "server 1 has another list of servers than this one: server.3 is only listed there",
+    );
 }
 
 fn send_and_drain(address: SocketAddr, bytes: &[u8]) {

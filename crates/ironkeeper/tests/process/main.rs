@@ -14,6 +14,9 @@ mod large;
 mod log;
 mod migrate;
 mod panic;
+#[path = "../shell/pseudo_terminal.rs"]
+#[allow(dead_code, reason = "the tests of the shell use the rest")]
+mod pseudo_terminal;
 mod refusal;
 mod server_process;
 mod stop;

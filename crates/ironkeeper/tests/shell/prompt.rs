@@ -30,7 +30,8 @@ impl Scene {
         let mut scene = Scene { terminal, runtime, other, home, server };
         scene.terminal.wait_for("Welcome to Ironkeeper!");
         // Told before or behind the first prompt, which is then drawn anew.
-        scene.terminal.wait_for("state:SyncConnected type:None");
+        let connected = format!("Connected to {}", scene.server.connect_string());
+        scene.terminal.wait_for(&connected);
         scene.terminal.wait_for_prompt(0);
         scene
     }
@@ -60,7 +61,7 @@ fn the_prompt_shows_server_state_and_number() {
     terminal.run("ls /");
     terminal.wait_for("Not connected");
     terminal.run("connect");
-    terminal.wait_for("state:SyncConnected");
+    terminal.wait_for("Connected to ");
     terminal.run("get /app");
     terminal.wait_for("hello");
     terminal.wait_for_prompt(5);
@@ -172,6 +173,50 @@ fn the_prompt_names_the_server_that_is_in_use() {
 }
 
 #[test]
+fn the_prompt_follows_the_connection_while_a_line_is_typed() {
+    let server = TestServer::start().unwrap();
+    let proxy = FaultyProxy::start(server.connect_string()).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let address = proxy.connect_string();
+    let mut terminal = PseudoTerminal::start(&address, &[], &home.path().join("h"));
+    terminal.wait_for(&format!("Connected to {address}"));
+    terminal.wait_for_prompt(0);
+    terminal.press("ls /zoo");
+    terminal.wait_for("ls /zoo");
+    proxy.refuse();
+    proxy.cut();
+    // One line, and the prompt with what was typed in its new state.
+    terminal.wait_for(&format!("Disconnected from {address}; connecting again\n[zk: "));
+    terminal.wait_for("(CONNECTING) 0] ls /zoo");
+    proxy.heal().unwrap();
+    terminal.wait_for(&format!("Connected to {address}\n[zk: "));
+    terminal.wait_for(&format!("{address}(CONNECTED) 0] ls /zoo"));
+    terminal.run("keeper");
+    terminal.wait_for("[config, quota]");
+    assert!(!terminal.seen().contains("WATCHER::"), "{}", terminal.seen());
+}
+
+#[test]
+fn the_prompt_names_the_next_server_when_the_one_in_use_is_gone() {
+    let server = TestServer::start().unwrap();
+    let proxies = [(); 2].map(|()| FaultyProxy::start(server.connect_string()).unwrap());
+    let home = tempfile::tempdir().unwrap();
+    let servers = proxies.each_ref().map(FaultyProxy::connect_string).join(",");
+    let mut terminal = PseudoTerminal::start(&servers, &[], &home.path().join("h"));
+    terminal.wait_for(",+1(CONNECTED) 0] ");
+    terminal.press("ls");
+    terminal.wait_for("ls");
+    let (used, other) = match proxies[0].open_connections() {
+        0 => (&proxies[1], &proxies[0]),
+        _ => (&proxies[0], &proxies[1]),
+    };
+    used.refuse();
+    used.cut();
+    let address = other.connect_string();
+    terminal.wait_for(&format!("Connected to {address}\n[zk: {address},+1(CONNECTED) 0] ls"));
+}
+
+#[test]
 fn arrow_up_brings_back_commands_even_of_the_last_shell() {
     let mut scene = Scene::new();
     scene.create("/app", "");
@@ -190,6 +235,7 @@ fn arrow_up_brings_back_commands_even_of_the_last_shell() {
     terminal.wait_for_prompt(4);
     terminal.run("quit");
     assert!(scene.terminal.wait_for_end().success());
+    assert!(scene.terminal.edits_lines());
 
     let kept = std::fs::read_to_string(scene.home.path().join("state/history")).unwrap();
     assert!(kept.contains("set /app first") && !kept.contains("secret"), "{kept}");
@@ -242,7 +288,7 @@ fn control_c_throws_a_line_away_and_control_d_ends_the_session() {
     if let (Some(_), gone) = watch {
         runtime.block_on(gone).unwrap();
     }
-    terminal.wait_for("state:Closed");
+    terminal.wait_for("The session is closed");
 }
 
 #[test]
@@ -256,8 +302,8 @@ fn a_lost_connection_is_told_and_comes_back_with_its_watches() {
     terminal.wait_for("Created /mine");
     terminal.wait_for_prompt(2);
     scene.server.drop_connections().unwrap();
-    terminal.wait_for("state:Disconnected");
-    terminal.wait_for("state:SyncConnected");
+    terminal.wait_for("Disconnected from ");
+    terminal.wait_for("Connected to ");
     // The session is the same.
     terminal.run("getEphemerals");
     terminal.wait_for("[/mine]");
@@ -345,7 +391,7 @@ fn a_yes_for_one_command_is_forgotten_even_if_that_is_interrupted() {
     let proxy = FaultyProxy::start(scene.server.connect_string()).unwrap();
     let history = scene.home.path().join("other-history");
     let mut terminal = PseudoTerminal::start(&proxy.connect_string(), &[], &history);
-    terminal.wait_for("state:SyncConnected type:None");
+    terminal.wait_for("Connected to ");
     terminal.wait_for_prompt(0);
     proxy.stall(Direction::ToClient);
     terminal.run("ls / --yes");

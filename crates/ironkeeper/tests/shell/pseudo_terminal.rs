@@ -1,4 +1,4 @@
-//! A pseudo-terminal with a shell in it: types, and waits for what appears.
+//! A pseudo-terminal with a prompt of ours in it: types, and waits for what appears.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 /// Nothing depends on it being short.
 const APPEARS_WITHIN: Duration = Duration::from_secs(60);
@@ -36,6 +36,13 @@ pub struct PseudoTerminal {
 impl PseudoTerminal {
     /// Starts `ironkeeper shell` with these arguments; typed commands are kept in `history`.
     pub fn start(server: &str, arguments: &[&str], history: &Path) -> PseudoTerminal {
+        let arguments = [&["shell", "-server", server], arguments].concat();
+        PseudoTerminal::of(&arguments, ("IRONKEEPER_HISTORY", history), server)
+    }
+
+    /// Starts `ironkeeper` with these arguments and a variable that says where it keeps its
+    /// history.
+    pub fn of(arguments: &[&str], history: (&str, &Path), server: &str) -> PseudoTerminal {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -50,11 +57,10 @@ impl PseudoTerminal {
             .unwrap();
         let end = || Stdio::from(terminal.try_clone().unwrap());
         let shell = Command::new(env!("CARGO_BIN_EXE_ironkeeper"))
-            .args(["shell", "-server", server])
             .args(arguments)
             .env("TERM", "xterm")
             .env("NO_COLOR", "1")
-            .env("IRONKEEPER_HISTORY", history)
+            .env(history.0, history.1)
             .stdin(end())
             .stdout(end())
             .stderr(end())
@@ -115,6 +121,11 @@ impl PseudoTerminal {
         }
     }
 
+    /// All that has appeared so far.
+    pub fn seen(&self) -> &str {
+        &self.all
+    }
+
     /// Waits for a new prompt, of the command of this number. A prompt is drawn again with every key, but only
     /// a new one begins a line.
     #[track_caller]
@@ -124,12 +135,21 @@ impl PseudoTerminal {
 
     /// Interrupts what is running, as the terminal does at Ctrl-C while no line is edited.
     pub fn interrupt(&self) {
-        let pid = Pid::from_child(&self.shell);
-        kill_process(pid, Signal::INT).unwrap();
+        self.signal(Signal::INT);
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.shell), signal).unwrap();
+    }
+
+    /// Whether the terminal collects whole lines itself, as it does while no program edits them.
+    pub fn edits_lines(&self) -> bool {
+        let modes = tcgetattr(&self.keyboard).unwrap();
+        modes.local_modes.contains(LocalModes::ICANON | LocalModes::ECHO)
     }
 
     /// Waits for the end of the shell.
-    pub fn wait_for_end(mut self) -> ExitStatus {
+    pub fn wait_for_end(&mut self) -> ExitStatus {
         // Its last words have to be read, or it cannot end.
         while self.screen.recv_timeout(APPEARS_WITHIN).is_ok() {}
         self.shell.wait().unwrap()

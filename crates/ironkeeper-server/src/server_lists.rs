@@ -1,0 +1,198 @@
+//! Notices another server of the ensemble that was given another list of servers.
+//!
+//! Votes carry the configuration of their sender. Two lists that an administrator wrote have the
+//! same version, zero, and should name the same voters: with different lists two servers can count
+//! different majorities.
+
+use std::collections::BTreeSet;
+
+use ironkeeper_proto::membership::{Member, PeerRole};
+use ironkeeper_proto::{Membership, ServerId};
+
+use crate::repeats::{About, Repeats};
+
+/// How many differences a line names.
+const NAMED_MAX: usize = 4;
+
+/// Compares lists and warns, once a minute at most for each peer and difference.
+#[derive(Debug)]
+pub struct ServerLists {
+    repeats: Repeats,
+}
+
+impl ServerLists {
+    pub fn new() -> ServerLists {
+        ServerLists { repeats: Repeats::about(About::Peers) }
+    }
+
+    /// Looks at the configuration in a vote of this server.
+    pub fn compare(&self, own: &Membership, from: ServerId, config: &[u8]) {
+        // Servers before 3.5 send none.
+        if config.is_empty() {
+            return;
+        }
+        let Ok(theirs) = Membership::parse(&String::from_utf8_lossy(config)) else { return };
+        if let Some(warning) = warning(own, from, &theirs) {
+            self.repeats.warn_of("another list of servers", warning);
+        }
+    }
+}
+
+fn warning(own: &Membership, from: ServerId, theirs: &Membership) -> Option<String> {
+    // The newer configuration is in force, and a server with an older one takes it over.
+    if theirs.version > own.version {
+        return None;
+    }
+    if !own.members.contains_key(&from) && theirs.is_voter(from) {
+        return Some(format!(
+            "server {from} counts itself among the voters and is not in the list of this server \
+             (version {:x}): it has no vote here until reconfig adds it, or a line server.{from} \
+             and a restart",
+            own.version
+        ));
+    }
+    if theirs.version < own.version {
+        return None;
+    }
+    let differences = differences(own, theirs)?;
+    Some(format!(
+        "server {from} has another list of servers than this one: {differences}. Give all members \
+         the same list"
+    ))
+}
+
+/// What differs. Hosts are not compared, because a server has many names and can listen on a
+/// wildcard; nor are addresses for clients, which each member may know of itself alone.
+fn differences(own: &Membership, theirs: &Membership) -> Option<String> {
+    let ids: BTreeSet<ServerId> =
+        own.members.keys().chain(theirs.members.keys()).copied().collect();
+    let of_members = ids.into_iter().filter_map(|id| {
+        let what = match (own.members.get(&id), theirs.members.get(&id)) {
+            (Some(here), Some(there)) => of_member(here, there)?,
+            // An observer need not be listed by the others.
+            (Some(here), None) if here.role == PeerRole::Participant => {
+                "is only listed here".into()
+            }
+            (None, Some(there)) if there.role == PeerRole::Participant => {
+                "is only listed there".into()
+            }
+            _ => return None,
+        };
+        Some(format!("server.{id} {what}"))
+    });
+    let mut all: Vec<String> = of_members.collect();
+    if own.groups != theirs.groups {
+        all.push("the groups differ".to_owned());
+    }
+    let weighs_other = |id: ServerId| theirs.is_voter(id) && own.weight(id) != theirs.weight(id);
+    all.extend(own.voters().filter(|id| weighs_other(*id)).map(|id| {
+        let (here, there) = (own.weight(id), theirs.weight(id));
+        format!("server.{id} weighs {there} there and {here} here")
+    }));
+    let more = all.len().saturating_sub(NAMED_MAX);
+    all.truncate(NAMED_MAX);
+    let named = all.join("; ");
+    match (named.is_empty(), more) {
+        (true, _) => None,
+        (false, 0) => Some(named),
+        (false, more) => Some(format!("{named}; and {more} more")),
+    }
+}
+
+fn of_member(here: &Member, there: &Member) -> Option<String> {
+    let role = |member: &Member| match member.role {
+        PeerRole::Participant => "votes",
+        PeerRole::Observer => "observes",
+    };
+    if here.role != there.role {
+        return Some(format!("{} there and {} here", role(there), role(here)));
+    }
+    let ports = |member: &Member| -> BTreeSet<(u16, u16)> {
+        member.addresses.iter().map(|at| (at.quorum_port, at.election_port)).collect()
+    };
+    let (ports_here, ports_there) = (ports(here), ports(there));
+    (ports_here != ports_there).then(|| {
+        let text = |ports: &BTreeSet<(u16, u16)>| {
+            let first = ports.first().map(|(quorum, election)| format!("{quorum}:{election}"));
+            first.unwrap_or_default()
+        };
+        format!("has the ports {} there and {} here", text(&ports_there), text(&ports_here))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(lines: &[&str]) -> Membership {
+        Membership::parse(&lines.join("\n")).expect("members of our own making")
+    }
+
+    const OWN: [&str; 3] =
+        ["server.1=db1:2888:3888", "server.2=db2:2888:3888", "server.3=db3:2888:3888"];
+
+    fn told(own: &[&str], theirs: &[&str]) -> Option<String> {
+        let line = warning(&members(own), ServerId(3), &members(theirs))?;
+        let named = line.strip_prefix("server 3 has another list of servers than this one: ");
+        Some(named.unwrap_or(&line).replace(". Give all members the same list", ""))
+    }
+
+    #[test]
+    fn what_differs_is_named() {
+        for (theirs, expected) in [
+            (&OWN[1..], "server.1 is only listed here"),
+            (
+                &[OWN[0], OWN[1], OWN[2], "server.4=db4:2888:3888"][..],
+                "server.4 is only listed there",
+            ),
+            (
+                &[OWN[0], "server.2=db2:2888:3888:observer", OWN[2]],
+                "server.2 observes there and votes here",
+            ),
+            (
+                &[OWN[0], OWN[1], "server.3=db3:2889:3888"],
+                "server.3 has the ports 2889:3888 there and 2888:3888 here",
+            ),
+            (&[OWN[0], OWN[1], OWN[2], "weight.1=0"], "server.1 weighs 0 there and 1 here"),
+            (&[OWN[0], OWN[1], OWN[2], "group.1=1:2", "group.2=3"], "the groups differ"),
+        ] {
+            assert_eq!(told(&OWN, theirs).as_deref(), Some(expected));
+        }
+        let others: Vec<String> = (4..=9).map(|id| format!("server.{id}=x:1:2")).collect();
+        let others: Vec<&str> = others.iter().map(String::as_str).collect();
+        let line = told(&OWN, &others).expect("no server is in both lists");
+        assert!(line.ends_with("; server.4 is only listed there; and 5 more"), "{line}");
+    }
+
+    #[test]
+    fn what_may_differ_is_no_difference() {
+        for theirs in [
+            // Other names of the same servers, and an address for clients.
+            &["server.1=10.0.0.1:2888:3888", OWN[1], "server.3=0.0.0.0:2888:3888;2181"][..],
+            &[OWN[0], OWN[1], OWN[2], "server.9=far:2888:3888:observer"],
+            // The newer one will be in force here as well.
+            &[OWN[0], OWN[2], "version=100000005"],
+        ] {
+            assert_eq!(told(&OWN, theirs), None, "{theirs:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_no_member_is_named_with_the_version_in_force() {
+        let own = ["server.1=db1:2888:3888", "version=100000005"];
+        let line = told(&own, &OWN).expect("server 3 is not listed");
+        assert!(line.contains("is not in the list of this server (version 100000005)"), "{line}");
+        let line = told(&OWN[..2], &OWN).expect("server 3 is not listed");
+        assert!(line.contains("until reconfig adds it, or a line server.3"), "{line}");
+        let observer = ["server.1=db1:2888:3888", "server.3=db3:2888:3888:observer"];
+        assert_eq!(told(&own, &observer), None);
+    }
+
+    #[test]
+    fn what_is_no_configuration_is_left_aside() {
+        let lists = ServerLists::new();
+        for config in [&b""[..], b"server.x=\n", b"\xff\xfe"] {
+            lists.compare(&members(&OWN), ServerId(3), config);
+        }
+    }
+}

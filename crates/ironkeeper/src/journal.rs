@@ -1,0 +1,92 @@
+//! Standard error that is connected to the journal of systemd.
+//!
+//! The journal stamps each line with the time, and reads its priority from a prefix `<N>`
+//! (`sd-daemon(3)`), so lines have the prefix there and text has no time of its own.
+
+use std::fmt::{Debug, Result};
+use std::sync::LazyLock;
+
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+static CONNECTED: LazyLock<bool> = LazyLock::new(|| {
+    std::env::var("JOURNAL_STREAM").is_ok_and(|named| stderr_name() == Some(named))
+});
+
+/// Whether standard error is the stream that `JOURNAL_STREAM` names. The variable is inherited by
+/// programs whose standard error goes elsewhere.
+pub fn is_connected() -> bool {
+    *CONNECTED
+}
+
+/// Device and inode of standard error, as `JOURNAL_STREAM` has them.
+#[cfg(unix)]
+fn stderr_name() -> Option<String> {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
+    let stderr = std::io::stderr().as_fd().try_clone_to_owned().ok()?;
+    let metadata = std::fs::File::from(stderr).metadata().ok()?;
+    Some(format!("{}:{}", metadata.dev(), metadata.ino()))
+}
+
+#[cfg(not(unix))]
+fn stderr_name() -> Option<String> {
+    None
+}
+
+/// Prints the error that ends the process, to standard error.
+pub fn print_error(text: &str) {
+    match is_connected() {
+        true => eprint!("{}", prefixed(Level::ERROR, text)),
+        false => eprintln!("{}", text.trim_end()),
+    }
+}
+
+/// Lines of the format `F`, each with its priority in front.
+#[derive(Debug)]
+pub struct Prioritized<F>(pub F);
+
+impl<S, N, F> FormatEvent<S, N> for Prioritized<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> Result {
+        let mut text = String::new();
+        self.0.format_event(context, Writer::new(&mut text), event)?;
+        // The names of levels are aligned by a blank in front.
+        writer.write_str(&prefixed(*event.metadata().level(), text.trim_start()))
+    }
+}
+
+/// The journal makes an entry of each line, so each line of a text has the prefix.
+fn prefixed(level: Level, text: &str) -> String {
+    let priority = match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    };
+    text.lines().map(|line| format!("<{priority}>{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_has_the_priority_of_its_level() {
+        assert_eq!(prefixed(Level::ERROR, "a\n  b\n"), "<3>a\n<3>  b\n");
+        let priorities = [Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
+        let lines = priorities.map(|level| prefixed(level, "x"));
+        assert_eq!(lines.concat(), "<4>x\n<6>x\n<7>x\n<7>x\n");
+    }
+}
