@@ -102,11 +102,11 @@ impl Cluster {
         let settled = self.settle(Instant::now()).await;
         let clients = self.layout.places.iter().map(|place| place.client.as_str());
         let clients = clients.collect::<Vec<_>>().join(",");
-        println!(
-            "{} servers, {settled}, data in {}",
-            self.members.len(),
-            self.layout.dir.display()
-        );
+        let servers = match self.members.len() {
+            1 => "1 server".to_owned(),
+            count => format!("{count} servers"),
+        };
+        println!("{servers}, {settled}, data in {}", self.layout.dir.display());
         self.show().await?;
         println!("connect  ironkeeper shell -server {clients}");
         println!("{}", command::HELP);
