@@ -31,7 +31,7 @@ use crate::stats::{ConnStats, FRAME_HEAD_BYTES};
 use crate::sync::{Mutex, MutexGuard};
 use crate::time::Now;
 use crate::unsent::{Holding, Unsent, UnsentPart};
-use crate::watch::Modes;
+use crate::watch::{Modes, OldWatches};
 
 /// Requests served, and bytes of replies made, while the gate is held once.
 const SERVE_REQUESTS_MAX: usize = 32;
@@ -815,15 +815,21 @@ impl Conn {
         }
     }
 
-    /// The socket is gone: watches go, the session stays. Tells the engine through `submits`.
-    pub fn disconnect(self: &Arc<Conn>, now: Now, db: &Database, submits: &mut Vec<Submit>) {
+    /// The socket is gone: the session stays, the watches are left to the caller to be removed.
+    /// The engine is notified through `submits`.
+    pub fn disconnect(
+        self: &Arc<Conn>,
+        now: Now,
+        db: &Database,
+        submits: &mut Vec<Submit>,
+    ) -> OldWatches {
         let state = db.read();
         let mut inner = self.lock();
+        let watches = state.watches.abandon(self, &mut inner);
         if inner.is_gone() {
-            return;
+            return watches;
         }
         inner.phase = Phase::Gone;
-        state.watches.remove_all(self, &mut inner);
         inner.outbox = Outbox::default();
         inner.at_socket = AtSocket::default();
         inner.unsent.clear(&db.unsent);
@@ -839,6 +845,7 @@ impl Conn {
             let kind = SubmitKind::Disconnected { session: inner.session, has_slot };
             submits.push(Submit { conn: Arc::clone(self), received_ms: now.mono_ms, kind });
         }
+        watches
     }
 
     /// What the administrator is shown.

@@ -18,6 +18,7 @@ use crate::config::EngineConfig;
 use crate::conn::Conn;
 use crate::gate::{CoreToken, Exclusive, Gate, Shared};
 use crate::large_requests::LargeRequests;
+use crate::long_lists::LongLists;
 use crate::planted::PlantedPanic;
 use crate::request_throttle::RequestThrottle;
 use crate::session_table::SessionTable;
@@ -44,6 +45,7 @@ pub struct State {
     /// Readers add to it under the shared side, which is why it has locks of its own.
     pub watches: WatchTable,
     pub digests: Digests,
+    pub long_lists: LongLists,
 }
 
 impl State {
@@ -122,7 +124,8 @@ impl Database {
         now: Now,
     ) -> (Database, CoreToken) {
         let watches = WatchTable::new(config.tree.hash_seed);
-        let state = State { tree, sessions, watches, digests };
+        let long_lists = LongLists::default();
+        let state = State { tree, sessions, watches, digests, long_lists };
         let (gate, token) = Gate::new(state);
         let large_requests = config
             .large_request_bytes_min

@@ -22,6 +22,7 @@ pub mod io;
 mod lane;
 pub mod large_requests;
 mod local_writes;
+mod long_lists;
 pub mod outbox;
 mod overlay;
 #[doc(hidden)]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 use ironkeeper_proto::reply::{self, MultiHeader};
 use ironkeeper_proto::request::{DataWatch, RequestHeader, SetWatches};
 use ironkeeper_proto::watch_event::{self, EventType};
@@ -12,7 +11,8 @@ use ironkeeper_tree::Node;
 
 use crate::auth;
 use crate::conn::{CloseReason, Conn, Inner, OUTBOX_BYTES_HARD};
-use crate::database::{Database, Hasher, State};
+use crate::database::{Database, State};
+use crate::long_lists::{LongLists, put_children};
 use crate::outbox::{Outbox, SHARE_BYTES_MIN};
 use crate::planted::Place;
 use crate::stats::{LastOp, ReadTally};
@@ -25,9 +25,6 @@ const WORK_UNIT_BYTES: usize = 128;
 
 /// Bytes of an ephemeral node's path that count as one step.
 const EPHEMERAL_STEP_BYTES: usize = 64;
-
-/// A list of at least so many children is encoded once for all reads of a multiRead.
-const LONG_LIST_CHILDREN: u32 = 200;
 
 /// Serves reads during one hold of the gate; `state` proves that it is held.
 pub(crate) struct Reads<'a> {
@@ -256,12 +253,24 @@ impl<'a> Service<'a> {
 
     fn get_children(&mut self, path: &str, watch: bool, with_stat: bool) -> Result<(), ErrorCode> {
         let node = self.readable(path)?;
-        self.reply(|out| {
-            put_children(&node, out);
+        if LongLists::is_long(&node) {
+            let list = self.state.long_lists.of(&node);
+            let stat_len = if with_stat { Stat::ENCODED_LEN } else { 0 };
+            let out = self.inner.outbox.tail();
+            out.put_len(reply::ReplyHeader::ENCODED_LEN + list.len() + stat_len);
+            reply::ReplyHeader { xid: self.xid, zxid: self.zxid, err: 0 }.encode(out);
+            self.inner.outbox.put_piece(list);
             if with_stat {
-                node.stat().encode(out);
+                node.stat().encode(self.inner.outbox.tail());
             }
-        });
+        } else {
+            self.reply(|out| {
+                put_children(&node, out);
+                if with_stat {
+                    node.stat().encode(out);
+                }
+            });
+        }
         if watch {
             self.watch(path, Modes::CHILD);
         }
@@ -298,9 +307,6 @@ impl<'a> Service<'a> {
 
     fn multi_read(&mut self, requests: &[Request<'_>]) {
         let mut body = Outbox::default();
-        // A long list is made once, however often it is asked for.
-        let hasher = Hasher::with_seed(self.db.config.tree.hash_seed);
-        let mut lists: HashMap<&str, Bytes, Hasher> = HashMap::with_hasher(hasher);
         self.steps += requests.len();
         for request in requests {
             // One request could name one large node ten thousand times.
@@ -317,15 +323,10 @@ impl<'a> Service<'a> {
                 Request::GetChildren { path, .. } => self.readable(path).map(|node| {
                     MultiHeader { kind: OpCode::GetChildren.code(), done: false, err: 0 }
                         .encode(body.tail());
-                    if node.child_count() < LONG_LIST_CHILDREN {
-                        return put_children(&node, body.tail());
+                    match LongLists::is_long(&node) {
+                        true => body.put_piece(self.state.long_lists.of(&node)),
+                        false => put_children(&node, body.tail()),
                     }
-                    let list = lists.entry(path).or_insert_with(|| {
-                        let mut list = Vec::new();
-                        put_children(&node, &mut list);
-                        Bytes::from(list)
-                    });
-                    body.put_piece(list.clone());
                 }),
                 _ => Err(ErrorCode::Unimplemented),
             };
@@ -398,9 +399,4 @@ fn put_data(node: &Node<'_>, out: &mut Outbox) {
         None => out.tail().put_buf(data),
     }
     node.stat().encode(out.tail());
-}
-
-fn put_children(node: &Node<'_>, out: &mut Vec<u8>) {
-    out.put_len(node.child_count() as usize);
-    node.children().for_each(|name| out.put_str(name));
 }

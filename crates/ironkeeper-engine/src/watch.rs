@@ -10,7 +10,7 @@
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
-use hashbrown::{HashMap, HashSet, HashTable};
+use hashbrown::{HashMap, HashSet, HashTable, hash_map};
 use ironkeeper_proto::reply::ReplyHeader;
 use ironkeeper_proto::watch_event::{self, EventType};
 use ironkeeper_proto::{Perms, Zxid};
@@ -19,13 +19,18 @@ use ironkeeper_tree::{AclList, Changes, PathHasher};
 use crate::auth;
 use crate::config::EngineConfig;
 use crate::conn::{Conn, Inner, Wakes};
-use crate::database::Hasher;
+use crate::database::{Database, Hasher};
 use crate::stats::ServerStats;
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Mutex, MutexGuard};
 use crate::unsent::Unsent;
 
 const SHARDS: usize = 64;
+/// Paths for which a shard keeps room although they have gone.
+const SHARD_ROOM_KEPT: usize = 256;
+/// Watches of a connection that is gone, and bytes of their paths, that are removed at once.
+const REMOVED_MAX: usize = 256;
+const REMOVED_BYTES_MAX: usize = 32 << 10;
 /// The frame of an event without its path: length, header, kind, state, length of the path.
 const EVENT_BYTES: usize = 4 + ReplyHeader::ENCODED_LEN + 4 + 4 + 4;
 
@@ -184,17 +189,12 @@ impl WatchTable {
         true
     }
 
-    /// Forgets a connection that is gone.
-    pub(crate) fn remove_all(&self, conn: &Arc<Conn>, inner: &mut Inner) {
-        for (path, own) in
-            std::mem::replace(&mut inner.watches, HashMap::with_hasher(self.hasher.clone()))
-        {
-            if own.has_any(Modes::RECURSIVE) {
-                self.recursive.fetch_sub(1, Relaxed);
-            }
-            self.count.fetch_sub(own.count(), Relaxed);
-            self.unlist(conn, &path);
-        }
+    /// Takes the watches of a connection that is gone. No event reaches it any more, but the table
+    /// lists and counts its watches until they are removed.
+    pub(crate) fn abandon(&self, conn: &Arc<Conn>, inner: &mut Inner) -> OldWatches {
+        let none = HashMap::with_hasher(self.hasher.clone());
+        let left = std::mem::replace(&mut inner.watches, none).into_iter();
+        OldWatches { conn: Arc::clone(conn), left }
     }
 
     fn unlist(&self, conn: &Arc<Conn>, path: &str) {
@@ -208,7 +208,16 @@ impl WatchTable {
             if conns.is_empty() {
                 entry.remove();
                 self.paths.fetch_sub(1, Relaxed);
+                self.shrink(&mut shard);
             }
+        }
+    }
+
+    /// Gives memory back after many paths have gone.
+    fn shrink(&self, shard: &mut Shard) {
+        if shard.capacity() > SHARD_ROOM_KEPT && shard.len() < shard.capacity() / 8 {
+            let room = (shard.len() * 2).max(SHARD_ROOM_KEPT);
+            shard.shrink_to(room, |(path, _)| self.paths_hasher.hash(path));
         }
     }
 
@@ -220,6 +229,44 @@ impl WatchTable {
     /// child table.
     pub fn count(&self) -> usize {
         self.count.load(Relaxed)
+    }
+}
+
+/// The watches of a connection that is gone, on their way out of the table. A client may have
+/// millions of them, so they are removed part by part.
+#[derive(Debug)]
+#[must_use = "the table lists and counts these watches until they are removed"]
+pub struct OldWatches {
+    conn: Arc<Conn>,
+    left: hash_map::IntoIter<Arc<str>, Modes>,
+}
+
+impl OldWatches {
+    /// Removes some of them during one hold of the gate. True if more are left: then others have
+    /// their turn first.
+    pub fn remove_some(&mut self, db: &Database) -> bool {
+        self.left.len() > 0 && self.remove_from(&db.read().watches)
+    }
+
+    fn remove_from(&mut self, table: &WatchTable) -> bool {
+        let mut bytes = 0;
+        for (path, own) in self.left.by_ref().take(REMOVED_MAX) {
+            if own.has_any(Modes::RECURSIVE) {
+                table.recursive.fetch_sub(1, Relaxed);
+            }
+            table.count.fetch_sub(own.count(), Relaxed);
+            table.unlist(&self.conn, &path);
+            bytes += path.len();
+            if bytes > REMOVED_BYTES_MAX {
+                break;
+            }
+        }
+        self.left.len() > 0
+    }
+
+    /// Removes all of them. For drivers that serve no other clients meanwhile.
+    pub fn remove_all(mut self, db: &Database) {
+        while self.remove_some(db) {}
     }
 }
 
@@ -317,6 +364,7 @@ impl Firing<'_> {
         if conns.is_empty() {
             watched.remove();
             self.table.paths.fetch_sub(1, Relaxed);
+            self.table.shrink(&mut shard);
         }
     }
 }
@@ -460,8 +508,41 @@ mod tests {
             table.add(&watcher, &mut watcher.lock(), &path[..2 * depth], Modes::RECURSIVE);
         }
         assert_eq!(fired(&table, &path), 1);
-        table.remove_all(&watcher, &mut watcher.lock());
+        let mut old = table.abandon(&watcher, &mut watcher.lock());
+        assert_eq!(fired(&table, &path), 0, "it is gone, although its watches are still counted");
+        assert_eq!(table.count(), 300);
+        while old.remove_from(&table) {}
         assert!(table.is_quiet());
         assert_eq!((fired(&table, &path), table.count()), (0, 0));
+    }
+
+    #[test]
+    fn watches_of_a_lost_connection_are_removed_part_by_part_and_their_memory_with_them() {
+        let table = WatchTable::new(7);
+        let (gone, stays) = (conn(1), conn(2));
+        for at in 0..100_000 {
+            table.add(&gone, &mut gone.lock(), &format!("/{at}"), Modes::DATA);
+        }
+        table.add(&stays, &mut stays.lock(), "/7", Modes::DATA);
+        let room =
+            || -> usize { table.shards.iter().map(|shard| shard.lock().unwrap().capacity()).sum() };
+        assert!(room() >= 100_000);
+        let mut old = table.abandon(&gone, &mut gone.lock());
+        let mut parts = 0;
+        while old.remove_from(&table) {
+            parts += 1;
+        }
+        assert!(parts >= 100_000 / REMOVED_MAX - 1, "{parts}");
+        assert_eq!(table.count(), 1);
+        assert!(room() <= 2 * SHARDS * SHARD_ROOM_KEPT, "{}", room());
+        assert_eq!(fired(&table, "/7"), 1);
+        let long = "/a".repeat(REMOVED_BYTES_MAX);
+        for at in 0..10 {
+            table.add(&gone, &mut gone.lock(), &format!("{long}/{at}"), Modes::DATA);
+        }
+        let mut old = table.abandon(&gone, &mut gone.lock());
+        assert!(old.remove_from(&table), "a few long paths are as much as many short ones");
+        assert_eq!(table.count(), 9);
+        old.remove_from(&table);
     }
 }

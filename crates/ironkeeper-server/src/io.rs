@@ -412,7 +412,7 @@ impl Connection {
             End::Gone | End::Close(CloseReason::SessionClosed) => {}
             End::Close(reason) => self.shared.cut_log.cut(&self.conn, *reason),
         }
-        self.conn.disconnect(self.now(), &self.shared.core.db, &mut self.submits);
+        let mut watches = self.conn.disconnect(self.now(), &self.shared.core.db, &mut self.submits);
         self.submit();
         self.shared.connections.remove(self.conn.id);
         // Closing a socket with unread bytes resets it, and the last reply would be lost: so the writer is shut down,
@@ -423,6 +423,9 @@ impl Connection {
             writer.forget();
         }
         self.handle.unregister(self.conn.tag);
+        while watches.remove_some(&self.shared.core.db) {
+            tokio::task::yield_now().await;
+        }
         if self.was_large {
             self.unread = Vec::new();
             self.handle.inner.freed.notify_one();

@@ -24,6 +24,12 @@ impl<'t> Node<'t> {
         Node { tree, slot, record: &tree.arena[slot] }
     }
 
+    /// A number that no other node of the tree has at the same time.
+    #[inline]
+    pub fn number(&self) -> u32 {
+        self.slot.0
+    }
+
     /// The stat as clients see it.
     #[inline]
     pub fn stat(&self) -> Stat {

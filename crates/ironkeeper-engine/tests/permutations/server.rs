@@ -457,8 +457,9 @@ impl Client {
 
     fn disconnect(&mut self, server: &Server) {
         let mut submits = Vec::new();
-        self.conn.disconnect(NOW, &server.db, &mut submits);
+        let watches = self.conn.disconnect(NOW, &server.db, &mut submits);
         server.submit(&mut submits);
+        watches.remove_all(&server.db);
     }
 
     /// Everything that was heard, with what came after the last answer. If something did, the

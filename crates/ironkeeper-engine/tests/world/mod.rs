@@ -293,7 +293,7 @@ impl Client {
 
     pub fn disconnect(&mut self, world: &mut impl Host) {
         let mut submits = Vec::new();
-        self.conn.disconnect(world.now(), world.db(), &mut submits);
+        self.conn.disconnect(world.now(), world.db(), &mut submits).remove_all(world.db());
         world.submit(submits);
     }
 

@@ -130,7 +130,7 @@ impl World {
         let Some(process) = &mut self.nodes[node].process else { return };
         let Some(attached) = process.conns.remove(&link) else { return };
         let mut submits = Vec::new();
-        attached.conn.disconnect(now, &process.db, &mut submits);
+        attached.conn.disconnect(now, &process.db, &mut submits).remove_all(&process.db);
         self.input(node, submits.into_iter().map(Input::Submit));
     }
 }
