@@ -10,7 +10,7 @@ use super::attack::{Attack, On};
 use super::limits::Limits;
 use super::log::{self, Marks};
 use super::memory;
-use super::row::Row;
+use super::row::{self, Row};
 use super::target::{Size, Target};
 use super::victim::Victim;
 
@@ -56,6 +56,7 @@ pub fn run(
     let mut row = Row { attack: attack.name, build: build.name.clone(), ..Row::default() };
     row.before_mb = memory::resident_mb(&pids)?;
     memory::forget_peak(&pids)?;
+    target.forget_syncs();
     let until = Instant::now() + times.attack;
     let result = thread::scope(|scope| {
         let strike = scope.spawn(|| strike.run(until));
@@ -68,10 +69,9 @@ pub fn run(
     });
     row.failures.extend(result.err().map(|why| format!("{why:#}")));
     thread::sleep(TAIL);
-    let latencies = victim.stop()?;
-    row.p50 = latencies.percentile(50);
-    row.p99 = latencies.percentile(99);
-    row.gap = latencies.longest();
+    let measured = victim.stop()?;
+    (row.reads, row.writes) = (row::Times::of(&measured.reads), row::Times::of(&measured.writes));
+    row.sync = target.longest_sync();
     row.during_mb = memory::peak_mb(&pids).unwrap_or(row.before_mb);
     let ended = Instant::now();
     let limits = Limits::of(size);

@@ -3,14 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::victim::Latencies;
+
 #[derive(Debug, Default)]
 pub struct Row {
     pub attack: &'static str,
     /// Which of the builds; empty if there is one.
     pub build: String,
-    pub p50: Duration,
-    pub p99: Duration,
-    pub gap: Duration,
+    pub reads: Times,
+    pub writes: Times,
+    /// The longest sync of a log meanwhile, for which writes wait.
+    pub sync: Duration,
     pub before_mb: u64,
     pub during_mb: u64,
     /// `None` if the server was gone by then.
@@ -22,6 +25,19 @@ pub struct Row {
     pub failures: Vec<String>,
     /// Limits that were broken.
     pub broken: Vec<String>,
+}
+
+/// How long one kind of the victim's requests took.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Times {
+    pub p99: Duration,
+    pub longest: Duration,
+}
+
+impl Times {
+    pub fn of(latencies: &Latencies) -> Times {
+        Times { p99: latencies.percentile(99), longest: latencies.longest() }
+    }
 }
 
 impl Row {
@@ -38,9 +54,9 @@ impl Row {
 }
 
 pub const HEADER: &str = "\
-| attack | build | victim p50 | p99 | longest | MB before | during | after | log | epochs \
-| verdict |
-| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |";
+| attack | build | read p99 | longest | write p99 | longest | sync | MB before | during | after \
+| log | epochs | verdict |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |";
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,12 +64,14 @@ impl fmt::Display for Row {
         let after = self.after_mb.map_or_else(|| "-".to_owned(), |mb| mb.to_string());
         write!(
             f,
-            "| {} | {} | {} | {} | {} | {} | {} | {after} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {after} | {} | {} | {} |",
             self.attack,
             self.build,
-            ms(self.p50),
-            ms(self.p99),
-            ms(self.gap),
+            ms(self.reads.p99),
+            ms(self.reads.longest),
+            ms(self.writes.p99),
+            ms(self.writes.longest),
+            ms(self.sync),
             self.before_mb,
             self.during_mb,
             self.lines,
@@ -69,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_row_has_a_cell_for_each_column() {
-        let row = Row { gap: Duration::from_micros(1_250), ..Row::default() };
+        let row = Row { sync: Duration::from_micros(1_250), ..Row::default() };
         let cells = |line: &str| line.matches('|').count();
         assert_eq!(cells(&row.to_string()), cells(HEADER.lines().next().unwrap()));
         assert!(row.to_string().contains("1.2 ms") && row.to_string().contains("| ok |"));

@@ -1,6 +1,7 @@
 //! What is attacked: one server, or an ensemble of three.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
@@ -114,6 +115,20 @@ impl Target {
         epochs.map(|zxid| zxid >> 32).max().unwrap_or(0)
     }
 
+    /// Has all servers forget the syncs of their logs so far.
+    pub fn forget_syncs(&self) {
+        for server in self.servers() {
+            // One that does not answer now fails the check at the end.
+            let _ = server.ask("srst");
+        }
+    }
+
+    /// The longest sync of a log since then.
+    pub fn longest_sync(&self) -> Duration {
+        let longest = self.servers().filter_map(|server| longest_sync(&server.ask("mntr").ok()?));
+        longest.max().unwrap_or_default()
+    }
+
     /// An error names the first server that does not answer.
     pub fn check_alive(&self) -> Result<()> {
         for (at, server) in self.servers().enumerate() {
@@ -122,5 +137,22 @@ impl Target {
             ensure!(answer.contains("Mode:"), "server {} does not serve", at + 1);
         }
         Ok(())
+    }
+}
+
+fn longest_sync(mntr: &str) -> Option<Duration> {
+    let ms = mntr.lines().find_map(|line| line.strip_prefix("zk_max_fsynctime\t"))?;
+    Some(Duration::from_millis(ms.trim().parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_sync_is_a_line_of_mntr() {
+        let answer = "zk_min_fsynctime\t0\nzk_max_fsynctime\t27\nzk_cnt_fsynctime\t3\n";
+        assert_eq!(longest_sync(answer), Some(Duration::from_millis(27)));
+        assert_eq!(longest_sync("zk_server_state\tleader\n"), None);
     }
 }

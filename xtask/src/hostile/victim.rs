@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use ironkeeper_proto::OpCode;
 
 use super::client::Client;
 use super::op::Op;
@@ -19,8 +20,8 @@ const NODE: &str = "/victim";
 /// How long to wait before a server that hung up is dialled again.
 const REDIAL: Duration = Duration::from_millis(20);
 
-/// How long requests took.
-#[derive(Debug, Default)]
+/// How long requests of one kind took.
+#[derive(Debug, Default, Clone)]
 pub struct Latencies(Vec<Duration>);
 
 impl Latencies {
@@ -47,10 +48,18 @@ impl Latencies {
     }
 }
 
+/// What a victim has measured.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// A read waits for no disk.
+    pub reads: Latencies,
+    pub writes: Latencies,
+}
+
 #[derive(Debug)]
 pub struct Victim {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Latencies>,
+    thread: JoinHandle<Measured>,
 }
 
 impl Victim {
@@ -69,7 +78,7 @@ impl Victim {
         Ok(Victim { stop, thread })
     }
 
-    pub fn stop(self) -> Result<Latencies> {
+    pub fn stop(self) -> Result<Measured> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| anyhow!("the victim's thread panicked"))
     }
@@ -82,20 +91,24 @@ struct Connection {
 }
 
 impl Connection {
-    fn measure(&mut self, stop: &AtomicBool) -> Latencies {
+    fn measure(&mut self, stop: &AtomicBool) -> Measured {
         let ops = [Op::get_data(NODE), Op::set_data(NODE, b"1")];
-        let mut latencies = Latencies::default();
+        let mut measured = Measured::default();
         let mut due = Instant::now();
         for op in ops.iter().cycle() {
             thread::sleep(due.saturating_duration_since(Instant::now()));
             while !stop.load(Ordering::Relaxed) && !self.is_answered(op) {}
+            let latencies = match op.code {
+                OpCode::GetData => &mut measured.reads,
+                _ => &mut measured.writes,
+            };
             latencies.note(due.elapsed());
             if stop.load(Ordering::Relaxed) {
                 break;
             }
             due = (due + PACE).max(Instant::now());
         }
-        latencies
+        measured
     }
 
     fn is_answered(&mut self, op: &Op) -> bool {
