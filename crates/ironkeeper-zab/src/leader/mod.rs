@@ -73,6 +73,8 @@ struct Peer {
     unacked: Option<(Zxid, u64)>,
     /// The last question whether it still follows that it has answered.
     answered: u64,
+    /// The last probe that it has answered.
+    probed: u64,
     /// It has promised a later epoch than ours and waits for one that it can follow.
     waits_for_epoch: bool,
     /// Who it says to be, while another connection of that server may still be alive. Until that is
@@ -105,6 +107,8 @@ pub(crate) struct Leader {
     half_ticks: u64,
     /// What learners without an id are called.
     next_stranger: i64,
+    /// How many probes were sent.
+    probes: u64,
     words: Words,
     /// Bounded by the limit on connections of the learners.
     revalidations: VecDeque<Revalidation>,
@@ -125,6 +129,7 @@ impl Leader {
             taken_over: BTreeSet::new(),
             half_ticks: 0,
             next_stranger: -1,
+            probes: 0,
             words: Words::default(),
             revalidations: VecDeque::new(),
             acks: Vec::new(),
@@ -214,6 +219,7 @@ impl Leader {
                 acked: Zxid(i64::MIN),
                 unacked: None,
                 answered: 0,
+                probed: 0,
                 waits_for_epoch: false,
                 claim: None,
             },
@@ -291,7 +297,7 @@ impl Leader {
                     cx.out.push(Output::Touched { from, touches });
                 }
                 self.on_pong(cx, link, zxid);
-                Next::Stay
+                self.on_probe_answer(cx, link, zxid)
             }
             Packet::Request(_) | Packet::Revalidate { .. } if stage != Stage::Live => {
                 self.drop_peer(cx, link, Hangup::Protocol("it is not up to date"))
