@@ -242,8 +242,11 @@ impl LinkTask {
             if !sending.is_last {
                 return sending.next_slice();
             }
-            let (server, bytes) = (self.link.peer_id().map(|id| id.0), sending.total);
-            tracing::info!(server, address = %self.link.peer, bytes, "sent the whole tree (SNAP)");
+            let (server, bytes) = (self.link.peer_id(), sending.total);
+            if self.board.may_log_sync(server).is_some() {
+                let (server, address) = (server.map(|id| id.0), self.link.peer);
+                tracing::info!(server, %address, bytes, "sent the whole tree (SNAP)");
+            }
             self.tree = None;
             self.link.side().outbox.tree_sent();
         }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 use ironkeeper_proto::election::Opening;
 use ironkeeper_proto::membership::PeerAddress;
@@ -17,7 +18,7 @@ use tokio::net::TcpStream;
 use super::link::{End, Link};
 use super::settings::{Endpoint, OwnAddresses, PeerSettings};
 use super::tree_in::ReceivedTree;
-use crate::repeats::{About, Repeats};
+use crate::repeats::{About, LearnerLines, Repeats};
 
 /// Where inputs go.
 pub(super) type Sink = Arc<dyn Fn(Vec<Input>) + Send + Sync>;
@@ -32,6 +33,7 @@ pub(super) struct Switchboard {
     cut_off: Mutex<BTreeSet<ServerId>>,
     next_id: AtomicU64,
     pub(super) repeats: Repeats,
+    learner_lines: LearnerLines,
     /// Bytes that wait on all links.
     pub(super) unsent_total: Arc<AtomicUsize>,
     members: Mutex<BTreeMap<ServerId, Vec<PeerAddress>>>,
@@ -54,6 +56,7 @@ impl Switchboard {
             cut_off: Mutex::default(),
             next_id: AtomicU64::new(1),
             repeats: Repeats::about(About::Peers),
+            learner_lines: LearnerLines::default(),
             unsent_total: Arc::default(),
             members: Mutex::default(),
             unreachable: Mutex::default(),
@@ -164,6 +167,13 @@ impl Switchboard {
     /// Whether a server is in one of the configurations.
     pub(super) fn is_member(&self, id: ServerId) -> bool {
         self.members.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
+    }
+
+    /// Whether a line about how this server is brought up to date may be written, and how many were
+    /// not since the last one.
+    pub(super) fn may_log_sync(&self, server: Option<ServerId>) -> Option<u64> {
+        let member = server.filter(|id| self.is_member(*id));
+        self.learner_lines.admits(member, Instant::now())
     }
 
     /// Notes how an attempt to dial a member has ended.

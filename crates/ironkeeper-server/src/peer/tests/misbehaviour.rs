@@ -217,3 +217,25 @@ fn outputs_for_links_that_are_gone_do_nothing() {
     leader.hang_up(to_learner);
     assert!(leader.rest().is_empty());
 }
+
+/// Any number of strangers can come again and again, and each wants the history.
+#[test]
+fn lines_about_learners_that_are_no_members_are_few() {
+    let mut host = Host::start(1);
+    host.knows(&[(ServerId(2), vec![host.address.clone()])]);
+    let mut lines = |ids: std::ops::Range<i64>| {
+        let mut lines = 0;
+        for id in ids {
+            let mut stream = connect(&host, Port::Quorum);
+            let link = host.accepted();
+            stream.write_all(&greeting(Port::Quorum, id)).unwrap();
+            named(&mut host, id);
+            lines += (0..10).filter(|_| host.links.learner_to_log(link).is_some()).count();
+            drop(stream);
+            assert_eq!(host.next(), Input::Closed { link });
+        }
+        lines
+    };
+    assert!(lines(100..200) < 10);
+    assert_eq!(lines(2..3), 10, "those of a member are written all the same");
+}
