@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use ironkeeper_proto::election::{Opening, PeerState};
+use ironkeeper_proto::election::PeerState;
 use ironkeeper_proto::membership;
 use ironkeeper_proto::quorum_packet::ForwardedRequest;
 use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, SessionId, Zxid};
@@ -274,7 +274,10 @@ impl Member {
             Input::Dialed { peer, port: Port::Quorum, link } => {
                 self.on_dialed(ledger, peer, link, out);
             }
-            Input::Opened { link, opening } => self.on_opened(link, &opening, out),
+            Input::Opened { link, opening, from_its_address } => {
+                let is_member = self.shared.ensemble.is_member(opening.from);
+                self.mesh.on_opened(link, &opening, is_member, from_its_address, out);
+            }
             Input::Notification { link, notification } => {
                 self.on_notification(ledger, link, &notification, out);
             }
@@ -543,11 +546,6 @@ impl Member {
     }
 
     // The election port.
-
-    fn on_opened(&mut self, link: LinkId, opening: &Opening, out: &mut Vec<Output>) {
-        let is_member = self.shared.ensemble.is_member(opening.from);
-        self.mesh.on_opened(link, opening, is_member, out);
-    }
 
     fn on_notification(
         &mut self,

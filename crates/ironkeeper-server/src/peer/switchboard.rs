@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
@@ -183,6 +184,15 @@ impl Switchboard {
             Ok(()) => drop(unreachable.remove(&id)),
             Err(why) => drop(unreachable.insert(id, why)),
         }
+    }
+
+    /// The addresses at the other ends of the connections over which votes are exchanged with this
+    /// server.
+    pub(super) fn election_ips(&self, id: ServerId) -> Vec<IpAddr> {
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let elections = links.values().filter(|link| link.port == Port::Election);
+        let its = elections.filter(|link| link.peer_id() == Some(id));
+        its.map(|link| link.peer.ip().to_canonical()).collect()
     }
 
     /// Which members votes can be exchanged with now.

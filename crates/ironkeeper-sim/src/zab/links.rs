@@ -112,7 +112,9 @@ impl World {
             }
         };
         match message {
-            Message::Opening(opening) => self.input(node, Input::Opened { link: id, opening }),
+            Message::Opening(opening) => {
+                self.input(node, Input::Opened { link: id, opening, from_its_address: true });
+            }
             Message::Notification(notification) => {
                 let from = self.network.links.get(&id).map(|link| link.ends[1 - side].node + 1);
                 self.say(|| {

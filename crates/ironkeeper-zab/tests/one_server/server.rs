@@ -125,7 +125,7 @@ impl Server {
     ) -> String {
         let link = self.link();
         let opening = Opening { from: ServerId(from), addresses: vec!["h:3".to_owned()] };
-        self.input(Input::Opened { link, opening });
+        self.input(Input::Opened { link, opening, from_its_address: true });
         // The larger id dials.
         self.input(Input::Dialed { peer: ServerId(from), port: Port::Election, link: Some(link) });
         let notification = Notification {

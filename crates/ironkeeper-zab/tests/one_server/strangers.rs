@@ -47,7 +47,7 @@ fn told(server: &mut Server, link: LinkId, config: &str) -> Vec<Output> {
 fn opened(server: &mut Server, from: i64) -> LinkId {
     let link = server.link();
     let opening = Opening { from: ServerId(from), addresses: vec!["h:3".to_owned()] };
-    server.input(Input::Opened { link, opening });
+    server.input(Input::Opened { link, opening, from_its_address: true });
     server.input(Input::Dialed { peer: ServerId(from), port: Port::Election, link: Some(link) });
     link
 }
