@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use bytes::Bytes;
 use ironkeeper_engine::{Database, Input};
 use ironkeeper_proto::Zxid;
-use ironkeeper_store::Store;
 use ironkeeper_store::disk::Disk;
+use ironkeeper_store::{Store, StoreError};
 use ironkeeper_zab::{LinkId, LogRead};
 
 use crate::core::Core;
@@ -57,8 +57,24 @@ pub fn run<D: Disk>(
 ) {
     while let Ok(Some(Wish { link, after })) = wishes.recv() {
         let read = read(store, after, size_factor, &core.db);
-        let found = if read.found { "read" } else { "of no use" };
-        tracing::info!("the log after {after}, for a learner: {found}, {} txns", read.txns.len());
+        let learner = core.member.as_ref().and_then(|member| member.links.learner_to_log(link));
+        let read = match read {
+            Ok(read) => {
+                let found = if read.found { "read" } else { "of no use" };
+                if let Some(learner) = learner {
+                    let (server, txns) = (learner.server.map(|id| id.0), read.txns.len());
+                    tracing::info!(server, txns, "the log after {after}, for a learner: {found}");
+                }
+                read
+            }
+            Err(error) => {
+                if let Some(learner) = learner {
+                    let server = learner.server.map(|id| id.0);
+                    tracing::warn!(server, "a learner gets the whole tree: {error}");
+                }
+                LogRead::default()
+            }
+        };
         core.submit([Input::Peer(ironkeeper_zab::Input::LogRead { link, read })]);
     }
 }
@@ -69,21 +85,11 @@ pub fn read<D: Disk>(
     after: Zxid,
     size_factor: Option<f64>,
     db: &Database,
-) -> LogRead {
-    let Some(factor) = size_factor else { return LogRead::default() };
-    let tail = store.newest_snapshot_bytes().and_then(|snapshot_bytes| {
-        let bytes_max = (snapshot_bytes as f64 * factor) as u64;
-        let applied = || db.read().applied();
-        store.read_tail(after, bytes_max.min(BYTES_MAX), applied)
-    });
-    match tail {
-        Ok(tail) => {
-            let txns = tail.txns.into_iter().map(|(zxid, txn)| (zxid, Bytes::from(txn)));
-            LogRead { found: tail.found, txns: txns.collect() }
-        }
-        Err(error) => {
-            tracing::warn!("a learner gets the whole tree: {error}");
-            LogRead::default()
-        }
-    }
+) -> Result<LogRead, StoreError> {
+    let Some(factor) = size_factor else { return Ok(LogRead::default()) };
+    let bytes_max = (store.newest_snapshot_bytes()? as f64 * factor) as u64;
+    let applied = || db.read().applied();
+    let tail = store.read_tail(after, bytes_max.min(BYTES_MAX), applied)?;
+    let txns = tail.txns.into_iter().map(|(zxid, txn)| (zxid, Bytes::from(txn)));
+    Ok(LogRead { found: tail.found, txns: txns.collect() })
 }

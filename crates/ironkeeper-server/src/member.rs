@@ -111,12 +111,20 @@ impl Member {
             Packet::UpToDate => ("UPTODATE", None),
             _ => return,
         };
-        let Some((server, address)) = self.links.peer_of(link) else { return };
-        let server = server.map(|server| server.0);
+        let Some(learner) = self.links.learner_to_log(link) else { return };
+        let (server, address) = (learner.server.map(|server| server.0), learner.address);
+        let held_back = Some(learner.held_back).filter(|lines| *lines > 0);
         let zxid = zxid.map(tracing::field::display);
         match how {
-            "UPTODATE" => tracing::info!(server, %address, "a learner is up to date"),
-            how => tracing::info!(server, %address, how, zxid, "a learner is brought up to date"),
+            "UPTODATE" => tracing::info!(server, %address, held_back, "a learner is up to date"),
+            how => tracing::info!(
+                server,
+                %address,
+                how,
+                zxid,
+                held_back,
+                "a learner is brought up to date"
+            ),
         }
     }
 
@@ -218,9 +226,7 @@ impl Member {
                         }
                         ironkeeper_zab::Input::Notification { link, notification } => {
                             let links = links.upgrade();
-                            if let Some((Some(from), _)) =
-                                links.and_then(|links| links.peer_of(*link))
-                            {
+                            if let Some(from) = links.and_then(|links| links.server_of(*link)) {
                                 let own = members.lock().unwrap_or_else(PoisonError::into_inner);
                                 lists.compare(&own.0, from, &notification.config);
                             }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ironkeeper_proto::ServerId;
+
 /// The same line is said again after this long.
 const PAUSE: Duration = Duration::from_secs(60);
 /// Different lines that are remembered. With more of them all are forgotten, and may be said once more.
@@ -94,6 +96,34 @@ impl Repeats {
     }
 }
 
+/// Lines about learners that are brought up to date, of which each connection causes some. Each
+/// member has its own; servers that are no members share some, for any number of them can come.
+#[derive(Debug, Default)]
+pub struct LearnerLines {
+    /// By member; `None` for all others.
+    budgets: Mutex<BTreeMap<Option<ServerId>, Budget>>,
+}
+
+/// Lines about one member that are written within [`PAUSE`].
+const LINES_OF_A_MEMBER_MAX: u32 = 16;
+
+impl LearnerLines {
+    /// Whether a line may be written now, and how many were held back in the period before.
+    pub fn admits(&self, member: Option<ServerId>, now: Instant) -> Option<u64> {
+        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        if budgets.len() >= LINES_MAX && !budgets.contains_key(&member) {
+            budgets.clear();
+        }
+        let lines_max = match member {
+            Some(_) => LINES_OF_A_MEMBER_MAX,
+            None => LINES_OF_A_KIND_MAX,
+        };
+        let budget = budgets.entry(member).or_insert_with(|| Budget::new(lines_max, PAUSE));
+        let held_back = budget.held_back(now).unwrap_or(0);
+        budget.admits(now).then_some(held_back)
+    }
+}
+
 /// Admits so many lines in a period and counts the others.
 #[derive(Debug)]
 pub struct Budget {
@@ -179,6 +209,22 @@ mod tests {
         let later = now + PAUSE;
         assert_eq!((budget.held_back(later), budget.held_back(later)), (Some(3), None));
         assert!(budget.admits(later));
+    }
+
+    #[test]
+    fn strangers_share_a_few_lines_and_take_none_from_members() {
+        let lines = LearnerLines::default();
+        let now = Instant::now();
+        let written = |member, count: usize| {
+            (0..count).filter(|_| lines.admits(member, now).is_some()).count()
+        };
+        assert_eq!(written(None, 1000), LINES_OF_A_KIND_MAX as usize);
+        let members = [Some(ServerId(1)), Some(ServerId(2))];
+        let of_a_member = LINES_OF_A_MEMBER_MAX as usize;
+        assert_eq!(members.map(|member| written(member, 1000)), [of_a_member; 2]);
+        let held_back = 1000 - u64::from(LINES_OF_A_KIND_MAX);
+        assert_eq!(lines.admits(None, now + PAUSE), Some(held_back), "counted in the next line");
+        assert_eq!(lines.admits(None, now + PAUSE), Some(0));
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //!
 //! A server may end its election before the vote of a better candidate has arrived, while the
 //! others elect that candidate. Until the chosen leader sends LEADERINFO (or, if this server chose
-//! itself, until a quorum of followers has come), later votes are compared with the choice: it is
-//! given up as soon as the chosen server's own vote, or the votes of so many that the rest is no
-//! quorum, name another leader.
+//! itself, until a quorum has taken over its history), later votes are compared with the choice: it
+//! is given up as soon as the chosen server's own vote, or the votes of so many that the rest is no
+//! quorum, name another leader or belong to a later round. A follower that has left counts like
+//! such a vote; one that is connected does not count, whatever its vote.
 
 use std::collections::BTreeSet;
 
@@ -34,8 +35,8 @@ impl Choice {
         let is_chosen = from == self.leader;
         let against = match vote.state {
             PeerState::Looking if is_old => return,
-            // A chosen server that looks in a later round has given up what it was elected to.
-            PeerState::Looking if is_chosen && vote.round > self.round => true,
+            // A server that looks in a later round has given up the choice of this one.
+            PeerState::Looking if vote.round > self.round => true,
             PeerState::Following if is_old && !is_chosen => return,
             PeerState::Leading if is_old => return,
             PeerState::Observing => return,
@@ -46,6 +47,11 @@ impl Choice {
         } else {
             self.against.remove(&from);
         }
+    }
+
+    /// A voter that had come to follow has left before the chosen server was established.
+    pub(crate) fn on_left(&mut self, id: ServerId) {
+        self.against.insert(id);
     }
 
     /// Whether the chosen server cannot lead. `follows` holds for voters that follow it all the
@@ -115,5 +121,8 @@ mod tests {
         assert!(is_lost(&[two[0], two[1], (4, Following, 5, 5)]));
         assert!(!is_lost(&[two[0], two[1], (4, Following, 5, 4)]), "an old one");
         assert!(!is_lost(&[two[0], two[1], (4, Looking, 5, 5), (3, Looking, 2, 5)]));
+        let later = [(3, Looking, 2, 6), (4, Looking, 2, 6), (5, Looking, 2, 7)];
+        assert!(!is_lost(&later[..2]));
+        assert!(is_lost(&later), "they have begun another round");
     }
 }

@@ -50,8 +50,11 @@ struct Settled {
 pub(crate) struct Reaction {
     /// Tell all voters the current proposal.
     pub(crate) broadcast: bool,
-    /// Tell the sender the current proposal: it is behind.
+    /// Tell the sender the current proposal: it is behind, or new in this round.
     pub(crate) reply: bool,
+    /// Tell the voters without a connection the current proposal: another server has a leader,
+    /// and they may know of it by now.
+    pub(crate) ask_away: bool,
     /// It is over.
     pub(crate) elected: Option<Vote>,
 }
@@ -68,8 +71,15 @@ pub(crate) struct Election {
     settled: BTreeMap<ServerId, Settled>,
     /// Voters that could not be reached, or whose connection broke, and who have not spoken since.
     away: BTreeSet<ServerId>,
+    /// After how long the vote is said again to all, and when.
     poll_ms: u64,
+    poll_at_ms: u64,
 }
+
+/// After how long voters without a connection are dialled again at the latest. How long they are
+/// away already has no influence: a server that comes back, or is reached again, does not wait for as
+/// long once more.
+const AWAY_RETRY_MS: u64 = 500;
 
 impl Election {
     /// Begins a round. The caller tells all voters the proposal.
@@ -89,8 +99,9 @@ impl Election {
             settled: BTreeMap::new(),
             away: BTreeSet::new(),
             poll_ms: settings.notification_min_ms,
+            poll_at_ms: now_ms + settings.notification_min_ms,
         };
-        timers.set(Timer::Poll, now_ms + election.poll_ms);
+        election.set_poll_timer(now_ms, timers);
         election.record_own(ensemble);
         let elected = election.judge(ensemble, settings, now_ms, timers);
         (election, elected)
@@ -104,10 +115,25 @@ impl Election {
         self.proposal.round
     }
 
-    /// Nobody spoke for a while: say it again, less and less often.
-    pub(crate) fn on_poll(&mut self, settings: &Settings, now_ms: u64, timers: &mut Timers) {
-        self.poll_ms = (self.poll_ms * 2).min(settings.notification_max_ms);
-        timers.set(Timer::Poll, now_ms + self.poll_ms);
+    /// It is time to send the vote again: to all (true), which becomes rarer, or to voters without a
+    /// connection (false).
+    pub(crate) fn on_poll(
+        &mut self,
+        settings: &Settings,
+        now_ms: u64,
+        timers: &mut Timers,
+    ) -> bool {
+        let to_all = now_ms >= self.poll_at_ms;
+        if to_all {
+            self.poll_ms = (self.poll_ms * 2).min(settings.notification_max_ms);
+            self.poll_at_ms = now_ms + self.poll_ms;
+        }
+        self.set_poll_timer(now_ms, timers);
+        to_all
+    }
+
+    fn set_poll_timer(&self, now_ms: u64, timers: &mut Timers) {
+        timers.set(Timer::Poll, self.poll_at_ms.min(now_ms + AWAY_RETRY_MS));
     }
 
     /// Nobody had a better proposal for long enough.
@@ -128,6 +154,8 @@ impl Election {
             return None;
         }
         self.away.insert(id);
+        // What it last said may be from before its end.
+        self.settled.remove(&id);
         self.judge(ensemble, settings, now_ms, timers)
     }
 
@@ -149,8 +177,10 @@ impl Election {
                 self.on_looking(from, notification, ensemble, settings, now_ms, timers)
             }
             PeerState::Following | PeerState::Leading => {
+                let before = self.settled.get(&from).map(|settled| settled.vote);
                 let elected = self.on_settled(from, notification, ensemble);
-                Reaction { elected, ..Reaction::default() }
+                let ask_away = elected.is_none() && before != Some(Vote::of(notification));
+                Reaction { elected, ask_away, ..Reaction::default() }
             }
             PeerState::Observing => Reaction::default(),
         }
@@ -193,9 +223,11 @@ impl Election {
         }
         // Whoever was settled and looks again has nothing to join any more.
         self.settled.remove(&from);
-        self.received.insert(from, vote);
+        let is_first = self.received.insert(from, vote).is_none();
         let elected = self.judge(ensemble, settings, now_ms, timers);
-        Reaction { broadcast, reply: false, elected }
+        // Our proposal may have come to a server that did not look yet, which does not keep it.
+        let reply = is_first && ensemble.may_vote(self.me);
+        Reaction { broadcast, reply, ask_away: false, elected }
     }
 
     /// Looks whether a quorum agrees. If everybody does who is there, nobody is left to wait for.

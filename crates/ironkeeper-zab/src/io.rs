@@ -36,6 +36,9 @@ pub enum Input {
     Opened {
         link: LinkId,
         opening: Opening,
+        /// Whether it comes from an address at which the driver knows the server: one that its
+        /// line in a configuration names, or that of a connection with it.
+        from_its_address: bool,
     },
     Notification {
         link: LinkId,
@@ -222,6 +225,8 @@ pub enum Hangup {
     Replaced,
     /// The peer is connected already, and that connection is alive.
     Connected,
+    /// The peer calls itself a member that is connected, from an address that is not the member's.
+    OtherAddress,
     /// The peer says it is us.
     OwnId,
     TooManyStrangers,

@@ -90,6 +90,9 @@ pub(crate) struct Learner {
     tries: u32,
     /// How often the chosen server has hung up instead of telling its epoch.
     hang_ups: u32,
+    /// The connection with the chosen server's election port broke, or could not be made, since it
+    /// was chosen.
+    is_leader_away: bool,
     epoch: Epoch,
     catchup: Catchup,
     /// Appended and to be acknowledged one by one, as Apache's leaders count them.
@@ -105,6 +108,7 @@ impl Learner {
             stage: Stage::Dialing,
             tries: 0,
             hang_ups: 0,
+            is_leader_away: false,
             epoch: Epoch(0),
             catchup: Catchup::default(),
             unacked: VecDeque::new(),
@@ -189,12 +193,32 @@ impl Learner {
     /// A chosen leader may need a moment until it knows.
     fn dial_later(&mut self, cx: &mut Context<'_>) -> Next {
         self.tries += 1;
-        if self.tries >= cx.shared.settings.dial_tries {
+        if self.tries >= cx.shared.settings.dial_tries || self.is_leader_away {
             return Next::Look(Reason::LeaderUnreachable);
         }
         self.stage = Stage::Dialing;
         cx.set_timer(Timer::Dial, cx.shared.settings.dial_retry_ms);
         Next::Stay
+    }
+
+    /// The connection with a server's election port broke, or could not be made. A chosen server
+    /// whose quorum port cannot be reached either is gone.
+    pub(crate) fn on_away(&mut self, cx: &Context<'_>, peer: ServerId) -> Next {
+        if peer != self.leader || !self.is_unconfirmed() {
+            return Next::Stay;
+        }
+        self.is_leader_away = true;
+        match cx.shared.timers.is_set(Timer::Dial) {
+            true => Next::Look(Reason::LeaderUnreachable),
+            false => Next::Stay,
+        }
+    }
+
+    /// A server votes: it is there.
+    pub(crate) fn on_vote(&mut self, from: ServerId) {
+        if from == self.leader {
+            self.is_leader_away = false;
+        }
     }
 
     pub(crate) fn on_closed(&mut self, cx: &mut Context<'_>, link: LinkId) -> Next {

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use ironkeeper_proto::election::{Opening, PeerState};
+use ironkeeper_proto::election::PeerState;
 use ironkeeper_proto::membership;
 use ironkeeper_proto::quorum_packet::ForwardedRequest;
 use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, SessionId, Zxid};
@@ -65,8 +65,8 @@ pub(crate) struct Shared {
     pub(crate) now_ms: u64,
     /// The latest epoch anybody has told us to have promised.
     pub(crate) accepted_seen: Epoch,
-    /// Voters that look for a leader, by the last vote on the connection between our election
-    /// ports.
+    /// Servers that look for a leader, by the last vote on the connection between our election
+    /// ports. Bounded by the mesh.
     pub(crate) looking: BTreeSet<ServerId>,
     pub(crate) renewals: Renewals,
     /// Durable steps other than appends that have not been reported yet.
@@ -262,6 +262,7 @@ impl Member {
         if matches!(self.role, Role::New) {
             self.become_settling(ledger, Reason::Started, out);
         }
+        let served = self.status() != Status::Looking;
         match input {
             Input::Timer => {}
             Input::Dialed { peer, port: Port::Election, link } => {
@@ -273,7 +274,10 @@ impl Member {
             Input::Dialed { peer, port: Port::Quorum, link } => {
                 self.on_dialed(ledger, peer, link, out);
             }
-            Input::Opened { link, opening } => self.on_opened(link, &opening, out),
+            Input::Opened { link, opening, from_its_address } => {
+                let is_member = self.shared.ensemble.is_member(opening.from);
+                self.mesh.on_opened(link, &opening, is_member, from_its_address, out);
+            }
             Input::Notification { link, notification } => {
                 self.on_notification(ledger, link, &notification, out);
             }
@@ -302,17 +306,40 @@ impl Member {
                 }
                 None => {
                     self.early.remove(&link);
+                    let leaves = match &self.role {
+                        Role::Leading(leader) => leader.unconfirmed_follower(link),
+                        _ => None,
+                    };
                     self.in_role(ledger, out, |role, cx| match role {
                         Role::Learning(learner) => learner.on_closed(cx, link),
                         Role::Leading(leader) => leader.on_closed(cx, link),
                         _ => Next::Stay,
                     });
+                    if let Some(id) = leaves {
+                        self.on_follower_left(ledger, id, out);
+                    }
                 }
             },
             Input::Done(Durable::Flushed(zxid)) => self.on_flushed(ledger, zxid, out),
             Input::Done(done) => self.on_done(ledger, done, out),
         }
         self.on_timers(ledger, out);
+        if !served && self.status() != Status::Looking {
+            self.tell_those_who_look(out);
+        }
+    }
+
+    /// Tells the servers that look for a leader that this one has a leader now. While it had none,
+    /// they got a vote of the election, or one of the epoch before, which they cannot count
+    /// together with that of the leader; without this they ask again only when their timer is due.
+    fn tell_those_who_look(&mut self, out: &mut Vec<Output>) {
+        let may_answer = self.shared.ensemble.may_vote(self.shared.me);
+        if !may_answer || self.shared.settings.has(Bug::OnlyAnswer) {
+            return;
+        }
+        for to in self.shared.looking.clone() {
+            self.tell(to, self.shared.vote, out);
+        }
     }
 
     /// Lets the role do something and changes it if it says so.
@@ -346,9 +373,12 @@ impl Member {
                 return self.become_elected(ledger, vote, out);
             }
             if timers.take(Timer::Poll, now_ms) {
-                election.on_poll(&self.shared.settings, now_ms, timers);
+                let to_all = election.on_poll(&self.shared.settings, now_ms, timers);
                 let vote = election.proposal();
-                self.broadcast(vote, out);
+                match to_all {
+                    true => self.broadcast(vote, out),
+                    false => self.ask_away(vote, out),
+                }
             }
         }
         self.in_role(ledger, out, |role, cx| match role {
@@ -517,11 +547,6 @@ impl Member {
 
     // The election port.
 
-    fn on_opened(&mut self, link: LinkId, opening: &Opening, out: &mut Vec<Output>) {
-        let is_member = self.shared.ensemble.is_member(opening.from);
-        self.mesh.on_opened(link, opening, is_member, out);
-    }
-
     fn on_notification(
         &mut self,
         ledger: &mut Ledger,
@@ -532,6 +557,11 @@ impl Member {
         let Some(from) = self.mesh.peer_of(link) else { return };
         if matches!(self.role, Role::Looking(_)) && self.adopt_config(from, notification, out) {
             return self.become_looking(ledger, out);
+        }
+        if notification.state == PeerState::Looking {
+            self.shared.looking.insert(from);
+        } else {
+            self.shared.looking.remove(&from);
         }
         let ensemble = &self.shared.ensemble;
         if !ensemble.may_vote(from) {
@@ -546,12 +576,7 @@ impl Member {
             let vote = Vote { round: self.round, ..self.current_vote() };
             return self.tell(from, vote, out);
         }
-        if notification.state == PeerState::Looking {
-            self.shared.looking.insert(from);
-        } else {
-            self.shared.looking.remove(&from);
-        }
-        if self.is_choice_lost(from, notification) {
+        if self.is_choice_lost(|choice| choice.on_vote(from, notification)) {
             return self.become_settling(ledger, Reason::ChoiceLost, out);
         }
         let ensemble = &self.shared.ensemble;
@@ -572,6 +597,9 @@ impl Member {
                 self.react(ledger, from, vote, reaction, out);
             }
             Role::Learning(_) | Role::Leading(_) => {
+                if let Role::Learning(learner) = &mut self.role {
+                    learner.on_vote(from);
+                }
                 // What those say who do not vote is not counted; and as Apache's voters answer them in
                 // any case, an answer from them would never be the last.
                 if notification.state == PeerState::Looking && ensemble.may_vote(self.shared.me) {
@@ -581,15 +609,22 @@ impl Member {
         }
     }
 
-    /// Whether a choice that is not confirmed yet is void with this vote.
-    fn is_choice_lost(&mut self, from: ServerId, notification: &Notification) -> bool {
+    /// A follower has left before we are established. Without it there may be no quorum to come.
+    fn on_follower_left(&mut self, ledger: &mut Ledger, id: ServerId, out: &mut Vec<Output>) {
+        if self.is_choice_lost(|choice| choice.on_left(id)) {
+            self.become_settling(ledger, Reason::ChoiceLost, out);
+        }
+    }
+
+    /// Whether a choice that is not confirmed yet is void with what has happened.
+    fn is_choice_lost(&mut self, happens: impl FnOnce(&mut Choice)) -> bool {
         let (is_unconfirmed, leader) = match &self.role {
             Role::Learning(learner) => (learner.is_unconfirmed(), None),
             Role::Leading(leader) => (leader.is_unconfirmed(), Some(leader)),
             Role::New | Role::Settling | Role::Looking(_) => (false, None),
         };
         let Some(choice) = self.choice.as_mut().filter(|_| is_unconfirmed) else { return false };
-        choice.on_vote(from, notification);
+        happens(choice);
         let follows = |id| leader.is_some_and(|leader| leader.has_greeted(id));
         let (me, chosen, mesh) = (self.shared.me, self.shared.vote.leader, &self.mesh);
         let is_away = |id: ServerId| id != me && id != chosen && !mesh.is_linked(id);
@@ -609,11 +644,18 @@ impl Member {
 
     /// Somebody cannot be reached on the election port.
     fn on_away(&mut self, ledger: &mut Ledger, peer: ServerId, out: &mut Vec<Output>) {
-        if let Role::Looking(election) = &mut self.role {
-            let Shared { ensemble, settings, timers, now_ms, .. } = &mut self.shared;
-            if let Some(vote) = election.on_away(peer, ensemble, settings, *now_ms, timers) {
-                self.become_elected(ledger, vote, out);
+        match &mut self.role {
+            Role::Looking(election) => {
+                let Shared { ensemble, settings, timers, now_ms, .. } = &mut self.shared;
+                if let Some(vote) = election.on_away(peer, ensemble, settings, *now_ms, timers) {
+                    self.become_elected(ledger, vote, out);
+                }
             }
+            Role::Learning(_) => self.in_role(ledger, out, |role, cx| match role {
+                Role::Learning(learner) => learner.on_away(cx, peer),
+                _ => Next::Stay,
+            }),
+            Role::New | Role::Settling | Role::Leading(_) => {}
         }
     }
 
@@ -629,6 +671,9 @@ impl Member {
             self.broadcast(proposal, out);
         } else if reaction.reply {
             self.tell(from, proposal, out);
+        }
+        if reaction.ask_away {
+            self.ask_away(proposal, out);
         }
         if let Some(vote) = reaction.elected {
             self.become_elected(ledger, vote, out);
@@ -661,6 +706,7 @@ impl Member {
             return false;
         }
         self.mesh.restart(out);
+        self.shared.looking.clear();
         self.round = 0;
         self.shared.timers.clear_all();
         true
@@ -721,6 +767,19 @@ impl Member {
         let notification = self.notification(vote);
         for to in self.shared.ensemble.all_voters() {
             if to != self.shared.me {
+                self.mesh.send(to, notification.clone(), out);
+            }
+        }
+    }
+
+    /// Tells the vote to the voters without a connection, which dials them.
+    fn ask_away(&mut self, vote: Vote, out: &mut Vec<Output>) {
+        if self.shared.settings.has(Bug::OnlyAnswer) {
+            return;
+        }
+        let notification = self.notification(vote);
+        for to in self.shared.ensemble.all_voters() {
+            if to != self.shared.me && !self.mesh.is_linked(to) {
                 self.mesh.send(to, notification.clone(), out);
             }
         }

@@ -3,6 +3,11 @@
 //! Any two servers need one connection. Both may dial; the one opened by the server with the larger id
 //! stays. A server with a smaller id that wants to speak opens one, says who it is and hangs up, which
 //! makes the other dial back.
+//!
+//! Any program that reaches the port can say that it is a member with a larger id. While there is a
+//! connection with that member, only one from the member's own address takes its place. Another one
+//! is refused, and the member's address is dialled: a member that is there dials back, and if there
+//! is none, the old connection goes, so that the next one is taken in.
 
 use std::collections::BTreeMap;
 
@@ -31,6 +36,8 @@ struct Peer {
     unsent: Option<Notification>,
     /// Said again on a new connection, because nobody knows whether it arrived on the old one.
     last_sent: Option<Notification>,
+    /// Whether the connection is alive is found out by the dial that is under way.
+    is_doubted: bool,
 }
 
 impl Mesh {
@@ -72,7 +79,13 @@ impl Mesh {
     ) -> bool {
         let peer = self.peers.entry(to).or_default();
         peer.dialing = false;
-        let Some(link) = link else { return false };
+        let is_doubted = std::mem::take(&mut peer.is_doubted);
+        let Some(link) = link else {
+            if is_doubted && let Some(old) = peer.link.take() {
+                out.push(Output::Hangup { link: old, reason: Hangup::Replaced });
+            }
+            return false;
+        };
         if to > self.me {
             // Now it knows that we want to speak, and dials us.
             out.push(Output::Hangup { link, reason: Hangup::LargerIdDials });
@@ -88,6 +101,7 @@ impl Mesh {
         link: LinkId,
         opening: &Opening,
         is_member: bool,
+        from_its_address: bool,
         out: &mut Vec<Output>,
     ) -> bool {
         let from = opening.from;
@@ -109,6 +123,12 @@ impl Mesh {
             }
         }
         let peer = self.peers.entry(from).or_default();
+        if from > self.me && peer.link.is_some() && is_member && !from_its_address {
+            out.push(Output::Hangup { link, reason: Hangup::OtherAddress });
+            peer.is_doubted = true;
+            peer.dial(from, out);
+            return false;
+        }
         peer.address = opening.dialable().next().map(str::to_owned);
         if from < self.me {
             // A connection that is there stays until the dial has succeeded: any server can say
@@ -208,23 +228,23 @@ mod tests {
         assert_eq!(said(&mut out), "dial 3", "one dial at a time");
         mesh.on_dialed(ServerId(3), Some(LinkId(10)), &mut out);
         assert_eq!(said(&mut out), "hangup 10");
-        mesh.on_opened(LinkId(11), &opening(3), true, &mut out);
+        mesh.on_opened(LinkId(11), &opening(3), true, true, &mut out);
         assert_eq!(said(&mut out), "vote 2 on 11", "the newest vote alone");
         // From a smaller one: dial back.
-        mesh.on_opened(LinkId(12), &opening(1), true, &mut out);
+        mesh.on_opened(LinkId(12), &opening(1), true, true, &mut out);
         assert_eq!(said(&mut out), "hangup 12, dial 1");
         mesh.on_dialed(ServerId(1), Some(LinkId(13)), &mut out);
         assert_eq!(said(&mut out), "", "nothing was to be said yet");
         mesh.send(ServerId(1), vote(3), &mut out);
         assert_eq!(said(&mut out), "vote 3 on 13");
         // Once more: it has restarted, or another server has its number.
-        mesh.on_opened(LinkId(14), &opening(1), true, &mut out);
+        mesh.on_opened(LinkId(14), &opening(1), true, true, &mut out);
         assert_eq!(said(&mut out), "hangup 14, dial 1");
         mesh.send(ServerId(1), vote(4), &mut out);
         assert_eq!(said(&mut out), "vote 4 on 13");
         mesh.on_dialed(ServerId(1), None, &mut out);
         assert_eq!(mesh.peer_of(LinkId(13)), Some(ServerId(1)));
-        mesh.on_opened(LinkId(15), &opening(1), true, &mut out);
+        mesh.on_opened(LinkId(15), &opening(1), true, true, &mut out);
         mesh.on_dialed(ServerId(1), Some(LinkId(16)), &mut out);
         assert_eq!(said(&mut out), "hangup 15, dial 1, hangup 13, vote 4 on 16");
     }
@@ -234,10 +254,10 @@ mod tests {
     fn a_new_connection_replaces_the_old_one_and_hears_the_last_vote_again() {
         let mut mesh = Mesh::new(ServerId(2));
         let mut out = Vec::new();
-        mesh.on_opened(LinkId(1), &opening(3), true, &mut out);
+        mesh.on_opened(LinkId(1), &opening(3), true, true, &mut out);
         mesh.send(ServerId(3), vote(4), &mut out);
         out.clear();
-        mesh.on_opened(LinkId(2), &opening(3), true, &mut out);
+        mesh.on_opened(LinkId(2), &opening(3), true, true, &mut out);
         assert_eq!(said(&mut out), "hangup 1, vote 4 on 2");
         assert_eq!(mesh.on_closed(LinkId(1)), None, "the old one is not ours any more");
         assert_eq!(mesh.on_closed(LinkId(2)), Some(ServerId(3)));
@@ -249,10 +269,35 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_from_elsewhere_takes_the_place_of_none_that_is_alive() {
+        let mut mesh = Mesh::new(ServerId(2));
+        let mut out = Vec::new();
+        // Without a connection it is taken in: addresses have many forms.
+        assert!(mesh.on_opened(LinkId(1), &opening(3), true, false, &mut out));
+        assert_eq!(said(&mut out), "");
+        assert!(!mesh.on_opened(LinkId(2), &opening(3), true, false, &mut out));
+        assert_eq!(said(&mut out), "hangup 2, dial 3");
+        assert!(!mesh.on_opened(LinkId(3), &opening(3), true, false, &mut out));
+        assert_eq!(said(&mut out), "hangup 3", "one dial at a time");
+        // The member answers at its address, and dials.
+        mesh.on_dialed(ServerId(3), Some(LinkId(4)), &mut out);
+        assert_eq!(said(&mut out), "hangup 4");
+        assert_eq!(mesh.peer_of(LinkId(1)), Some(ServerId(3)));
+        assert!(mesh.on_opened(LinkId(5), &opening(3), true, true, &mut out));
+        assert_eq!(said(&mut out), "hangup 1");
+        // There is no member at its address: the old connection is a dead one.
+        assert!(!mesh.on_opened(LinkId(6), &opening(3), true, false, &mut out));
+        mesh.on_dialed(ServerId(3), None, &mut out);
+        assert_eq!(said(&mut out), "hangup 6, dial 3, hangup 5");
+        assert!(mesh.on_opened(LinkId(7), &opening(3), true, false, &mut out));
+        assert_eq!(said(&mut out), "");
+    }
+
+    #[test]
     fn another_server_with_our_id_is_sent_away() {
         let mut mesh = Mesh::new(ServerId(2));
         let mut out = Vec::new();
-        assert!(!mesh.on_opened(LinkId(1), &opening(2), true, &mut out));
+        assert!(!mesh.on_opened(LinkId(1), &opening(2), true, true, &mut out));
         assert_eq!(said(&mut out), "hangup 1");
     }
 }

@@ -99,6 +99,9 @@ pub enum Bug {
     /// A server stays with its choice though votes and hang-ups show that the chosen server does
     /// not lead.
     KeepChoice,
+    /// A server that looks for a leader is answered and nothing else: it has to ask again, which
+    /// becomes rarer.
+    OnlyAnswer,
     /// A leader never begins a new epoch for a voter that has promised a later one.
     KeepEpoch,
 }

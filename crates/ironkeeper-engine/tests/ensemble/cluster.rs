@@ -270,7 +270,9 @@ impl Cluster {
     fn deliver(&mut self, to: usize, link: LinkId, message: Message) {
         match message {
             Message::Dial { from, port } => self.on_dial(from, to, link, port),
-            Message::Opening(opening) => self.input(to, ZabInput::Opened { link, opening }),
+            Message::Opening(opening) => {
+                self.input(to, ZabInput::Opened { link, opening, from_its_address: true });
+            }
             Message::Notification(notification) => {
                 self.input(to, ZabInput::Notification { link, notification });
             }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -57,6 +57,18 @@ pub(super) async fn dial(endpoints: &[Endpoint], within: Duration) -> io::Result
 
 async fn look_up(Endpoint { host, port }: Endpoint) -> io::Result<Vec<SocketAddr>> {
     Ok(tokio::net::lookup_host((host.as_str(), port)).await?.collect())
+}
+
+/// Whether one of these is at this address, in its canonical form.
+pub(super) async fn any_is_at(endpoints: Vec<Endpoint>, ip: IpAddr) -> bool {
+    let mut lookups: JoinSet<_> = endpoints.into_iter().map(look_up).collect();
+    while let Some(found) = lookups.join_next().await {
+        let found = found.map_err(io::Error::from).flatten().unwrap_or_default();
+        if found.iter().any(|address| address.ip().to_canonical() == ip) {
+            return true;
+        }
+    }
+    false
 }
 
 fn late() -> io::Error {

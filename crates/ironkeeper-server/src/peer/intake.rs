@@ -124,7 +124,8 @@ impl<D: Disk> Intake<D> {
         let Some((opening, len)) = Opening::decode(&self.unread)? else { return Ok(false) };
         self.unread.advance(len);
         self.expect = Expect::Notifications;
-        inputs.push(Input::Opened { link, opening });
+        // The link's task compares addresses.
+        inputs.push(Input::Opened { link, opening, from_its_address: true });
         Ok(true)
     }
 

@@ -1,16 +1,18 @@
 //! The life of one link, on the thread of the peer links.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ironkeeper_engine::snapshot::Slice;
-use ironkeeper_proto::Packet;
+use ironkeeper_proto::{Packet, ServerId};
 use ironkeeper_zab::{Hangup, Input, Port};
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::{Instant, timeout};
 
+use super::dial;
 use super::intake::{Intake, TREE_STEP_BYTES};
 use super::link::{End, Link};
 use super::outbox::Sent;
@@ -20,6 +22,9 @@ use super::tree_out::OutgoingTree;
 
 /// How long the last bytes may take to leave after the machine has hung up.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long the names of a member may take to be resolved when it has dialled us.
+const LOOK_UP_MAX: Duration = Duration::from_secs(1);
 
 /// Serves a link until it ends. `announce` tells the machine that it is there; a link that has not
 /// been announced yet, because its opening is awaited, is not told to have ended either. `place` is
@@ -115,7 +120,7 @@ impl LinkTask {
                 if let Err(broken) = self.intake.receive_tree(&self.board.store) {
                     return Ended::Failed(broken.to_string());
                 }
-                if let Err(ended) = self.take_in() {
+                if let Err(ended) = self.take_in().await {
                     return ended;
                 }
             }
@@ -123,7 +128,7 @@ impl LinkTask {
                 Event::Woken => {}
                 Event::Read(Ok(0)) => return Ended::Gone,
                 Event::Read(Ok(_)) => {
-                    if let Err(ended) = self.take_in() {
+                    if let Err(ended) = self.take_in().await {
                         return ended;
                     }
                 }
@@ -161,16 +166,20 @@ impl LinkTask {
     }
 
     /// Reports everything that has arrived as a whole.
-    fn take_in(&mut self) -> Result<(), Ended> {
+    async fn take_in(&mut self) -> Result<(), Ended> {
         let mut inputs = Vec::new();
         let outcome = self.intake.decode(self.link.id(), &mut inputs);
         if let Some(received) = self.intake.received.take() {
             self.board.keep_tree(self.link.id(), received);
         }
         if self.unnamed_until.is_some()
-            && let Some(first) = inputs.first()
+            && let Some(first) = inputs.first_mut()
         {
             self.unnamed_until = None;
+            if let Input::Opened { opening, from_its_address, .. } = first {
+                let ip = self.link.peer.ip().to_canonical();
+                *from_its_address = is_at_home(&self.board, opening.from, ip).await;
+            }
             self.name(first)?;
             self.announced = true;
         }
@@ -242,8 +251,11 @@ impl LinkTask {
             if !sending.is_last {
                 return sending.next_slice();
             }
-            let (server, bytes) = (self.link.peer_id().map(|id| id.0), sending.total);
-            tracing::info!(server, address = %self.link.peer, bytes, "sent the whole tree (SNAP)");
+            let (server, bytes) = (self.link.peer_id(), sending.total);
+            if self.board.may_log_sync(server).is_some() {
+                let (server, address) = (server.map(|id| id.0), self.link.peer);
+                tracing::info!(server, %address, bytes, "sent the whole tree (SNAP)");
+            }
             self.tree = None;
             self.link.side().outbox.tree_sent();
         }
@@ -342,6 +354,17 @@ impl LinkTask {
     }
 }
 
+/// Whether this is an address of this server, if it is a member. Without a connection with the
+/// member that is not asked for, and no name has to be resolved.
+async fn is_at_home(board: &Switchboard, id: ServerId, ip: IpAddr) -> bool {
+    let known = board.election_ips(id);
+    if !board.is_member(id) || known.is_empty() || known.contains(&ip) {
+        return true;
+    }
+    let endpoints = board.endpoints(id, Port::Election);
+    timeout(LOOK_UP_MAX, dial::any_is_at(endpoints, ip)).await.unwrap_or(false)
+}
+
 /// What an operator should hear of when we hang up: servers that are not what they should be.
 fn refusal(reason: Hangup) -> Option<String> {
     Some(match reason {
@@ -353,6 +376,11 @@ fn refusal(reason: Hangup) -> Option<String> {
         Hangup::Connected => {
             "it calls itself a server that is connected already: do two servers have the same number \
              (myid)?"
+                .to_owned()
+        }
+        Hangup::OtherAddress => {
+            "it calls itself a member that is connected from another address, and its own address \
+             is none of that member: do two servers have the same number (myid)?"
                 .to_owned()
         }
         Hangup::Protocol(what) => format!("it broke the protocol: {what}"),
@@ -368,6 +396,7 @@ fn kind(reason: Hangup) -> &'static str {
         Hangup::NewerConfig => "newer configuration",
         Hangup::LearnerAhead => "learner ahead",
         Hangup::Connected => "connected already",
+        Hangup::OtherAddress => "other address",
         Hangup::Silent => "silent",
         _ => "protocol",
     }

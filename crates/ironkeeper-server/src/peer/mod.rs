@@ -77,6 +77,15 @@ impl PeerError {
     }
 }
 
+/// See [`PeerLinks::learner_to_log`].
+#[derive(Clone, Copy, Debug)]
+pub struct LearnerToLog {
+    pub server: Option<ServerId>,
+    pub address: std::net::SocketAddr,
+    /// Lines that were not written since the last one.
+    pub held_back: u64,
+}
+
 /// What only the thread itself can do.
 #[derive(Debug)]
 enum Command {
@@ -170,9 +179,17 @@ impl PeerLinks {
         }
     }
 
-    /// The server and the address at the other end of a link, for the log.
-    pub fn peer_of(&self, link: LinkId) -> Option<(Option<ServerId>, std::net::SocketAddr)> {
-        self.board.link(link).map(|link| (link.peer_id(), link.peer))
+    /// The server at the other end of a link, if it has named itself.
+    pub fn server_of(&self, link: LinkId) -> Option<ServerId> {
+        self.board.link(link)?.peer_id()
+    }
+
+    /// The learner at the other end of a link, for a line of the log about its synchronization.
+    /// `None` if it is gone, or has had its lines for now.
+    pub fn learner_to_log(&self, link: LinkId) -> Option<LearnerToLog> {
+        let link = self.board.link(link)?;
+        let held_back = self.board.may_log_sync(link.peer_id())?;
+        Some(LearnerToLog { server: link.peer_id(), address: link.peer, held_back })
     }
 
     /// Which of these members cannot be reached now, with their addresses and the reason.

@@ -3,8 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 use ironkeeper_proto::election::Opening;
 use ironkeeper_proto::membership::PeerAddress;
@@ -17,7 +19,7 @@ use tokio::net::TcpStream;
 use super::link::{End, Link};
 use super::settings::{Endpoint, OwnAddresses, PeerSettings};
 use super::tree_in::ReceivedTree;
-use crate::repeats::{About, Repeats};
+use crate::repeats::{About, LearnerLines, Repeats};
 
 /// Where inputs go.
 pub(super) type Sink = Arc<dyn Fn(Vec<Input>) + Send + Sync>;
@@ -32,6 +34,7 @@ pub(super) struct Switchboard {
     cut_off: Mutex<BTreeSet<ServerId>>,
     next_id: AtomicU64,
     pub(super) repeats: Repeats,
+    learner_lines: LearnerLines,
     /// Bytes that wait on all links.
     pub(super) unsent_total: Arc<AtomicUsize>,
     members: Mutex<BTreeMap<ServerId, Vec<PeerAddress>>>,
@@ -54,6 +57,7 @@ impl Switchboard {
             cut_off: Mutex::default(),
             next_id: AtomicU64::new(1),
             repeats: Repeats::about(About::Peers),
+            learner_lines: LearnerLines::default(),
             unsent_total: Arc::default(),
             members: Mutex::default(),
             unreachable: Mutex::default(),
@@ -166,6 +170,13 @@ impl Switchboard {
         self.members.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
     }
 
+    /// Whether a line about how this server is brought up to date may be written, and how many were
+    /// not since the last one.
+    pub(super) fn may_log_sync(&self, server: Option<ServerId>) -> Option<u64> {
+        let member = server.filter(|id| self.is_member(*id));
+        self.learner_lines.admits(member, Instant::now())
+    }
+
     /// Notes how an attempt to dial a member has ended.
     pub(super) fn note_dialed(&self, id: ServerId, outcome: Result<(), String>) {
         let mut unreachable = self.unreachable.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,6 +184,15 @@ impl Switchboard {
             Ok(()) => drop(unreachable.remove(&id)),
             Err(why) => drop(unreachable.insert(id, why)),
         }
+    }
+
+    /// The addresses at the other ends of the connections over which votes are exchanged with this
+    /// server.
+    pub(super) fn election_ips(&self, id: ServerId) -> Vec<IpAddr> {
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let elections = links.values().filter(|link| link.port == Port::Election);
+        let its = elections.filter(|link| link.peer_id() == Some(id));
+        its.map(|link| link.peer.ip().to_canonical()).collect()
     }
 
     /// Which members votes can be exchanged with now.

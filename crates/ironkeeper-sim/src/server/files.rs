@@ -97,7 +97,8 @@ impl World {
 
     pub(super) fn on_log_read(&mut self, node: usize, link: LinkId, after: Zxid) {
         let Some(process) = &self.nodes[node].process else { return };
-        let read = read_log(&process.store, after, Some(SNAPSHOT_SIZE_FACTOR), &process.db);
+        let read = read_log(&process.store, after, Some(SNAPSHOT_SIZE_FACTOR), &process.db)
+            .unwrap_or_default();
         self.input(node, [Input::Peer(ZabInput::LogRead { link, read })]);
     }
 }

@@ -112,8 +112,20 @@ impl World {
             }
         };
         match message {
-            Message::Opening(opening) => self.input(node, Input::Opened { link: id, opening }),
+            Message::Opening(opening) => {
+                self.input(node, Input::Opened { link: id, opening, from_its_address: true });
+            }
             Message::Notification(notification) => {
+                let from = self.network.links.get(&id).map(|link| link.ends[1 - side].node + 1);
+                self.say(|| {
+                    let Notification { state, leader, round, peer_epoch, zxid, .. } = &notification;
+                    let from = from.unwrap_or(0);
+                    format!(
+                        "{} hears {from}: {state:?}, votes for {leader} ({zxid} of {peer_epoch}), \
+                         round {round}",
+                        node + 1
+                    )
+                });
                 self.input(node, Input::Notification { link: id, notification });
             }
             Message::Packet(packet) => {

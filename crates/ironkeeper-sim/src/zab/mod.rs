@@ -26,8 +26,13 @@ pub fn run_seed(seed: u64, bug: Option<Bug>, verbose: bool) -> Result<Report, Fa
     let mut plan = Plan::from_seed(seed);
     plan.settings.bug = bug;
     let mut report = World::new(seed, plan, verbose).run()?;
+    report += &run_start(seed, bug, verbose)?;
+    Ok(report)
+}
+
+/// The start of a cluster on a busy machine, and members that end and come back.
+pub fn run_start(seed: u64, bug: Option<Bug>, verbose: bool) -> Result<Report, Failure> {
     let mut plan = Plan::start(seed);
     plan.settings.bug = bug;
-    report += &World::new(seed, plan, verbose).run_start()?;
-    Ok(report)
+    World::new(seed, plan, verbose).run_start()
 }

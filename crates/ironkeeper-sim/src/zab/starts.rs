@@ -1,5 +1,5 @@
-//! Progress has a bound where nothing is broken: ensembles that start on a busy machine, and lose
-//! their leader.
+//! Progress has a bound where nothing is broken: ensembles that start on a busy machine, lose
+//! their leader, and all members but one.
 //!
 //! The only trouble is that servers stand still for a moment, as processes do that share two cores:
 //! a vote comes late, and a server elects one that the others do not. The settings are those of the
@@ -9,16 +9,22 @@ use ironkeeper_zab::{Settings, Status};
 
 use super::disk::Stop;
 use super::plan::{Plan, membership};
-use super::world::World;
+use super::world::{Event, World};
 use crate::faults::Faults;
 use crate::outcome::{Failure, Layer, Report};
 use crate::random::{Random, mix};
 
 /// How long all members may take to serve once no server stands still any more.
-const SERVING_US_MAX: u64 = 5_000_000;
+const SERVING_US_MAX: u64 = 1_000_000;
 
-/// For how long servers stand still now and then.
-const BUSY_STEPS: u64 = 10;
+/// For how long one server is alone.
+const ALONE_US: (u64, u64) = (2_000_000, 30_000_000);
+
+/// Within which time all servers of an ensemble are started.
+const STARTS_WITHIN_US: u64 = 500_000;
+
+/// For how long servers stand still now and then: a seed has up to so many steps.
+const BUSY_STEPS_MAX: u64 = 10;
 const BUSY_STEP_US: u64 = 100_000;
 
 impl Plan {
@@ -43,27 +49,49 @@ impl Plan {
 }
 
 impl World {
-    /// A start, the death of the leader, and its return.
+    /// A start, the death of the leader, its return, and the return of all others to one.
     pub fn run_start(&mut self) -> Result<Report, Failure> {
         self.in_trouble = false;
-        self.start_all();
+        let started_us = self.start_within(STARTS_WITHIN_US);
         self.be_busy()?;
-        self.all_serve("a start")?;
+        self.all_serve("a start", started_us)?;
         if let Some(leader) = self.leader() {
             self.stop(leader, Stop::Kill);
+            let stopped_us = self.now_us();
             self.be_busy()?;
-            if self.nodes.len() > 2 {
-                self.all_serve("the death of the leader")?;
-            }
+            self.all_serve("the death of the leader", stopped_us)?;
             self.start(leader);
+            let started_us = self.now_us();
             self.be_busy()?;
-            self.all_serve("the return of a member")?;
+            self.all_serve("the return of a member", started_us)?;
         }
+        let alone = self.random.below(self.nodes.len() as u64) as usize;
+        for node in (0..self.nodes.len()).filter(|node| *node != alone) {
+            self.stop(node, Stop::Kill);
+        }
+        let for_us = self.random.between(ALONE_US.0, ALONE_US.1);
+        self.run_for(for_us)?;
+        let started_us = self.start_within(STARTS_WITHIN_US);
+        self.be_busy()?;
+        self.all_serve("the return of all others", started_us)?;
         Ok(self.report())
     }
 
+    /// Starts all servers that do not run. When the last one starts.
+    fn start_within(&mut self, us_max: u64) -> u64 {
+        let mut last_us = self.now_us();
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].process.is_none() {
+                let in_us = self.random.below(us_max);
+                self.after(in_us, Event::Start { node });
+                last_us = last_us.max(self.now_us() + in_us);
+            }
+        }
+        last_us
+    }
+
     fn be_busy(&mut self) -> Result<(), Failure> {
-        for _ in 0..BUSY_STEPS {
+        for _ in 0..self.random.below(BUSY_STEPS_MAX + 1) {
             self.run_for(BUSY_STEP_US)?;
             let node = self.random.below(self.nodes.len() as u64) as usize;
             let until_us = self.now_us() + self.random.between(20_000, 400_000);
@@ -73,20 +101,23 @@ impl World {
         Ok(())
     }
 
-    /// Waits until all members that run serve.
-    fn all_serve(&mut self, after: &str) -> Result<(), Failure> {
+    /// Waits until all members that run serve: some time after `since_us`, and after the last
+    /// moment at which a server stands still.
+    fn all_serve(&mut self, after: &str, since_us: u64) -> Result<(), Failure> {
         let still_us = self.nodes.iter().map(|node| node.paused_until_us).max().unwrap_or(0);
-        let us_max = still_us.saturating_sub(self.now_us()) + SERVING_US_MAX;
+        let quiet_us = still_us.max(since_us);
+        let us_max = (quiet_us + SERVING_US_MAX).saturating_sub(self.now_us());
         let serves = |world: &World| {
             let mut running = world.nodes.iter().filter_map(|node| node.process.as_ref());
-            running.all(|process| process.zab.status() != Status::Looking)
+            world.now_us() >= since_us
+                && running.all(|process| process.zab.status() != Status::Looking)
         };
         if self.run_until(us_max, serves)? {
             return Ok(());
         }
-        let seconds = SERVING_US_MAX / 1_000_000;
+        let ms = SERVING_US_MAX / 1000;
         let mut what =
-            format!("progress: {seconds} s after {after} not all members serve, without a fault");
+            format!("progress: {ms} ms after {after} not all members serve, without a fault");
         for node in &self.nodes {
             let status = node.process.as_ref().map(|process| process.zab.status());
             what.push_str(&format!("\n  {}: {status:?}", node.id));

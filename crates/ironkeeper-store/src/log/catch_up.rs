@@ -20,7 +20,9 @@ pub struct LogTail {
 impl<D: Disk> Store<D> {
     /// Finds `after` in the log and reads on up to the transaction `until` gives, which is asked
     /// again before each record: a writer may be at work meanwhile. More than `bytes_max` is as good
-    /// as nothing: then the answer is that nothing was found.
+    /// as nothing: then the answer is that nothing was found. So it is if a purge has begun to
+    /// remove a file that was read: records at its end may be missing, and the first of the next
+    /// file, if it is of a later epoch, would hide that.
     pub fn read_tail(
         &self,
         after: Zxid,
@@ -50,6 +52,9 @@ impl<D: Disk> Store<D> {
             }
             last = record.zxid;
             tail.txns.push((record.zxid, record.body.to_vec()));
+        }
+        if !stream.is_all_there()? {
+            return Ok(LogTail::default());
         }
         Ok(tail)
     }

@@ -29,6 +29,8 @@ pub struct LogStream<D: Disk> {
     reader: Option<LogReader<D::File>>,
     /// The zxid in the name of the file opened last.
     opened: Option<Zxid>,
+    /// Those of all files that were opened.
+    read: Vec<Zxid>,
     /// Records below are passed over.
     from: Zxid,
     /// The last record handed out, or what the first one must follow.
@@ -89,6 +91,7 @@ impl<D: Disk> LogStream<D> {
             waiting,
             reader: None,
             opened: None,
+            read: Vec::new(),
             from,
             last,
             live,
@@ -113,6 +116,7 @@ impl<D: Disk> LogStream<D> {
             let Some(reader) = &mut self.reader else {
                 let Some(file) = self.waiting.pop_front() else { return Ok(false) };
                 self.opened = Some(file.zxid);
+                self.read.push(file.zxid);
                 self.reader = Some(if self.live {
                     LogReader::open_live(&self.disk, &file.path)?
                 } else {
@@ -177,6 +181,13 @@ impl<D: Disk> LogStream<D> {
     /// Where the last records of the newest file are, when there are no more.
     pub(crate) fn newest_end(&self) -> Option<FileEnd> {
         self.reader.as_ref()?.end()
+    }
+
+    /// Whether all files that were read up to now still have their names. A purge takes the name of
+    /// a file away before it shortens it: what was read from one that has its name was whole.
+    pub(crate) fn is_all_there(&self) -> Result<bool, StoreError> {
+        let files = catalog::logs(&self.disk, &self.dir)?;
+        Ok(self.read.iter().all(|zxid| files.iter().any(|file| file.zxid == *zxid)))
     }
 
     /// The last unfinished record that was met, in whatever file.

@@ -1,6 +1,7 @@
 //! What the log has for a learner that is behind.
 
 use ironkeeper_proto::Zxid;
+use ironkeeper_store::LogTail;
 use ironkeeper_store::disk::sim::SimDisk;
 
 use crate::recorder::*;
@@ -49,4 +50,37 @@ fn a_tail_that_is_too_long_is_none() {
     let bytes_max = 3 * set_data(1, b"data").len() as u64;
     let read = |after| store.read_tail(Zxid(after), bytes_max, || Zxid(9)).unwrap().found;
     assert!(read(6) && !read(5));
+}
+
+/// A purge shortens a large file step by step. Here it does so while the file is read, and the next
+/// file begins with the first transaction of a later epoch, which may follow any other.
+#[test]
+fn what_is_read_while_a_purge_removes_it_is_none() {
+    let disk = SimDisk::new(1);
+    let store = open(&disk);
+    write_snapshot(&store, 0).unwrap();
+    let data = vec![7; 64 << 10];
+    let mut writer = store.log_writer();
+    for zxid in 1..=160 {
+        writer.append(Zxid(zxid), &set_data(zxid, &data)).unwrap();
+    }
+    writer.commit().unwrap();
+    drop(writer);
+    let second = 1 << 32 | 1;
+    write_log(&store, [second]);
+    write_snapshot(&store, second).unwrap();
+    let read = |purge_at: i64| {
+        let mut asked = 0;
+        let tail = store.read_tail(Zxid(1), u64::MAX, || {
+            asked += 1;
+            if asked == purge_at {
+                assert!(!store.purge(1).unwrap().is_empty());
+            }
+            Zxid(i64::MAX)
+        });
+        tail.unwrap()
+    };
+    let whole = read(i64::MAX);
+    assert_eq!((whole.found, whole.txns.len()), (true, 160));
+    assert_eq!(read(10), LogTail::default());
 }

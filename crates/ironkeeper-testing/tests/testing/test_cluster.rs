@@ -107,3 +107,30 @@ fn a_session_goes_on_at_another_member() {
     moved.sync();
     assert!(!moved.has("/third"));
 }
+
+/// However long a member was alone, it finds the others when it reaches them again, and no order of
+/// restarts, cuts and repairs leaves one behind. (The simulator has a bound for the time.)
+#[test]
+fn a_restart_a_partition_and_its_end_at_once_leave_one_ensemble() {
+    let cluster = TestCluster::builder().voters(3).observers(1).start().expect("a cluster");
+    for (round, lonely) in cluster.ids().enumerate() {
+        let others: Vec<i64> = cluster.ids().filter(|id| *id != lonely).collect();
+        for restarted in [lonely, others[0]] {
+            cluster.restart(restarted).expect("it starts");
+            cluster.partition(&[&[lonely], &others]);
+            cluster.heal();
+            cluster.wait_until_serving().expect("one ensemble again");
+        }
+        cluster.partition(&[&[lonely], &others]);
+        cluster.wait_for_role(lonely, Role::Looking).expect("it is alone");
+        cluster.restart(lonely).expect("it starts");
+        cluster.heal();
+        cluster.wait_until_serving().expect("one ensemble again");
+        let path = format!("/round-{round}");
+        let leader = cluster.leader().expect("a leader");
+        session_at(&cluster, leader).create(&path, CreateMode::Persistent);
+        for id in cluster.ids() {
+            assert!(has(&cluster, id, &path), "{path} is missing at {id}");
+        }
+    }
+}

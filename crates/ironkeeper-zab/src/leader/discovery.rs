@@ -19,8 +19,17 @@ pub(super) struct Claim {
     id: ServerId,
     kind: Kind,
     accepted: Epoch,
-    /// When it said so.
-    since_ms: u64,
+    /// If the server answers this probe on another connection, that one is its own.
+    probe: u64,
+}
+
+/// Probes are pings with a number that no transaction and no question has (see `still_leading`),
+/// which learners send back as it is. Whatever else comes on a connection may have been sent before
+/// its server left it.
+const PROBES_BELOW: i64 = i64::MIN / 2;
+
+fn probe(number: u64) -> Packet {
+    Packet::Ping { zxid: Zxid(PROBES_BELOW - number as i64) }
 }
 
 impl Leader {
@@ -56,15 +65,44 @@ impl Leader {
             self.next_stranger -= 1;
             ServerId(self.next_stranger + 1)
         });
-        let claim = Claim { id, kind, accepted, since_ms: cx.shared.now_ms };
+        self.probes += 1;
+        let claim = Claim { id, kind, accepted, probe: self.probes };
         if let Some(peer) = self.peers.get_mut(&link) {
             peer.claim = Some(claim);
         }
         // If it is connected already and that connection is alive, an answer to this comes.
-        if let Some((old, true)) = self.connection_of(id).map(|(old, peer)| (old, peer.hears())) {
-            cx.send(old, Packet::Ping { zxid: cx.ledger.last_proposed });
+        if let Some((old, peer)) = self.connection_of(id)
+            && peer.stage == Stage::Live
+        {
+            cx.send(old, probe(self.probes));
         }
         self.decide_claims(cx)
+    }
+
+    /// A learner is up to date from now on and answers pings: whether it is alive may be asked for.
+    pub(super) fn probe_newcomer(&self, cx: &mut Context<'_>, link: LinkId) {
+        let Some(peer) = self.peers.get(&link) else { return };
+        let is_for_it = |other: &Peer| other.claim.is_some_and(|claim| claim.id == peer.id);
+        if self.peers.values().any(is_for_it) {
+            cx.send(link, probe(self.probes));
+        }
+    }
+
+    pub(super) fn on_probe_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: LinkId,
+        echo: Zxid,
+    ) -> Next {
+        let number = PROBES_BELOW.checked_sub(echo.0).and_then(|number| u64::try_from(number).ok());
+        let Some(peer) = self.peers.get_mut(&link) else { return Next::Stay };
+        match number.filter(|number| (1..=self.probes).contains(number)) {
+            Some(number) => {
+                peer.probed = peer.probed.max(number);
+                self.decide_claims(cx)
+            }
+            None => Next::Stay,
+        }
     }
 
     /// The connection on which a server is known, which is another one than those that only claim
@@ -76,14 +114,14 @@ impl Leader {
 
     /// Goes through the connections whose server may be connected already. One that comes after its
     /// server's restart takes the place of the old connection when that is closed, or silent for a
-    /// tick. One whose server still speaks on the old connection is another server's, and is
+    /// tick. One whose server answers a probe on the old connection is another server's, and is
     /// refused.
     pub(super) fn decide_claims(&mut self, cx: &mut Context<'_>) -> Next {
         let (now_ms, tick_ms) = (cx.shared.now_ms, cx.shared.settings.tick_ms);
         let claims = self.peers.iter().filter_map(|(link, peer)| Some((*link, peer.claim?)));
         for (link, claim) in claims.collect::<Vec<_>>() {
             if let Some((old, peer)) = self.connection_of(claim.id) {
-                if peer.heard_ms > claim.since_ms {
+                if peer.probed >= claim.probe {
                     self.drop_peer(cx, link, Hangup::Connected);
                     continue;
                 }

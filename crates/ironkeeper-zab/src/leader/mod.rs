@@ -73,6 +73,8 @@ struct Peer {
     unacked: Option<(Zxid, u64)>,
     /// The last question whether it still follows that it has answered.
     answered: u64,
+    /// The last probe that it has answered.
+    probed: u64,
     /// It has promised a later epoch than ours and waits for one that it can follow.
     waits_for_epoch: bool,
     /// Who it says to be, while another connection of that server may still be alive. Until that is
@@ -97,13 +99,16 @@ pub(crate) struct Leader {
     peers: BTreeMap<LinkId, Peer>,
     /// The largest epoch any learner has promised before.
     accepted_max: Epoch,
-    /// Voters that have presented themselves, have promised, have taken over the history.
+    /// Voters that have presented themselves and are connected, have promised, have taken over the
+    /// history.
     greeted: BTreeSet<ServerId>,
     promised: BTreeSet<ServerId>,
     taken_over: BTreeSet<ServerId>,
     half_ticks: u64,
     /// What learners without an id are called.
     next_stranger: i64,
+    /// How many probes were sent.
+    probes: u64,
     words: Words,
     /// Bounded by the limit on connections of the learners.
     revalidations: VecDeque<Revalidation>,
@@ -124,6 +129,7 @@ impl Leader {
             taken_over: BTreeSet::new(),
             half_ticks: 0,
             next_stranger: -1,
+            probes: 0,
             words: Words::default(),
             revalidations: VecDeque::new(),
             acks: Vec::new(),
@@ -213,15 +219,24 @@ impl Leader {
                 acked: Zxid(i64::MIN),
                 unacked: None,
                 answered: 0,
+                probed: 0,
                 waits_for_epoch: false,
                 claim: None,
             },
         );
     }
 
-    /// Whether no quorum has come yet to agree on an epoch.
+    /// Whether no quorum has taken over our history yet.
     pub(crate) fn is_unconfirmed(&self) -> bool {
-        self.phase == Phase::Discovering
+        self.phase != Phase::Established
+    }
+
+    /// The voter at the other end, if it has come to follow us and an epoch is not agreed on yet.
+    /// (Later it may hang up to ask for our whole tree, and is back at once.)
+    pub(crate) fn unconfirmed_follower(&self, link: LinkId) -> Option<ServerId> {
+        let peer = self.peers.get(&link)?;
+        let follows = peer.kind == Kind::Follower && peer.stage > Stage::Accepted;
+        (self.phase <= Phase::Promising && follows).then_some(peer.id)
     }
 
     /// Whether this voter has come to follow us and is still connected.
@@ -239,17 +254,26 @@ impl Leader {
     }
 
     pub(crate) fn on_closed(&mut self, cx: &mut Context<'_>, link: LinkId) -> Next {
-        match self.peers.remove(&link) {
+        match self.remove_peer(link) {
             Some(peer) if peer.stage > Stage::Accepted => self.decide_claims(cx),
             _ => Next::Stay,
         }
     }
 
     fn drop_peer(&mut self, cx: &mut Context<'_>, link: LinkId, reason: Hangup) -> Next {
-        if self.peers.remove(&link).is_some() {
+        if self.remove_peer(link).is_some() {
             cx.hang_up(link, reason);
         }
         Next::Stay
+    }
+
+    fn remove_peer(&mut self, link: LinkId) -> Option<Peer> {
+        let peer = self.peers.remove(&link)?;
+        if peer.stage > Stage::Accepted {
+            // An epoch is agreed on with those who are there. A promise stays one.
+            self.greeted.remove(&peer.id);
+        }
+        Some(peer)
     }
 
     pub(crate) fn on_packet(&mut self, cx: &mut Context<'_>, link: LinkId, packet: Packet) -> Next {
@@ -273,7 +297,7 @@ impl Leader {
                     cx.out.push(Output::Touched { from, touches });
                 }
                 self.on_pong(cx, link, zxid);
-                Next::Stay
+                self.on_probe_answer(cx, link, zxid)
             }
             Packet::Request(_) | Packet::Revalidate { .. } if stage != Stage::Live => {
                 self.drop_peer(cx, link, Hangup::Protocol("it is not up to date"))
@@ -362,7 +386,7 @@ impl Leader {
             }
         }
         self.half_ticks += 1;
-        if self.phase == Phase::Established && self.half_ticks.is_multiple_of(2) {
+        if self.phase > Phase::Discovering && self.half_ticks.is_multiple_of(2) {
             let me = cx.shared.me;
             let here = |id: ServerId| {
                 id == me
@@ -370,7 +394,12 @@ impl Leader {
                         peer.id == id && peer.kind == Kind::Follower && !peer.waits_for_epoch
                     })
             };
-            if !cx.shared.ensemble.joint().holds(here) {
+            // Voters of a change that is under way may come until the leader is established.
+            let is_quorum = match self.phase {
+                Phase::Established => cx.shared.ensemble.joint().holds(here),
+                _ => cx.shared.ensemble.quorum().holds(here),
+            };
+            if !is_quorum {
                 return Next::Look(Reason::QuorumLost);
             }
         }

@@ -166,6 +166,7 @@ impl Leader {
             cx.shared.looking.remove(&peer.id);
             cx.send(link, Packet::UpToDate);
             self.ask_newcomer(cx, link);
+            self.probe_newcomer(cx, link);
         }
     }
 

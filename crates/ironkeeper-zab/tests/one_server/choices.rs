@@ -1,10 +1,10 @@
 //! A server that ended its election before all votes had come, and receives votes for another
 //! leader since.
 
-use ironkeeper_proto::election::PeerState::{Following, Leading, Looking};
+use ironkeeper_proto::election::PeerState::{self, Following, Leading, Looking};
 use ironkeeper_proto::quorum_packet::{LearnerInfo, PROTOCOL_VERSION};
-use ironkeeper_proto::{Epoch, Packet, ServerId};
-use ironkeeper_zab::{Durable, Input, LinkId, Output, Port};
+use ironkeeper_proto::{Epoch, Notification, Packet, ServerId};
+use ironkeeper_zab::{Durable, Input, LinkId, Output, Port, Settings};
 
 use crate::server::*;
 
@@ -133,4 +133,152 @@ fn a_learner_that_comes_during_the_election_is_kept_until_it_ends() {
     let (mut server, link) = early(3);
     let said = server.packet(link, greeting());
     assert!(said.starts_with("hangup Protocol"), "{said}");
+}
+
+/// A server that leads, with the epoch agreed on by itself and server 1; server 2 is away.
+fn promising_with_one() -> (Server, LinkId) {
+    let mut server = Server::new(3, 2, 1, 1);
+    server.input(Input::Dialed { peer: ServerId(2), port: Port::Election, link: None });
+    server.votes(1, Looking, 3, 2, 1);
+    let (one, said) = server.greet(1, 1);
+    assert_eq!(said, "accepted=2");
+    assert_eq!(server.done(Durable::AcceptedEpoch(Epoch(2))), "LEADERINFO 2");
+    (server, one)
+}
+
+#[test]
+fn a_server_that_leads_without_the_followers_it_agreed_on_an_epoch_with_looks_again() {
+    // The follower is gone.
+    let (mut server, one) = promising_with_one();
+    assert_eq!(server.input(Input::Closed { link: one }), "[Looking]");
+    // It is there, whatever its vote was before.
+    let (mut server, one) = promising_with_one();
+    assert_eq!(server.votes(2, Looking, 2, 2, 1), "");
+    assert_eq!(server.votes(1, Looking, 1, 2, 1), "");
+    // It has left for another round in which the others are.
+    assert_eq!(server.input(Input::Closed { link: one }), "[Looking]");
+}
+
+/// An epoch is agreed on with those who are there, not with those who were.
+#[test]
+fn followers_that_have_left_are_not_counted_for_an_epoch() {
+    let five = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\nserver.4=d:1:2\nserver.5=e:1:2";
+    let mut server = Server::of(five, 5, 2, 1, 1, Settings::default());
+    for from in 1..=4 {
+        server.votes(from, Looking, 5, 2, 1);
+    }
+    let (one, said) = server.greet(1, 1);
+    assert_eq!(said, "");
+    assert_eq!(server.input(Input::Closed { link: one }), "", "three others may come");
+    assert_eq!(server.greet(2, 1).1, "", "one follower");
+    assert_eq!(server.greet(3, 1).1, "accepted=2");
+}
+
+/// Until its followers have the history, a leader that has lost a quorum of them does not wait for
+/// `initLimit`.
+#[test]
+fn a_leader_without_a_quorum_to_take_over_its_history_gives_up_within_two_ticks() {
+    let (mut server, one) = promising_with_one();
+    let promise = Packet::AckEpoch { last: z(1, 2), current: Some(Epoch(1)) };
+    assert_eq!(server.packet(one, promise), "current=2");
+    assert_eq!(server.done(Durable::CurrentEpoch(Epoch(2))), "DIFF 1:2, NEWLEADER 2");
+    // It may have hung up to ask for the whole tree.
+    assert_eq!(server.input(Input::Closed { link: one }), "");
+    let mut said = String::new();
+    for _ in 0..4 {
+        server.now_ms += 1000;
+        said.push_str(&server.input(Input::Timer));
+    }
+    assert_eq!(said, "[Looking]");
+}
+
+#[test]
+fn a_chosen_server_that_is_gone_from_both_ports_is_not_dialled_again() {
+    let refused = || Input::Dialed { peer: ServerId(2), port: Port::Quorum, link: None };
+    // Its election port first ...
+    let mut server = chose_two();
+    let election = LinkId(server.links);
+    assert_eq!(server.input(Input::Closed { link: election }), "", "its quorum port is dialled");
+    assert_eq!(server.input(refused()), "[Looking]");
+    // ... or its quorum port.
+    let mut server = chose_two();
+    let election = LinkId(server.links);
+    assert_eq!(server.input(refused()), "", "it may be about to lead");
+    assert_eq!(server.input(Input::Closed { link: election }), "[Looking]");
+    // It votes again: it is there.
+    let mut server = chose_two();
+    let election = LinkId(server.links);
+    server.input(Input::Closed { link: election });
+    server.votes(2, Looking, 2, 2, 1);
+    assert_eq!(server.input(refused()), "");
+}
+
+/// The votes that a step sends: to which link, and in which state.
+fn votes_sent(server: &mut Server, input: Input) -> Vec<(LinkId, PeerState)> {
+    let mut out = Vec::new();
+    server.zab.step(server.now_ms, input, &mut out);
+    let sent = out.into_iter().filter_map(|output| match output {
+        Output::Notify { link, notification } => Some((link, notification.state)),
+        _ => None,
+    });
+    sent.collect()
+}
+
+#[test]
+fn servers_that_look_get_the_vote_of_a_leader_when_there_is_one() {
+    let mut server = Server::new(3, 2, 1, 1).elected(2, 1);
+    // An observer asks during the election, and is answered with a vote that is none of a leader.
+    server.votes(4, Looking, i64::MIN, 0, 0);
+    let observer = LinkId(server.links);
+    let (one, _) = server.greet(1, 1);
+    server.done(Durable::AcceptedEpoch(Epoch(2)));
+    server.packet(one, Packet::AckEpoch { last: z(1, 2), current: Some(Epoch(1)) });
+    server.done(Durable::CurrentEpoch(Epoch(2)));
+    let ack = Input::Packet { link: one, packet: Packet::Ack { zxid: z(2, 0) } };
+    let told = votes_sent(&mut server, ack);
+    assert!(told.contains(&(observer, Leading)), "{told:?}");
+}
+
+#[test]
+fn a_server_that_is_new_in_a_round_gets_our_vote_once() {
+    let mut server = Server::new(3, 2, 1, 1);
+    server.votes(1, Looking, 1, 1, 1);
+    let link = LinkId(server.links);
+    let again = |server: &mut Server, round: i64| {
+        let notification = Notification {
+            state: Looking,
+            leader: ServerId(1),
+            zxid: z(1, 1),
+            round,
+            peer_epoch: Epoch(1),
+            format: 2,
+            config: bytes::Bytes::new(),
+        };
+        votes_sent(server, Input::Notification { link, notification }).len()
+    };
+    assert_eq!(again(&mut server, 1), 0, "it has our vote of this round");
+    let mut server = Server::new(3, 2, 1, 1);
+    // Server 1 follows another leader while our vote comes, and looks then.
+    server.votes(1, Following, 2, 1, 1);
+    assert_eq!(again(&mut server, 1), 1, "it may have had no use for our vote");
+}
+
+#[test]
+fn voters_that_are_away_are_dialled_again_and_again_however_long_they_are() {
+    let mut server = Server::new(1, 2, 1, 1);
+    let mut dials = 0;
+    for _ in 0..600 {
+        let refused =
+            |peer| Input::Dialed { peer: ServerId(peer), port: Port::Election, link: None };
+        server.input(refused(2));
+        server.input(refused(3));
+        server.now_ms += 100;
+        let mut out = Vec::new();
+        server.zab.step(server.now_ms, Input::Timer, &mut out);
+        let is_dial = |output: &&Output| {
+            matches!(output, Output::Dial { peer: ServerId(2), port: Port::Election, .. })
+        };
+        dials += out.iter().filter(is_dial).count();
+    }
+    assert!(dials >= 100, "{dials} dials in a minute");
 }

@@ -1,5 +1,7 @@
 //! One server, driven by hand.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use ironkeeper_proto::election::{Opening, PeerState};
 use ironkeeper_proto::quorum_packet::{LearnerInfo, PROTOCOL_VERSION, Touches};
@@ -16,6 +18,8 @@ pub struct Server {
     pub links: u64,
     /// The round of the election everybody is in.
     pub round: i64,
+    /// The last ping on each link.
+    pub pings: BTreeMap<LinkId, Zxid>,
 }
 
 pub fn z(epoch: i64, counter: u32) -> Zxid {
@@ -90,7 +94,7 @@ impl Server {
         };
         let ensemble = Ensemble::new(Membership::parse(members).unwrap(), None);
         let zab = Zab::member(ServerId(id), settings, ensemble, recovered, 7);
-        let mut server = Server { zab, now_ms: 1000, links: 0, round: 1 };
+        let mut server = Server { zab, now_ms: 1000, links: 0, round: 1, pings: BTreeMap::new() };
         server.input(Input::Timer);
         server
     }
@@ -98,6 +102,11 @@ impl Server {
     pub fn input(&mut self, input: Input) -> String {
         let mut out = Vec::new();
         self.zab.step(self.now_ms, input, &mut out);
+        for output in &out {
+            if let Output::Send { link, packet: Packet::Ping { zxid } } = output {
+                self.pings.insert(*link, *zxid);
+            }
+        }
         out.into_iter().filter_map(word).collect::<Vec<_>>().join(", ")
     }
 
@@ -116,7 +125,7 @@ impl Server {
     ) -> String {
         let link = self.link();
         let opening = Opening { from: ServerId(from), addresses: vec!["h:3".to_owned()] };
-        self.input(Input::Opened { link, opening });
+        self.input(Input::Opened { link, opening, from_its_address: true });
         // The larger id dials.
         self.input(Input::Dialed { peer: ServerId(from), port: Port::Election, link: Some(link) });
         let notification = Notification {
@@ -157,6 +166,12 @@ impl Server {
 
     pub fn packet(&mut self, link: LinkId, packet: Packet) -> String {
         self.input(Input::Packet { link, packet })
+    }
+
+    /// A learner answers the last ping on its link.
+    pub fn answers(&mut self, link: LinkId) -> String {
+        let zxid = self.pings[&link];
+        self.packet(link, pong(zxid))
     }
 
     pub fn done(&mut self, durable: Durable) -> String {

@@ -1,7 +1,7 @@
 //! Peers that are none, and peers that do not do their part.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -216,4 +216,58 @@ fn outputs_for_links_that_are_gone_do_nothing() {
     leader.perform(Output::ReceiveSnapshot { link: to_learner });
     leader.hang_up(to_learner);
     assert!(leader.rest().is_empty());
+}
+
+/// Any number of strangers can come again and again, and each wants the history.
+#[test]
+fn lines_about_learners_that_are_no_members_are_few() {
+    let mut host = Host::start(1);
+    host.knows(&[(ServerId(2), vec![host.address.clone()])]);
+    let mut lines = |ids: std::ops::Range<i64>| {
+        let mut lines = 0;
+        for id in ids {
+            let mut stream = connect(&host, Port::Quorum);
+            let link = host.accepted();
+            stream.write_all(&greeting(Port::Quorum, id)).unwrap();
+            named(&mut host, id);
+            lines += (0..10).filter(|_| host.links.learner_to_log(link).is_some()).count();
+            drop(stream);
+            assert_eq!(host.next(), Input::Closed { link });
+        }
+        lines
+    };
+    assert!(lines(100..200) < 10);
+    assert_eq!(lines(2..3), 10, "those of a member are written all the same");
+}
+
+/// A connection from an address of the loopback network.
+fn connect_from(source: [u8; 4], host: &Host, port: Port) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
+    socket.connect(&host.address(port).into()).unwrap();
+    socket.into()
+}
+
+#[test]
+fn an_opening_says_whether_it_comes_from_the_members_address() {
+    let mut host = Host::start(1);
+    let at_home = vec![host.address.clone()];
+    host.knows(&[(ServerId(2), at_home.clone()), (ServerId(3), at_home)]);
+    let mut streams = Vec::new();
+    let mut opened = |source: [u8; 4], id: i64| {
+        let mut stream = connect_from(source, &host, Port::Election);
+        stream.write_all(&greeting(Port::Election, id)).unwrap();
+        streams.push(stream);
+        match host.next() {
+            Input::Opened { from_its_address, .. } => from_its_address,
+            other => panic!("not opened: {other:?}"),
+        }
+    };
+    let (elsewhere, home) = ([127, 0, 0, 2], [127, 0, 0, 1]);
+    assert!(opened(elsewhere, 9), "of one that is no member nothing is known");
+    assert!(opened(elsewhere, 3), "there is no connection whose place it could take");
+    assert!(opened(home, 2));
+    assert!(!opened(elsewhere, 2));
+    assert!(!opened([127, 0, 0, 3], 2));
+    assert!(opened(elsewhere, 2), "there is a connection with this address");
 }

@@ -28,7 +28,7 @@ fn vote(round: i64) -> Notification {
 fn votes_travel_both_ways_on_one_election_link() {
     let (mut three, mut one) = (Host::start(3), Host::start(1));
     let from_three = three.dial(&one, Port::Election);
-    let Input::Opened { link: from_one, opening } = one.next() else { panic!("not opened") };
+    let Input::Opened { link: from_one, opening, .. } = one.next() else { panic!("not opened") };
     assert_eq!(opening.from, ServerId(3));
     assert_eq!(opening.addresses, [three.address(Port::Election).to_string()]);
     for round in 0..100 {
@@ -120,7 +120,7 @@ fn openings_of_all_versions_are_taken_in_one_byte_at_a_time() {
         for byte in bytes {
             stream.write_all(&[byte]).unwrap();
         }
-        let Input::Opened { opening: read, link } = host.next() else { panic!("not opened") };
+        let Input::Opened { opening: read, link, .. } = host.next() else { panic!("not opened") };
         assert_eq!(read, opening);
         drop(stream);
         assert_eq!(host.next(), Input::Closed { link });
