@@ -124,7 +124,7 @@ impl Database {
         now: Now,
     ) -> (Database, CoreToken) {
         let watches = WatchTable::new(config.tree.hash_seed);
-        let long_lists = LongLists::default();
+        let long_lists = LongLists::new(Hasher::with_seed(config.tree.hash_seed));
         let state = State { tree, sessions, watches, digests, long_lists };
         let (gate, token) = Gate::new(state);
         let large_requests = config

@@ -10,17 +10,24 @@
 
 use std::sync::PoisonError;
 
-use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Permission to write, made once together with the gate.
 #[derive(Debug)]
 pub struct CoreToken(());
 
-/// A reader/writer lock whose waiting writer goes before new readers (as the standard library's
-/// does here), around state that has one writer.
+/// A reader/writer lock around state that has one writer. A waiting writer goes before new readers.
+///
+/// The lock of the standard library does not promise that: a reader that opens it again right after
+/// closing it is faster than a writer that has to be woken, again and again.
 #[derive(Debug)]
 pub struct Gate<T> {
     lock: RwLock<T>,
+    /// Set while the writer waits for the readers that are inside.
+    writer_waits: AtomicBool,
+    /// Held by the writer meanwhile, so that new readers can wait for it.
+    turnstile: Mutex<()>,
 }
 
 pub type Shared<'a, T> = RwLockReadGuard<'a, T>;
@@ -28,15 +35,24 @@ pub type Exclusive<'a, T> = RwLockWriteGuard<'a, T>;
 
 impl<T> Gate<T> {
     pub fn new(value: T) -> (Gate<T>, CoreToken) {
-        (Gate { lock: RwLock::new(value) }, CoreToken(()))
+        let (lock, turnstile) = (RwLock::new(value), Mutex::new(()));
+        (Gate { lock, writer_waits: AtomicBool::new(false), turnstile }, CoreToken(()))
     }
 
     pub fn read(&self) -> Shared<'_, T> {
+        // Relaxed: it decides who goes first, the lock decides what is seen.
+        if self.writer_waits.load(Relaxed) {
+            drop(self.turnstile.lock().unwrap_or_else(PoisonError::into_inner));
+        }
         self.lock.read().unwrap_or_else(cut_short)
     }
 
     pub fn write(&self, _token: &mut CoreToken) -> Exclusive<'_, T> {
-        self.lock.write().unwrap_or_else(cut_short)
+        let _turn = self.turnstile.lock().unwrap_or_else(PoisonError::into_inner);
+        self.writer_waits.store(true, Relaxed);
+        let state = self.lock.write();
+        self.writer_waits.store(false, Relaxed);
+        state.unwrap_or_else(cut_short)
     }
 }
 
@@ -53,22 +69,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_waiting_writer_goes_before_new_readers() {
+    fn a_waiting_writer_goes_before_a_reader_that_comes_back_at_once() {
         let (gate, mut token) = Gate::new(0);
+        let is_written = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let reading = gate.read();
-            let writer = scope.spawn(|| *gate.write(&mut token) += 1);
-            // Nobody says when the writer begins to wait, but from then on readers are turned away.
-            let mut looks = 0..60_000;
-            let turned_away = looks.any(|_| {
-                std::thread::sleep(Duration::from_millis(1));
-                gate.lock.try_read().is_err()
+            let first = gate.read();
+            scope.spawn(|| {
+                *gate.write(&mut token) += 1;
+                is_written.store(true, Relaxed);
             });
-            drop(reading);
-            assert!(turned_away, "readers keep coming in before the writer");
-            writer.join().expect("the writer got in");
+            while !gate.writer_waits.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            let second = scope.spawn(|| *gate.read());
+            // The second reader can only be seen to wait by waiting with it.
+            std::thread::sleep(Duration::from_millis(20));
+            drop(first);
+            assert_eq!(second.join().expect("the reader got in"), 1, "it came before the writer");
         });
-        assert_eq!(*gate.read(), 1);
+        assert!(is_written.into_inner());
+    }
+
+    #[test]
+    fn readers_that_never_pause_do_not_keep_the_writer_out() {
+        let (gate, mut token) = Gate::new(0);
+        let is_written = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let overtaking = scope.spawn(|| {
+                let mut overtaken = 0;
+                while !is_written.load(Relaxed) {
+                    let waits = gate.writer_waits.load(Relaxed);
+                    let _state = gate.read();
+                    // Still the same wait: there is one write.
+                    overtaken += u32::from(waits && gate.writer_waits.load(Relaxed));
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                overtaken
+            });
+            *gate.write(&mut token) += 1;
+            is_written.store(true, Relaxed);
+            assert_eq!(overtaking.join().expect("the reader ends"), 0);
+        });
     }
 
     #[test]

@@ -4,29 +4,35 @@
 //! milliseconds to encode while the gate is held. Clients that ask for the same list while it is
 //! on its way to another one share its bytes. When the last of them has sent it, it is gone.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, Weak};
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use ironkeeper_proto::{Put, Zxid};
 use ironkeeper_tree::Node;
 
+use crate::database::Hasher;
 use crate::sync::Mutex;
 
 /// A list of at least so many children is shared.
 const LONG_LIST_CHILDREN: u32 = 200;
-/// How many lists are remembered.
-const LISTS_MAX: usize = 64;
+const BUFFER_BYTES: usize = 64 << 10;
+/// How many lists are remembered; more than these are not shared.
+const LISTS_MAX: usize = 4096;
 
 /// See the head of this file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LongLists {
-    /// Newest last.
-    lists: Mutex<VecDeque<(Version, Weak<Vec<u8>>)>>,
+    lists: Mutex<HashMap<Version, Weak<LongList>, Hasher>>,
 }
 
+/// The encoded names, in buffers of some size: one for all of them would be copied again and again
+/// while it grows.
+#[derive(Debug)]
+pub(crate) struct LongList(Vec<Vec<u8>>);
+
 /// A node with the children that it has at some time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Version {
     created: Zxid,
     /// A multi creates several nodes with one transaction id.
@@ -49,38 +55,73 @@ impl Version {
 }
 
 impl LongLists {
+    pub(crate) fn new(hasher: Hasher) -> LongLists {
+        LongLists { lists: Mutex::new(HashMap::with_hasher(hasher)) }
+    }
+
+    /// Forgets all lists, because another tree takes the place of theirs.
+    pub(crate) fn clear(&mut self) {
+        self.lists.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Whether a node has so many children that their list is shared.
     pub(crate) fn is_long(node: &Node<'_>) -> bool {
         node.child_count() >= LONG_LIST_CHILDREN
     }
 
     /// The encoded list of a node's children.
-    pub(crate) fn of(&self, node: &Node<'_>) -> Bytes {
+    pub(crate) fn of(&self, node: &Node<'_>) -> Arc<LongList> {
         let version = Version::of(node);
-        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = lists.iter().find(|(known, _)| *known == version);
-        if let Some(list) = known.and_then(|(_, list)| list.upgrade()) {
-            return Bytes::from_owner(Shared(list));
+        let lists = || self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(list) = lists().get(&version).and_then(Weak::upgrade) {
+            return list;
         }
-        drop(lists);
-        let mut encoded = Vec::new();
-        put_children(node, &mut encoded);
-        let list = Arc::new(encoded);
-        lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        lists.retain(|(known, list)| list.strong_count() > 0 && *known != version);
-        if lists.len() == LISTS_MAX {
-            lists.pop_front();
+        let list = Arc::new(LongList::new(node));
+        let mut lists = lists();
+        if lists.len() >= LISTS_MAX {
+            lists.retain(|_, list| list.strong_count() > 0);
         }
-        lists.push_back((version, Arc::downgrade(&list)));
-        Bytes::from_owner(Shared(list))
+        if lists.len() < LISTS_MAX {
+            lists.insert(version, Arc::downgrade(&list));
+        }
+        list
     }
 }
 
-struct Shared(Arc<Vec<u8>>);
+impl LongList {
+    fn new(node: &Node<'_>) -> LongList {
+        let mut buffers = Vec::new();
+        let mut buffer = Vec::with_capacity(BUFFER_BYTES);
+        buffer.put_len(node.child_count() as usize);
+        for name in node.children() {
+            if buffer.len() + 4 + name.len() > BUFFER_BYTES {
+                buffers.push(std::mem::replace(&mut buffer, Vec::with_capacity(BUFFER_BYTES)));
+            }
+            buffer.put_str(name);
+        }
+        buffers.push(buffer);
+        LongList(buffers)
+    }
 
-impl AsRef<[u8]> for Shared {
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
+
+    /// The list, to be sent without a copy.
+    pub(crate) fn pieces(self: &Arc<LongList>) -> impl Iterator<Item = Bytes> + '_ {
+        let piece = |at| Bytes::from_owner(Piece { list: Arc::clone(self), at });
+        (0..self.0.len()).map(piece)
+    }
+}
+
+struct Piece {
+    list: Arc<LongList>,
+    at: usize,
+}
+
+impl AsRef<[u8]> for Piece {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.list.0[self.at]
     }
 }
 
@@ -131,28 +172,48 @@ mod tests {
 
     #[test]
     fn clients_share_a_list_while_one_of_them_has_it() {
-        let (world, lists) = (World::new(), LongLists::default());
+        let (world, lists) = (World::new(), LongLists::new(Hasher::with_seed(7)));
         assert!(LongLists::is_long(&world.wide()));
         let (first, second) = (lists.of(&world.wide()), lists.of(&world.wide()));
-        assert_eq!(first.as_ptr(), second.as_ptr());
+        assert!(Arc::ptr_eq(&first, &second));
+        let pieces: Vec<Bytes> = first.pieces().collect();
+        drop((first, second));
+        let is_there = || lists.lists.lock().unwrap().values().any(|list| list.strong_count() > 0);
+        assert!(is_there(), "it is on its way");
         let mut encoded = Vec::new();
         put_children(&world.wide(), &mut encoded);
-        assert_eq!(first, encoded);
-        drop((first, second));
-        let kept = lists.lists.lock().unwrap();
-        assert!(kept.iter().all(|(_, list)| list.strong_count() == 0));
+        assert_eq!(pieces.concat(), encoded);
+        drop(pieces);
+        assert!(!is_there());
+    }
+
+    #[test]
+    fn a_list_of_many_buffers_is_the_same_list() {
+        let mut world = World::new();
+        let long = "x".repeat(BUFFER_BYTES / 3);
+        (0..10).for_each(|at| world.create(&format!("/wide/{long}{at}")));
+        world.create(&format!("/wide/{}", "y".repeat(2 * BUFFER_BYTES)));
+        let list = LongLists::new(Hasher::with_seed(7)).of(&world.wide());
+        let mut encoded = Vec::new();
+        put_children(&world.wide(), &mut encoded);
+        assert!(list.0.len() > 5);
+        assert_eq!((list.pieces().collect::<Vec<Bytes>>().concat(), list.len()), {
+            let len = encoded.len();
+            (encoded, len)
+        });
     }
 
     #[test]
     fn a_list_is_never_older_than_the_node() {
-        let (mut world, lists) = (World::new(), LongLists::default());
+        let (mut world, lists) = (World::new(), LongLists::new(Hasher::with_seed(7)));
         let before = lists.of(&world.wide());
         world.create("/wide/another");
         let with_another = lists.of(&world.wide());
         assert!(with_another.len() > before.len());
+        let bytes = |list: &Arc<LongList>| list.pieces().collect::<Vec<Bytes>>().concat();
         world.apply(OpCode::Delete, &Txn::Delete { path: "/wide/0".into() });
         let without = lists.of(&world.wide());
-        assert_ne!(without, with_another);
+        assert_ne!(bytes(&without), bytes(&with_another));
         assert_eq!(lists.lists.lock().unwrap().len(), 3);
     }
 }

@@ -259,7 +259,7 @@ impl<'a> Service<'a> {
             let out = self.inner.outbox.tail();
             out.put_len(reply::ReplyHeader::ENCODED_LEN + list.len() + stat_len);
             reply::ReplyHeader { xid: self.xid, zxid: self.zxid, err: 0 }.encode(out);
-            self.inner.outbox.put_piece(list);
+            list.pieces().for_each(|piece| self.inner.outbox.put_piece(piece));
             if with_stat {
                 node.stat().encode(self.inner.outbox.tail());
             }
@@ -324,7 +324,10 @@ impl<'a> Service<'a> {
                     MultiHeader { kind: OpCode::GetChildren.code(), done: false, err: 0 }
                         .encode(body.tail());
                     match LongLists::is_long(&node) {
-                        true => body.put_piece(self.state.long_lists.of(&node)),
+                        true => {
+                            let list = self.state.long_lists.of(&node);
+                            list.pieces().for_each(|piece| body.put_piece(piece));
+                        }
                         false => put_children(&node, body.tail()),
                     }
                 }),

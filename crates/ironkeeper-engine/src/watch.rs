@@ -98,8 +98,15 @@ impl Modes {
 }
 
 /// A watched path, and the connections that watch it.
-type Watched = (Arc<str>, Vec<Arc<Conn>>);
-/// By the hash of the path, see [`PathHasher`].
+#[derive(Debug)]
+struct Watched {
+    /// Of the path, see [`PathHasher`]. Kept, so that a table which grows need not read all paths.
+    hash: u64,
+    path: Arc<str>,
+    conns: Vec<Arc<Conn>>,
+}
+
+/// By the hash of the path.
 type Shard = HashTable<Watched>;
 
 /// See the head of this file.
@@ -145,17 +152,18 @@ impl WatchTable {
         self.count.fetch_add(modes.count(), Relaxed);
         let hash = self.paths_hasher.hash(path);
         let mut shard = self.shard(hash);
-        let key = match shard.find_mut(hash, |(key, _)| &**key == path) {
-            Some((key, conns)) => {
-                conns.push(Arc::clone(conn));
-                Arc::clone(key)
+        let key = match shard.find_mut(hash, |watched| &*watched.path == path) {
+            Some(watched) => {
+                watched.conns.push(Arc::clone(conn));
+                Arc::clone(&watched.path)
             }
             None => {
-                let key: Arc<str> = Arc::from(path);
-                let watched = (Arc::clone(&key), vec![Arc::clone(conn)]);
-                shard.insert_unique(hash, watched, |(key, _)| self.paths_hasher.hash(key));
+                let path: Arc<str> = Arc::from(path);
+                let conns = vec![Arc::clone(conn)];
+                let watched = Watched { hash, path: Arc::clone(&path), conns };
+                shard.insert_unique(hash, watched, |watched| watched.hash);
                 self.paths.fetch_add(1, Relaxed);
-                key
+                path
             }
         };
         if modes.has_any(Modes::RECURSIVE) {
@@ -200,24 +208,16 @@ impl WatchTable {
     fn unlist(&self, conn: &Arc<Conn>, path: &str) {
         let hash = self.paths_hasher.hash(path);
         let mut shard = self.shard(hash);
-        if let Ok(mut entry) = shard.find_entry(hash, |(key, _)| &**key == path) {
-            let (_, conns) = entry.get_mut();
+        if let Ok(mut entry) = shard.find_entry(hash, |watched| &*watched.path == path) {
+            let conns = &mut entry.get_mut().conns;
             if let Some(at) = conns.iter().position(|other| Arc::ptr_eq(other, conn)) {
                 conns.swap_remove(at);
             }
             if conns.is_empty() {
                 entry.remove();
                 self.paths.fetch_sub(1, Relaxed);
-                self.shrink(&mut shard);
+                shrink(&mut shard);
             }
-        }
-    }
-
-    /// Gives memory back after many paths have gone.
-    fn shrink(&self, shard: &mut Shard) {
-        if shard.capacity() > SHARD_ROOM_KEPT && shard.len() < shard.capacity() / 8 {
-            let room = (shard.len() * 2).max(SHARD_ROOM_KEPT);
-            shard.shrink_to(room, |(path, _)| self.paths_hasher.hash(path));
         }
     }
 
@@ -229,6 +229,14 @@ impl WatchTable {
     /// child table.
     pub fn count(&self) -> usize {
         self.count.load(Relaxed)
+    }
+}
+
+/// Gives memory back after many paths have gone.
+fn shrink(shard: &mut Shard) {
+    if shard.capacity() > SHARD_ROOM_KEPT && shard.len() < shard.capacity() / 8 {
+        let room = (shard.len() * 2).max(SHARD_ROOM_KEPT);
+        shard.shrink_to(room, |watched| watched.hash);
     }
 }
 
@@ -326,8 +334,9 @@ impl Firing<'_> {
         mut told: Option<&mut HashSet<u64, Hasher>>,
     ) {
         let mut shard = self.table.shard(hash);
-        let Ok(mut watched) = shard.find_entry(hash, |(path, _)| &**path == at) else { return };
-        let (_, conns) = watched.get_mut();
+        let found = shard.find_entry(hash, |watched| &*watched.path == at);
+        let Ok(mut watched) = found else { return };
+        let conns = &mut watched.get_mut().conns;
         let one_shot = Modes::DATA.or(Modes::CHILD);
         let mut used_up = 0;
         conns.retain(|conn| {
@@ -364,7 +373,7 @@ impl Firing<'_> {
         if conns.is_empty() {
             watched.remove();
             self.table.paths.fetch_sub(1, Relaxed);
-            self.table.shrink(&mut shard);
+            shrink(&mut shard);
         }
     }
 }

@@ -21,6 +21,9 @@ use crate::core::Core;
 const BUFFER_BYTES_KEPT: usize = 16 << 10;
 /// Pieces handed to the kernel in one call.
 const SLICES_MAX: usize = 16;
+/// Bytes sent before other connections get their turn. A client that reads as fast as they are sent
+/// would otherwise have a reply of any length without a pause.
+const TURN_BYTES: usize = 1 << 20;
 /// How often waiting reads are served up to the bound of one hold of the gate before other
 /// connections get their turn.
 const HOLDS_MAX: usize = 8;
@@ -54,10 +57,20 @@ struct Socket {
 pub struct Flushed {
     /// Why the connection is to end, if it is.
     pub close: Option<CloseReason>,
-    /// The kernel takes no more for now.
+    /// Bytes are left: the kernel takes no more for now, or other connections have their turn.
     pub is_blocked: bool,
-    /// More reads can be served: to be called again after other connections had their turn.
+    /// More can be served or sent: to be called again after other connections had their turn.
     pub has_more: bool,
+}
+
+/// How far the unsent bytes have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    All,
+    /// As many as the kernel takes for now.
+    Blocked,
+    /// As many as a turn has.
+    Enough,
 }
 
 impl Outlet {
@@ -111,11 +124,12 @@ impl Outlet {
     }
 
     fn flush_all(&self, socket: &mut Socket, conn: &Arc<Conn>, core: &Core) -> io::Result<Flushed> {
-        let mut holds = 0;
+        let (mut holds, mut turn_bytes) = (0, 0);
         loop {
-            if !self.send(socket)? {
-                let close = conn.close_reason();
-                return Ok(Flushed { close, is_blocked: true, has_more: false });
+            let sent = self.send(socket, &mut turn_bytes)?;
+            if sent != Sent::All {
+                let (close, has_more) = (conn.close_reason(), sent == Sent::Enough);
+                return Ok(Flushed { close, is_blocked: true, has_more });
             }
             // First, so that their answers go out with those of the writes before them: one call of the
             // kernel, and the client is woken once.
@@ -125,8 +139,9 @@ impl Outlet {
             }
             let fetched = self.fetch(socket, conn)?;
             if fetched.close.is_some() {
-                let is_blocked = !self.send(socket)?;
-                return Ok(Flushed { close: fetched.close, is_blocked, has_more: false });
+                let sent = self.send(socket, &mut turn_bytes)?;
+                let (is_blocked, has_more) = (sent != Sent::All, sent == Sent::Enough);
+                return Ok(Flushed { close: fetched.close, is_blocked, has_more });
             }
             if !fetched.found {
                 let has_more = conn.has_ready_reads();
@@ -179,10 +194,12 @@ impl Outlet {
         sent.map(|_| Fetched { found, close: outgoing.close })
     }
 
-    /// True when nothing is left unsent.
-    fn send(&self, socket: &mut Socket) -> io::Result<bool> {
+    fn send(&self, socket: &mut Socket, turn_bytes: &mut usize) -> io::Result<Sent> {
         let Socket { writer, unsent, .. } = socket;
         while !unsent.is_empty() {
+            if *turn_bytes >= TURN_BYTES {
+                return Ok(Sent::Enough);
+            }
             let mut slices = [io::IoSlice::new(&[]); SLICES_MAX];
             let count = unsent.len().min(SLICES_MAX);
             for (slice, bytes) in slices.iter_mut().zip(&*unsent) {
@@ -192,8 +209,9 @@ impl Outlet {
             let written = open(writer).and_then(|writer| writer.try_write_vectored(slices));
             let mut sent = self.departed(written)?;
             if sent == 0 {
-                return Ok(false);
+                return Ok(Sent::Blocked);
             }
+            *turn_bytes += sent;
             while let Some(front) = unsent.front_mut() {
                 let step = front.len().min(sent);
                 front.advance(step);
@@ -204,7 +222,7 @@ impl Outlet {
                 unsent.pop_front();
             }
         }
-        Ok(true)
+        Ok(Sent::All)
     }
 
     /// How many bytes have left; none if the kernel takes no more for now.
@@ -228,4 +246,47 @@ fn open(writer: &Option<OwnedWriteHalf>) -> io::Result<&OwnedWriteHalf> {
 struct Fetched {
     found: bool,
     close: Option<CloseReason>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_reads_fast_gets_a_long_reply_in_turns() {
+        const PIECE_BYTES: usize = 64 << 10;
+        const PIECES: usize = 128;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut client = listener.accept().unwrap().0;
+        let reader = std::thread::spawn(move || {
+            let mut received = vec![0; PIECES * PIECE_BYTES];
+            client.read_exact(&mut received).map(|()| received)
+        });
+        let outlet = Outlet::new(stream.into_split().1);
+        let piece = |at| Bytes::from(vec![at as u8; PIECE_BYTES]);
+        outlet.lock().unsent.extend((0..PIECES).map(piece));
+        let mut turns = 0;
+        loop {
+            let mut turn_bytes = 0;
+            let sent = outlet.send(&mut outlet.lock(), &mut turn_bytes).unwrap();
+            assert!(turn_bytes < TURN_BYTES + SLICES_MAX * PIECE_BYTES, "{turn_bytes}");
+            turns += 1;
+            match sent {
+                Sent::All => break,
+                Sent::Enough => {}
+                Sent::Blocked => {
+                    let socket = outlet.lock().writer.take().unwrap();
+                    socket.writable().await.unwrap();
+                    outlet.lock().writer = Some(socket);
+                }
+            }
+        }
+        assert!(turns >= PIECES * PIECE_BYTES / (2 * TURN_BYTES), "{turns}");
+        let received = reader.join().unwrap().unwrap();
+        let expected: Vec<u8> = (0..PIECES).flat_map(piece).collect();
+        assert!(received == expected, "bytes are missing or out of order");
+    }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use ironkeeper_zab::Durable;
 
 use super::{Engine, Ready};
-use crate::long_lists::LongLists;
 use crate::recover::Recovered;
 use crate::time::Now;
 
@@ -23,7 +22,7 @@ impl Engine {
         let old_tree = std::mem::replace(&mut state.tree, tree);
         let old_sessions = std::mem::replace(&mut state.sessions, sessions);
         state.digests = digests;
-        state.long_lists = LongLists::default();
+        state.long_lists.clear();
         drop(state);
         // These may be large.
         drop((old_tree, old_sessions));

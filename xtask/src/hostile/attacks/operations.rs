@@ -26,7 +26,8 @@ pub const ALL: &[Attack] = &[
     attack("create", "Nodes with 42,000 distinct ACL entries.", create).leaves(400),
     attack("create2", "Nodes with a megabyte of data, deleted again.", create2),
     attack("createContainer", "Containers that are emptied at once.", create_container).leaves(64),
-    attack("createTTL", "Nodes that live for a millisecond.", create_ttl).leaves(64),
+    // As in Apache, 10,000 of these nodes are deleted in a minute.
+    attack("createTTL", "Nodes that live for a millisecond.", create_ttl).leaves(256),
     attack("delete", "Paths of half a million levels that do not exist.", delete),
     attack("setData", "A megabyte on a node with 1,000 watchers.", set_data).leaves(64),
     attack("setACL", "Two lists of 42,000 entries in turn on a node.", set_acl).leaves(200),
