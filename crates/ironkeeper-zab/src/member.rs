@@ -267,7 +267,8 @@ impl Member {
             Input::Timer => {}
             Input::Dialed { peer, port: Port::Election, link } => {
                 self.mesh.on_dialed(peer, link, out);
-                if link.is_none() {
+                // A server with a connection is there, whatever became of a dial.
+                if link.is_none() && !self.mesh.is_linked(peer) {
                     self.on_away(ledger, peer, out);
                 }
             }

@@ -6,8 +6,9 @@
 //!
 //! Any program that reaches the port can say that it is a member with a larger id. While there is a
 //! connection with that member, only one from the member's own address takes its place. Another one
-//! is refused, and the member's address is dialled: a member that is there dials back, and if there
-//! is none, the old connection goes, so that the next one is taken in.
+//! is refused, and the member's address is dialled: a member that is there dials back. If the address
+//! cannot be reached, or accepts dials again and again and no connection comes from it, the old
+//! connection is closed, so that the next one is taken in.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,13 @@ struct Peer {
     last_sent: Option<Notification>,
     /// Whether the connection is alive is found out by the dial that is under way.
     is_doubted: bool,
+    /// Such dials that were accepted while no connection from the member's address came.
+    doubts: u32,
 }
+
+/// A member that accepts so many dials, and does not dial from its address, has another address now,
+/// and its old connection is dead.
+const DOUBTS_MAX: u32 = 3;
 
 impl Mesh {
     pub(crate) fn new(me: ServerId) -> Mesh {
@@ -80,12 +87,13 @@ impl Mesh {
         let peer = self.peers.entry(to).or_default();
         peer.dialing = false;
         let is_doubted = std::mem::take(&mut peer.is_doubted);
-        let Some(link) = link else {
-            if is_doubted && let Some(old) = peer.link.take() {
-                out.push(Output::Hangup { link: old, reason: Hangup::Replaced });
-            }
-            return false;
-        };
+        peer.doubts += u32::from(is_doubted);
+        let is_dead = is_doubted && (link.is_none() || peer.doubts >= DOUBTS_MAX);
+        if is_dead && let Some(old) = peer.link.take() {
+            peer.doubts = 0;
+            out.push(Output::Hangup { link: old, reason: Hangup::Replaced });
+        }
+        let Some(link) = link else { return false };
         if to > self.me {
             // Now it knows that we want to speak, and dials us.
             out.push(Output::Hangup { link, reason: Hangup::LargerIdDials });
@@ -129,10 +137,12 @@ impl Mesh {
             peer.dial(from, out);
             return false;
         }
-        peer.address = opening.dialable().next().map(str::to_owned);
+        if !(is_member && peer.link.is_some()) {
+            peer.address = opening.dialable().next().map(str::to_owned);
+        }
         if from < self.me {
             // A connection that is there stays until the dial has succeeded: any server can say
-            // that it is this one, and only the dial goes to its address.
+            // that it is this one, but the dial goes to the address that the members' list has.
             out.push(Output::Hangup { link, reason: Hangup::LargerIdDials });
             peer.dial(from, out);
             return false;
@@ -159,6 +169,7 @@ impl Mesh {
 
     fn adopt(&mut self, id: ServerId, link: LinkId, out: &mut Vec<Output>) {
         let peer = self.peers.entry(id).or_default();
+        (peer.is_doubted, peer.doubts) = (false, 0);
         if let Some(old) = peer.link.replace(link)
             && old != link
         {
@@ -176,7 +187,8 @@ impl Peer {
     fn dial(&mut self, id: ServerId, out: &mut Vec<Output>) {
         if !self.dialing {
             self.dialing = true;
-            let hint = self.address.clone().map(Box::new);
+            // With a connection there is no need to believe an address that came in an opening.
+            let hint = self.address.clone().filter(|_| self.link.is_none()).map(Box::new);
             out.push(Output::Dial { peer: id, port: Port::Election, hint });
         }
     }
@@ -291,6 +303,52 @@ mod tests {
         assert_eq!(said(&mut out), "hangup 6, dial 3, hangup 5");
         assert!(mesh.on_opened(LinkId(7), &opening(3), true, false, &mut out));
         assert_eq!(said(&mut out), "");
+    }
+
+    /// For instance behind an address that is not the source of its own connections.
+    #[test]
+    fn a_member_that_comes_back_from_an_unknown_address_is_taken_in_after_a_few_dials() {
+        let mut mesh = Mesh::new(ServerId(2));
+        let mut out = Vec::new();
+        assert!(mesh.on_opened(LinkId(1), &opening(3), true, true, &mut out));
+        for at in 0..i64::from(DOUBTS_MAX) {
+            let (opened, dialed) = (LinkId(10 + at as u64), LinkId(20 + at as u64));
+            assert!(!mesh.on_opened(opened, &opening(3), true, false, &mut out));
+            mesh.on_dialed(ServerId(3), Some(dialed), &mut out);
+        }
+        assert!(said(&mut out).contains("hangup 1,"), "the old connection is closed");
+        assert!(mesh.on_opened(LinkId(30), &opening(3), true, false, &mut out));
+        // A connection from its own address ends the doubt.
+        for _ in 0..2 * DOUBTS_MAX {
+            assert!(!mesh.on_opened(LinkId(31), &opening(3), true, false, &mut out));
+            mesh.on_dialed(ServerId(3), Some(LinkId(32)), &mut out);
+            assert!(mesh.on_opened(LinkId(30), &opening(3), true, true, &mut out));
+        }
+        assert_eq!(mesh.peer_of(LinkId(30)), Some(ServerId(3)));
+    }
+
+    #[test]
+    fn a_connected_member_is_dialled_where_the_list_has_it_and_not_where_an_opening_says() {
+        let mut mesh = Mesh::new(ServerId(2));
+        let mut out = Vec::new();
+        let from_elsewhere =
+            || Opening { from: ServerId(1), addresses: vec!["10.0.0.66:3888".into()] };
+        let hinted = |out: &mut Vec<Output>| {
+            let dials = out.drain(..).filter_map(|output| match output {
+                Output::Dial { hint, .. } => Some(hint.map(|hint| *hint)),
+                _ => None,
+            });
+            dials.collect::<Vec<_>>()
+        };
+        mesh.on_opened(LinkId(1), &opening(1), true, true, &mut out);
+        mesh.on_dialed(ServerId(1), Some(LinkId(2)), &mut out);
+        out.clear();
+        mesh.on_opened(LinkId(3), &from_elsewhere(), true, false, &mut out);
+        assert_eq!(hinted(&mut out), [None]);
+        mesh.on_dialed(ServerId(1), None, &mut out);
+        mesh.on_closed(LinkId(2));
+        mesh.send(ServerId(1), vote(5), &mut out);
+        assert!(!hinted(&mut out).contains(&Some("10.0.0.66:3888".to_owned())));
     }
 
     #[test]

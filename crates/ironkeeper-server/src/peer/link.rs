@@ -34,6 +34,8 @@ pub(super) struct Link {
     peer_id: OnceLock<ServerId>,
     /// It has named itself, and is no member.
     is_stranger: AtomicBool,
+    /// Its address is one from which the server that it names may come.
+    is_at_home: AtomicBool,
     pub(super) writer: OwnedWriteHalf,
     /// Raised when the task has to look at `side`.
     pub(super) signal: Notify,
@@ -78,9 +80,9 @@ impl Link {
     ) -> Link {
         let outbox = Outbox::counted_in(unsent_total);
         let side = Mutex::new(Side { outbox, ..Side::default() });
-        let (peer_id, is_stranger, signal) =
-            (OnceLock::new(), AtomicBool::new(false), Notify::new());
-        Link { id, port, peer, peer_id, is_stranger, writer, signal, side }
+        let (is_stranger, is_at_home) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (peer_id, signal) = (OnceLock::new(), Notify::new());
+        Link { id, port, peer, peer_id, is_stranger, is_at_home, writer, signal, side }
     }
 
     pub(super) fn peer_id(&self) -> Option<ServerId> {
@@ -94,6 +96,14 @@ impl Link {
 
     pub(super) fn set_stranger(&self) {
         self.is_stranger.store(true, Relaxed);
+    }
+
+    pub(super) fn set_at_home(&self) {
+        self.is_at_home.store(true, Relaxed);
+    }
+
+    pub(super) fn is_at_home(&self) -> bool {
+        self.is_at_home.load(Relaxed)
     }
 
     pub(super) fn id(&self) -> LinkId {

@@ -179,6 +179,9 @@ impl LinkTask {
             if let Input::Opened { opening, from_its_address, .. } = first {
                 let ip = self.link.peer.ip().to_canonical();
                 *from_its_address = is_at_home(&self.board, opening.from, ip).await;
+                if *from_its_address {
+                    self.link.set_at_home();
+                }
             }
             self.name(first)?;
             self.announced = true;

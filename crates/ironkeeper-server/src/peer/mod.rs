@@ -286,12 +286,17 @@ async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Op
     let mut endpoints = board.endpoints(peer, port);
     // What a server says of itself helps where the configuration does not know it, or is outdated.
     let hint = hint.as_deref().and_then(dial::endpoint);
-    endpoints.extend(hint.filter(|hint| !endpoints.contains(hint)));
+    let hint = hint.filter(|hint| !endpoints.contains(hint));
     let within = match port {
         Port::Election => board.settings.election_dial_timeout,
         Port::Quorum => board.settings.quorum_dial_timeout,
     };
-    let outcome = match dial::dial(&endpoints, within).await {
+    let mut dialed = dial::dial(&endpoints, within).await;
+    if let (Err(_), Some(hint)) = (&dialed, hint) {
+        dialed = dial::dial(std::slice::from_ref(&hint), within).await;
+        endpoints.push(hint);
+    }
+    let outcome = match dialed {
         Ok(stream) => open(&board, stream, port).await,
         Err(error) => Err(error),
     };
@@ -302,6 +307,7 @@ async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Op
                 let total = Arc::clone(&board.unsent_total);
                 let link = Arc::new(Link::new(board.next_id(), port, address, writer, total));
                 link.set_peer_id(peer);
+                link.set_at_home();
                 board.note_dialed(peer, Ok(()));
                 // From a leader we would take a whole tree, so a transaction that another server, with
                 // other limits, has once logged must not keep us away from it.

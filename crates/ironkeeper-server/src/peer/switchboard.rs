@@ -187,11 +187,12 @@ impl Switchboard {
     }
 
     /// The addresses at the other ends of the connections over which votes are exchanged with this
-    /// server.
+    /// server. A connection that only claims to be this server's, and is about to be refused, does
+    /// not count.
     pub(super) fn election_ips(&self, id: ServerId) -> Vec<IpAddr> {
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         let elections = links.values().filter(|link| link.port == Port::Election);
-        let its = elections.filter(|link| link.peer_id() == Some(id));
+        let its = elections.filter(|link| link.peer_id() == Some(id) && link.is_at_home());
         its.map(|link| link.peer.ip().to_canonical()).collect()
     }
 

@@ -269,5 +269,6 @@ fn an_opening_says_whether_it_comes_from_the_members_address() {
     assert!(opened(home, 2));
     assert!(!opened(elsewhere, 2));
     assert!(!opened([127, 0, 0, 3], 2));
-    assert!(opened(elsewhere, 2), "there is a connection with this address");
+    assert!(!opened(elsewhere, 2), "a connection that is refused makes no address known");
+    assert!(opened(elsewhere, 3), "there is a connection with this address");
 }
