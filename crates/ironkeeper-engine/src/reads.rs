@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use ironkeeper_proto::reply::{self, MultiHeader};
 use ironkeeper_proto::request::{DataWatch, RequestHeader, SetWatches};
 use ironkeeper_proto::watch_event::{self, EventType};
@@ -11,7 +12,7 @@ use ironkeeper_tree::Node;
 
 use crate::auth;
 use crate::conn::{CloseReason, Conn, Inner, OUTBOX_BYTES_HARD};
-use crate::database::{Database, State};
+use crate::database::{Database, Hasher, State};
 use crate::long_lists::{LongLists, put_children};
 use crate::outbox::{Outbox, SHARE_BYTES_MIN};
 use crate::planted::Place;
@@ -25,6 +26,9 @@ const WORK_UNIT_BYTES: usize = 128;
 
 /// Bytes of an ephemeral node's path that count as one step.
 const EPHEMERAL_STEP_BYTES: usize = 64;
+
+/// A list of at least so many children is encoded once for all reads of a multiRead.
+const KEPT_LIST_CHILDREN: u32 = 16;
 
 /// Serves reads during one hold of the gate; `state` proves that it is held.
 pub(crate) struct Reads<'a> {
@@ -305,8 +309,20 @@ impl<'a> Service<'a> {
         });
     }
 
+    fn list_of(&self, node: &Node<'_>) -> Vec<Bytes> {
+        if LongLists::is_long(node) {
+            return self.state.long_lists.of(node).pieces().collect();
+        }
+        let mut list = Vec::new();
+        put_children(node, &mut list);
+        vec![Bytes::from(list)]
+    }
+
     fn multi_read(&mut self, requests: &[Request<'_>]) {
         let mut body = Outbox::default();
+        // A list is made once, however often it is asked for.
+        let hasher = Hasher::with_seed(self.db.config.tree.hash_seed);
+        let mut lists: HashMap<&str, Vec<Bytes>, Hasher> = HashMap::with_hasher(hasher);
         self.steps += requests.len();
         for request in requests {
             // One request could name one large node ten thousand times.
@@ -323,12 +339,15 @@ impl<'a> Service<'a> {
                 Request::GetChildren { path, .. } => self.readable(path).map(|node| {
                     MultiHeader { kind: OpCode::GetChildren.code(), done: false, err: 0 }
                         .encode(body.tail());
-                    match LongLists::is_long(&node) {
-                        true => {
-                            let list = self.state.long_lists.of(&node);
-                            list.pieces().for_each(|piece| body.put_piece(piece));
+                    if node.child_count() < KEPT_LIST_CHILDREN {
+                        return put_children(&node, body.tail());
+                    }
+                    let list = lists.entry(path).or_insert_with(|| self.list_of(&node));
+                    for piece in list {
+                        match piece.len() < SHARE_BYTES_MIN {
+                            true => body.tail().extend_from_slice(piece),
+                            false => body.put_piece(piece.clone()),
                         }
-                        false => put_children(&node, body.tail()),
                     }
                 }),
                 _ => Err(ErrorCode::Unimplemented),

@@ -503,14 +503,14 @@ fn a_multi_read_sends_large_data_from_where_it_lies_in_the_tree() {
 fn a_multi_read_makes_a_long_list_of_children_once() {
     let mut world = World::new();
     let mut client = world.connect();
-    let names: Vec<String> = (0..300).map(|number| format!("/child-{number}")).collect();
+    let names: Vec<String> = (0..600).map(|number| format!("/child-{number}")).collect();
     for name in &names {
         client.create(&mut world, name, Persistent).unwrap();
     }
     let reads = vec![(OpCode::GetChildren, read("/", false)); 50];
     client.raw(&mut world, &request(1, OpCode::MultiRead, &multi(&reads)));
     let outgoing = client.conn.take_output(&mut Vec::new());
-    let mut lists: Vec<_> = outgoing.pieces.iter().filter(|it| it.len() > 3000).collect();
+    let mut lists: Vec<_> = outgoing.pieces.iter().filter(|it| it.len() > 4096).collect();
     assert_eq!((lists.len(), outgoing.shared_len), (50, 0));
     lists.dedup_by_key(|it| it.as_ptr());
     assert_eq!(lists.len(), 1);
