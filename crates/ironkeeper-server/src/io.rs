@@ -40,6 +40,8 @@ const READ_BYTES: usize = 64 << 10;
 const BUFFER_BYTES_KEPT: usize = 16 << 10;
 /// Above this size they are also given back when they are nearly empty.
 const LARGE_BUFFER_BYTES: usize = 256 << 10;
+/// How many turns a connection that ends has for its last replies.
+const LAST_TURNS_MAX: usize = 64;
 /// How long a last reply may take to leave.
 const CLOSING_GRACE: Duration = Duration::from_secs(5);
 /// Four-letter words of a thread's connections that are answered at the same time.
@@ -423,12 +425,14 @@ impl Connection {
             writer.forget();
         }
         self.handle.unregister(self.conn.tag);
-        while watches.remove_some(&self.shared.core.db) {
+        let Connection { reader, unread, handle, shared, was_large, _permit: permit, .. } = self;
+        // The client can be back before its old watches are gone.
+        drop((reader, permit, unread));
+        while watches.remove_some(&shared.core.db) {
             tokio::task::yield_now().await;
         }
-        if self.was_large {
-            self.unread = Vec::new();
-            self.handle.inner.freed.notify_one();
+        if was_large {
+            handle.inner.freed.notify_one();
         }
     }
 
@@ -503,7 +507,7 @@ impl Connection {
                 }
                 Ok(Event::Stop) => {
                     if !shutdown.is_halted() {
-                        let _ = self.flush();
+                        self.flush_last();
                     }
                     return End::Close(CloseReason::Shutdown);
                 }
@@ -511,7 +515,7 @@ impl Connection {
             self.submit();
             if let Err(end) = done {
                 // What was answered before the offence still leaves, if it leaves at once.
-                let _ = self.flush();
+                self.flush_last();
                 return end;
             }
         }
@@ -661,6 +665,16 @@ impl Connection {
             let _ = tokio::time::timeout(CLOSING_GRACE, sending).await;
         }
         End::Gone
+    }
+
+    /// Sends what the kernel takes at once.
+    fn flush_last(&mut self) {
+        for _ in 0..LAST_TURNS_MAX {
+            self.must_yield = false;
+            if self.flush().is_err() || !self.must_yield {
+                break;
+            }
+        }
     }
 
     /// Sends what there is. The reason, if the connection is to end after what the kernel has not taken yet.

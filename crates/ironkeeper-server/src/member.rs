@@ -44,6 +44,10 @@ pub struct Member {
     members: Arc<Mutex<(Membership, Option<Membership>)>>,
 }
 
+fn in_force(members: &Mutex<(Membership, Option<Membership>)>) -> Membership {
+    members.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+}
+
 impl Member {
     /// Takes hold of the ports.
     pub fn bind(
@@ -70,7 +74,7 @@ impl Member {
 
     /// The members in force.
     pub fn membership(&self) -> Membership {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+        in_force(&self.members)
     }
 
     /// Warns that there is no leader, and which members cannot be reached and why: first after some
@@ -227,8 +231,8 @@ impl Member {
                         ironkeeper_zab::Input::Notification { link, notification } => {
                             let links = links.upgrade();
                             if let Some(from) = links.and_then(|links| links.server_of(*link)) {
-                                let own = members.lock().unwrap_or_else(PoisonError::into_inner);
-                                lists.compare(&own.0, from, &notification.config);
+                                let own = in_force(&members);
+                                lists.compare(&own, from, &notification.config);
                             }
                         }
                         _ => {}

@@ -114,11 +114,13 @@ impl Cluster {
         let mut stop = Box::pin(stop_signal());
         loop {
             let line = tokio::select! {
-                line = input.next() => line,
+                // First: after this no prompt is shown that would change the modes of the terminal.
+                biased;
                 _ = &mut stop => {
                     input.abandon();
                     break;
                 }
+                line = input.next() => line,
             };
             let command = match line.as_deref().map(command::parse) {
                 None | Some(Ok(Some(Command::Quit))) => {

@@ -152,7 +152,7 @@ fn a_cluster_that_was_left_is_started_where_it_was() {
     std::fs::write(own.join("zoo.cfg"), config).unwrap();
     let mut cluster = Cluster::start(dir.path(), &["5"]);
     let (how, rows) = cluster.settled(1);
-    assert!(how.starts_with("1 servers, server 1 leads"), "{how}");
+    assert!(how.starts_with("1 server, server 1 leads"), "{how}");
     assert_eq!(id_of(&rows, "leader"), "1");
     assert_eq!(cluster.line(), format!("connect  ironkeeper shell -server {}", client.address()));
     cluster.quit();
