@@ -26,6 +26,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long the names of a member may take to be resolved when it has dialled us.
 const LOOK_UP_MAX: Duration = Duration::from_secs(1);
 
+/// Bytes in an outbox whose memory is given back to the operating system when the link ends.
+const LARGE_OUTBOX_BYTES: usize = 1 << 20;
+
 /// Serves a link until it ends. `announce` tells the machine that it is there; a link that has not
 /// been announced yet, because its opening is awaited, is not told to have ended either. `place` is
 /// that of a connection to one of our ports, whose first message has to come in time.
@@ -55,7 +58,12 @@ pub(super) async fn run(
         task.board.report(vec![announce]);
     }
     let end = task.serve().await;
+    let board = Arc::clone(&task.board);
+    let was_large = task.link.side().outbox.unsent_bytes() > LARGE_OUTBOX_BYTES;
     task.end(end).await;
+    if was_large {
+        board.freed.notify_one();
+    }
 }
 
 struct LinkTask {

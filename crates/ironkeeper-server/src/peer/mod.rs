@@ -58,6 +58,8 @@ pub use settings::{Endpoint, OwnAddresses, PeerSettings};
 use switchboard::Switchboard;
 pub use tree_in::ReceivedTree;
 use tree_out::OutgoingTree;
+
+use crate::unused_memory;
 pub use tree_out::{OwnTree, TreeSource};
 
 /// The longest buffer in a packet of a leader. Ours send none that is longer than what clients may cause.
@@ -154,6 +156,8 @@ impl PeerLinks {
         self.board.set_sink(Arc::new(sink));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
+            let board = Arc::clone(&self.board);
+            tokio::spawn(async move { unused_memory::release_when(&board.freed).await });
             ports.serve(&self.board);
             while let Some(command) = commands.recv().await {
                 match command {

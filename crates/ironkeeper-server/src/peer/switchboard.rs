@@ -15,6 +15,7 @@ use ironkeeper_store::Store;
 use ironkeeper_store::disk::RealDisk;
 use ironkeeper_zab::{Input, LinkId, Port};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 use super::link::{End, Link};
 use super::settings::{Endpoint, OwnAddresses, PeerSettings};
@@ -44,6 +45,8 @@ pub(super) struct Switchboard {
     to_flush: Mutex<Vec<Arc<Link>>>,
     /// The tree of the last leader that has sent one.
     received: Mutex<Option<(LinkId, ReceivedTree)>>,
+    /// A link with much in its outbox has ended.
+    pub(super) freed: Notify,
 }
 
 impl Switchboard {
@@ -63,6 +66,7 @@ impl Switchboard {
             unreachable: Mutex::default(),
             to_flush: Mutex::default(),
             received: Mutex::default(),
+            freed: Notify::new(),
         }
     }
 
