@@ -11,7 +11,7 @@
 //!
 //! Anything else was intact once, was perhaps acknowledged, and is damage. A flipped bit in the very
 //! last record is therefore damage and not a torn tail, even though nothing follows it. So is a
-//! record that is whole but for its length field.
+//! record that is whole but for its length field, and a length that no record can have.
 
 use std::io;
 
@@ -22,8 +22,8 @@ use ironkeeper_proto::log_record::{
 use super::reader::LogEnd;
 use crate::disk::{DiskFile, SECTOR_BYTES, read_full};
 
-/// No unfinished write is longer. A hole with more than this behind it lies in the middle of finished
-/// writes.
+/// No unfinished write is longer, and so no record. A hole with more than this behind it lies in the
+/// middle of finished writes.
 const TORN_BYTES_MAX: u64 = 64 << 20;
 const CHUNK: usize = 256 << 10;
 
@@ -42,7 +42,8 @@ pub(super) fn explain<F: DiskFile>(
     // The end mark is the frame's last byte, so a prefix never reaches it.
     let is_prefix = last + 1 < frame_end;
     if is_prefix {
-        if whole_but_for_its_length(file, offset, last)? {
+        let is_impossible = frame_len > TORN_BYTES_MAX;
+        if is_impossible || whole_but_for_its_length(file, offset, last)? {
             let what = "the length of a record is wrong".to_owned();
             return Ok(LogEnd::Damaged { what });
         }

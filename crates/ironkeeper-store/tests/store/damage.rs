@@ -358,8 +358,20 @@ fn lengths_that_a_file_merely_claims_are_not_believed() {
     bytes.clear();
     bytes.extend(b"ZKLG\0\0\0\x02\0\0\0\0\0\0\0\0");
     bytes.extend([0, 0, 0, 0, 1, 2, 3, 4, 0x7f, 0xff, 0xff, 0xff, 1, 2, 3]);
-    let disk = disk_with(&bytes);
-    check_prefix(&disk, 0, "a record of two gigabytes");
+    check_damage(&disk_with(&bytes), "log.1", "a record of two gigabytes");
+}
+
+#[test]
+fn a_record_whose_head_is_destroyed_is_no_unfinished_write() {
+    let (log, ends) = log();
+    for record in 0..RECORDS as usize {
+        let mut bytes = log.clone();
+        // Checksum, length, and the beginning of the body.
+        for byte in &mut bytes[ends[record]..ends[record] + 16] {
+            *byte ^= 0x55;
+        }
+        check_damage(&disk_with(&bytes), "log.1", &format!("record {record}"));
+    }
 }
 
 #[test]
