@@ -67,8 +67,8 @@ pub fn validate(path: &str) -> Result<(), PathError> {
     }
 }
 
-/// Whether a path has only printable ASCII characters, and neither a slash nor a dot behind a slash.
-/// By far the common case, which is seen without a branch for each byte.
+/// Whether a path has only printable ASCII characters, and neither a slash nor a dot behind a
+/// slash. By far the common case, which is seen without a branch for each byte.
 fn is_plain(path: &[u8]) -> bool {
     let pairs = path.iter().zip(&path[1..]);
     !pairs.fold(false, |is_odd, (&before, &byte)| {

@@ -77,8 +77,8 @@ pub(crate) struct Election {
 }
 
 /// After how long voters without a connection are dialled again at the latest. How long they are
-/// away already has no influence: a server that comes back, or is reached again, does not wait for as
-/// long once more.
+/// away already has no influence: a server that comes back, or is reached again, does not wait
+/// for as long once more.
 const AWAY_RETRY_MS: u64 = 500;
 
 impl Election {
@@ -115,8 +115,8 @@ impl Election {
         self.proposal.round
     }
 
-    /// It is time to send the vote again: to all (true), which becomes rarer, or to voters without a
-    /// connection (false).
+    /// It is time to send the vote again: to all (true), which becomes rarer, or to voters without
+    /// a connection (false).
     pub(crate) fn on_poll(
         &mut self,
         settings: &Settings,

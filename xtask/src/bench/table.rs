@@ -65,7 +65,8 @@ enum Unit {
     Megabytes,
 }
 
-/// What Ironkeeper has to reach beside Apache. Ratios are Ironkeeper's figure divided by Apache's of the same round.
+/// What Ironkeeper has to reach beside Apache. Ratios are Ironkeeper's figure divided by Apache's
+/// of the same round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Required {
     Nothing,
