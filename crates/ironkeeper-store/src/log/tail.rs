@@ -11,7 +11,8 @@
 //!
 //! Anything else was intact once, was perhaps acknowledged, and is damage. A flipped bit in the very
 //! last record is therefore damage and not a torn tail, even though nothing follows it. So is a
-//! record that is whole but for its length field, and a length that no record can have.
+//! record that is whole but for its length field, a length that no record can have, and a length that
+//! reaches past the last written byte although those bytes are the end of an intact record.
 
 use std::io;
 
@@ -42,8 +43,10 @@ pub(super) fn explain<F: DiskFile>(
     // The end mark is the frame's last byte, so a prefix never reaches it.
     let is_prefix = last + 1 < frame_end;
     if is_prefix {
-        let is_impossible = frame_len > TORN_BYTES_MAX;
-        if is_impossible || whole_but_for_its_length(file, offset, last)? {
+        if frame_len > TORN_BYTES_MAX
+            || whole_but_for_its_length(file, offset, last)?
+            || ends_in_a_record(file, offset, last)?
+        {
             let what = "the length of a record is wrong".to_owned();
             return Ok(LogEnd::Damaged { what });
         }
@@ -98,22 +101,66 @@ fn whole_but_for_its_length<F: DiskFile>(file: &F, offset: u64, last: u64) -> io
     Ok(found)
 }
 
-/// Adler-32 that can be asked after every byte.
+/// Whether an intact record that begins behind `offset` ends at `last`. The frame at `offset` claims
+/// these bytes for itself; a prefix of it would end in the middle of its body.
+///
+/// The search goes backwards: the checksum of each possible body follows from the one that is a byte
+/// shorter, so the cost is linear, whatever the bytes are.
+fn ends_in_a_record<F: DiskFile>(file: &F, offset: u64, last: u64) -> io::Result<bool> {
+    let mut sum = RunningAdler::new();
+    let mut len = 0_i64;
+    let mut end = last;
+    let mut buffer = vec![0; RECORD_HEADER_LEN + CHUNK];
+    if read_full(file, &mut buffer[..1], last)? != 1 || buffer[0] != END_MARK {
+        return Ok(false);
+    }
+    // Each turn reads the headers of the bodies that begin in `start..end` together with those bytes.
+    while end > offset + RECORD_HEADER_LEN as u64 + 1 {
+        let start = end.saturating_sub(CHUNK as u64).max(offset + RECORD_HEADER_LEN as u64 + 1);
+        let wanted = RECORD_HEADER_LEN + (end - start) as usize;
+        let bytes = &mut buffer[..wanted];
+        if read_full(file, bytes, start - RECORD_HEADER_LEN as u64)? != wanted {
+            return Ok(false);
+        }
+        for body_start in (RECORD_HEADER_LEN..wanted).rev() {
+            sum.add_in_front(bytes[body_start]);
+            len += 1;
+            let head = &bytes[body_start - RECORD_HEADER_LEN..body_start];
+            let header = RecordHeader::decode(head).expect("twelve bytes hold a frame's head");
+            if i64::from(header.len) == len && header.checksum == i64::from(sum.value()) {
+                return Ok(true);
+            }
+        }
+        end = start;
+    }
+    Ok(false)
+}
+
+/// Adler-32 that has a value after every byte.
 struct RunningAdler {
     a: u32,
     b: u32,
+    len: u32,
 }
 
 impl RunningAdler {
     const MODULUS: u32 = 65_521;
 
     fn new() -> RunningAdler {
-        RunningAdler { a: 1, b: 0 }
+        RunningAdler { a: 1, b: 0, len: 0 }
     }
 
     fn add(&mut self, byte: u8) {
         self.a = (self.a + u32::from(byte)) % Self::MODULUS;
         self.b = (self.b + self.a) % Self::MODULUS;
+        self.len = (self.len + 1) % Self::MODULUS;
+    }
+
+    /// The value as if `byte` had come before all others: `b` counts it once for each byte.
+    fn add_in_front(&mut self, byte: u8) {
+        self.len = (self.len + 1) % Self::MODULUS;
+        self.a = (self.a + u32::from(byte)) % Self::MODULUS;
+        self.b = (self.b + 1 + self.len * u32::from(byte)) % Self::MODULUS;
     }
 
     fn value(&self) -> u32 {
@@ -170,4 +217,21 @@ fn for_each_chunk<F: DiskFile>(
         from += count as u64;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_added_in_front_give_the_checksum_of_the_whole() {
+        let bytes: Vec<u8> = (0..200_000_u32).map(|index| (index * 31 % 251) as u8).collect();
+        let mut sum = RunningAdler::new();
+        for (index, byte) in bytes.iter().enumerate().rev() {
+            sum.add_in_front(*byte);
+            if index % 9_973 == 0 {
+                assert_eq!(sum.value(), simd_adler32::adler32(&&bytes[index..]), "from {index}");
+            }
+        }
+    }
 }

@@ -375,6 +375,34 @@ fn a_record_whose_head_is_destroyed_is_no_unfinished_write() {
 }
 
 #[test]
+fn sixteen_damaged_bytes_before_an_intact_record_are_no_unfinished_write() {
+    let (log, ends) = log();
+    for offset in ends[0]..ends[RECORDS as usize - 1] - 16 {
+        let mut bytes = log.clone();
+        for byte in &mut bytes[offset..offset + 16] {
+            *byte ^= 0x55;
+        }
+        check_damage(&disk_with(&bytes), "log.1", &format!("at {offset}"));
+    }
+}
+
+#[test]
+fn a_wrong_length_that_reaches_past_the_last_record_is_no_unfinished_write() {
+    let (log, ends) = log();
+    let end = ends[RECORDS as usize];
+    for start in &ends[..RECORDS as usize - 1] {
+        for past in [0, 1, 100, 1 << 20, 63 << 20] {
+            let mut bytes = log.clone();
+            let len = (end - start - 13 + past) as i32;
+            bytes[start + 8..start + 12].copy_from_slice(&len.to_be_bytes());
+            // The body is damaged as well, so the checksum matches no shorter length.
+            bytes[start + 14] ^= 1;
+            check_damage(&disk_with(&bytes), "log.1", &format!("{len} at {start}"));
+        }
+    }
+}
+
+#[test]
 fn no_mutilation_makes_the_readers_panic() {
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let mut draw = move |below: usize| {

@@ -157,8 +157,10 @@ impl Play<'_> {
         let mut bytes = fs::read(&log)?;
         let end = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
         ensure!(end > LOG_BYTES_MIN, "{} is too short to be damaged", log.display());
-        // One byte: whatever it is part of, no unfinished write leaves such a trace.
-        bytes[end / 2] ^= 0x55;
+        // Whatever they are part of: records follow, so no unfinished write has left such a trace.
+        for byte in &mut bytes[end / 2..end / 2 + 16] {
+            *byte ^= 0x55;
+        }
         fs::write(&log, bytes)?;
         let before = member.log_tail(usize::MAX).len();
         let refused = member.start_again();
