@@ -67,17 +67,28 @@ impl OwnTests<'_> {
     }
 }
 
-/// What the test runner says of each test.
+/// Counts the tests in the output of the test runner. A failure has the name of the test and the
+/// end of what the test printed.
 fn count(text: &str) -> Tally {
     let mut tally = Tally::default();
     for line in text.lines().filter_map(|line| line.strip_prefix("test ")) {
         match line.rsplit_once(" ... ") {
             Some((_, "ok")) => tally.passed += 1,
-            Some((name, _)) => tally.failures.push(name.to_owned()),
+            Some((name, _)) => tally.failures.push(match printed_by(name, text) {
+                Some(printed) => format!("{name}\n{}", tools::tail(printed, 20)),
+                None => name.to_owned(),
+            }),
             None => {}
         }
     }
     tally
+}
+
+/// Returns what a failed test printed: the test runner repeats it after the last test.
+fn printed_by<'a>(test: &str, text: &'a str) -> Option<&'a str> {
+    let (_, printed) = text.split_once(&format!("\n---- {test} stdout ----\n"))?;
+    let end = [printed.find("\n---- "), printed.find("\nfailures:\n")].into_iter().flatten().min();
+    Some(printed[..end.unwrap_or(printed.len())].trim())
 }
 
 #[cfg(test)]
@@ -85,12 +96,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_are_counted_and_failures_named() {
+    fn tests_are_counted_and_failures_named_with_what_they_printed() {
         let tally = count(
-            "\nrunning 2 tests\ntest a::one ... ok\ntest a::two ... FAILED\n\n\
-             test result: FAILED. 1 passed; 1 failed\n",
+            "\nrunning 3 tests\ntest a::one ... ok\ntest a::two ... FAILED\ntest b ... FAILED\n\n\
+             failures:\n\n---- a::two stdout ----\n\nthread 'a::two' panicked at a.rs:1:1:\n\
+             left: 1\n\n---- b stdout ----\nError: closed\n\n\nfailures:\n    a::two\n    b\n\n\
+             test result: FAILED. 1 passed; 2 failed\n",
         );
         assert_eq!(tally.passed, 1);
-        assert_eq!(tally.failures, ["a::two"]);
+        let [two, b] = &tally.failures[..] else { panic!("{:?}", tally.failures) };
+        assert_eq!(two, "a::two\nthread 'a::two' panicked at a.rs:1:1:\nleft: 1");
+        assert_eq!(b, "b\nError: closed");
+    }
+
+    #[test]
+    fn a_failure_that_printed_nothing_is_named() {
+        assert_eq!(count("test a ... FAILED\n").failures, ["a"]);
     }
 }

@@ -17,6 +17,9 @@ pub const EXISTS: i32 = 3;
 pub const GET: i32 = 4;
 pub const CHILDREN: i32 = 8;
 pub const SYNC: i32 = 9;
+/// The client sends it on an idle connection, whatever a recipe does.
+const PING: i32 = 11;
+pub const CHILDREN2: i32 = 12;
 
 impl Requests {
     /// Those since the last call.
@@ -25,12 +28,14 @@ impl Requests {
     }
 }
 
-/// A client whose requests are followed.
+/// A client whose requests, apart from pings, are followed.
 pub async fn followed(world: &World) -> (Client, Requests) {
     let requests = Requests::default();
     let Requests(seen) = requests.clone();
     let ear = move |heard| {
-        if let Heard::Request(op) = heard {
+        if let Heard::Request(op) = heard
+            && op != PING
+        {
             seen.lock().unwrap().push(op);
         }
     };
