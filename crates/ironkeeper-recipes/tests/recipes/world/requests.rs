@@ -13,7 +13,6 @@ pub struct Requests(Arc<Mutex<Vec<i32>>>);
 
 /// As the protocol calls them.
 pub const DELETE: i32 = 2;
-pub const EXISTS: i32 = 3;
 pub const GET: i32 = 4;
 pub const CHILDREN: i32 = 8;
 pub const SYNC: i32 = 9;
