@@ -15,6 +15,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use ironkeeper_proto::SessionId;
@@ -36,6 +38,8 @@ const WRITES: u64 = 2_500;
 /// Snapshots wanted from a run of writes, and how often `WRITES` more are made for them.
 const SNAPSHOTS: usize = 4;
 const PATIENCE: usize = 40;
+/// How long a snapshot of Apache may take: many times what it takes on a busy machine.
+const SNAPSHOT_MAX: Duration = Duration::from_secs(60);
 /// Snapshots that are tried each by itself.
 const TRIED_ALONE: usize = 5;
 
@@ -314,11 +318,30 @@ impl Suite {
         Ok((observed, sessions))
     }
 
+    /// Stops an Apache server that began with an empty place, after the end of its last snapshot: a
+    /// stop does not wait for that, and leaves a file that no server can read.
+    fn stop_after_snapshots(place: &Place, server: &mut Server) -> Result<()> {
+        let deadline = Instant::now() + SNAPSHOT_MAX;
+        loop {
+            let begun = place.snapshots()?.len();
+            let mntr = server.ask("mntr")?;
+            let ended = mntr.lines().find_map(|line| line.strip_prefix("zk_cnt_snapshottime\t"));
+            let ended: usize = ended.context("mntr does not count snapshots")?.trim().parse()?;
+            if ended >= begun {
+                break;
+            }
+            ensure!(Instant::now() < deadline, "{ended} of {begun} snapshots have ended");
+            thread::sleep(Duration::from_millis(20));
+        }
+        server.stop()?;
+        Ok(())
+    }
+
     fn clean_stop(&mut self) -> Result<()> {
         let place = self.place("clean-stop");
         let mut server = place.start(&self.apache)?;
         let (written, mut sessions) = self.fill(&place, &server, 0)?;
-        server.stop()?;
+        Self::stop_after_snapshots(&place, &mut server)?;
         let from_apache = place.snapshots()?;
         self.check("clean stop: apache took snapshots between and during writes", {
             several_and_fuzzy(&from_apache)
@@ -476,7 +499,7 @@ impl Suite {
         place.compression = Some(method);
         let mut server = place.start(&self.apache)?;
         let (written, _) = self.fill(&place, &server, 0)?;
-        server.stop()?;
+        Self::stop_after_snapshots(&place, &mut server)?;
         let from_apache = place.snapshots()?;
         self.check(&format!("{method}: written by apache"), all_compressed(&from_apache, method));
         let alone = self.each_snapshot_alone(&place, &self.ours, &from_apache, &written);
