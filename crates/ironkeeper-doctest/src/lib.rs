@@ -38,7 +38,7 @@ pub fn server(_: TokenStream, function: TokenStream) -> TokenStream {
     function.into_iter().collect()
 }
 
-/// The same tokens, with a call of `at_test_server` around each literal that has the address.
+/// Returns the tokens with a call of `at_test_server` around each literal that has the address.
 fn with_test_server(tokens: TokenStream, replaced: &mut usize) -> TokenStream {
     let mut result = TokenStream::new();
     for token in tokens {

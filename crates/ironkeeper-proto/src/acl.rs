@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::jute::{DecodeError, Put, Reader};
 
-/// Permission bits. Any value is stored as it came, as Apache does.
+/// Permission bits. Unknown bits are stored unchanged, as Apache does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Perms(pub i32);
 
@@ -16,7 +16,7 @@ impl Perms {
     pub const ADMIN: Perms = Perms(16);
     pub const ALL: Perms = Perms(31);
 
-    /// Whether any of the wanted bits is granted.
+    /// Returns whether at least one of the wanted bits is set.
     pub fn allows(self, wanted: Perms) -> bool {
         self.0 & wanted.0 != 0
     }
@@ -26,7 +26,7 @@ impl Perms {
     }
 }
 
-/// One entry: who may do what.
+/// One entry: the permissions of one identity, which is a scheme and an id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acl {
     pub perms: Perms,
@@ -39,8 +39,8 @@ impl Acl {
         Acl { perms, scheme: scheme.to_owned(), id: id.to_owned() }
     }
 
-    /// Ids are written as plain UTF-8 even where Java would write surrogates: such a list is read
-    /// back from our log, and by other servers from theirs, and nobody can read the surrogates.
+    /// Writes ids as plain UTF-8, also where Java writes surrogates: this form is read back from
+    /// our log and by other servers from theirs, and no server can decode the surrogates.
     pub fn encode(&self, out: &mut impl Put) {
         out.put_i32(self.perms.0);
         out.put_buf(Some(self.scheme.as_bytes()));
@@ -48,7 +48,7 @@ impl Acl {
     }
 }
 
-/// Everybody may do everything: the list most nodes have.
+/// Returns the ACL of most nodes: all permissions for all clients.
 pub fn open() -> Vec<Acl> {
     vec![Acl::new(Perms::ALL, "world", "anyone")]
 }
@@ -70,7 +70,8 @@ impl AclRef<'_> {
     }
 }
 
-/// A list inside a record, already checked, decoded when walked. Null strings read as empty.
+/// A list inside a record. The encoding is checked on construction, and the entries are decoded by
+/// `iter`. Null strings read as empty.
 #[derive(Clone, Copy, Debug)]
 pub struct AclVec<'a> {
     count: usize,
@@ -82,7 +83,7 @@ impl<'a> AclVec<'a> {
     pub const EMPTY: AclVec<'static> = AclVec { count: 0, raw: &[] };
     pub const OPEN: AclVec<'static> = AclVec { count: 1, raw: OPEN_ENCODED };
 
-    /// Reads a list; `None` is null.
+    /// Reads a list. `None` is a null list.
     pub fn decode(reader: &mut Reader<'a>) -> Result<Option<AclVec<'a>>, DecodeError> {
         let Some(count) = reader.count(12)? else { return Ok(None) };
         let before = reader.rest();
@@ -108,7 +109,7 @@ impl<'a> AclVec<'a> {
         self.count == 0
     }
 
-    /// The encoded elements. Equal bytes mean equal lists, which makes this a cheap key.
+    /// Returns the encoded elements. Equal bytes mean equal lists, so they serve as a cheap key.
     pub fn raw(&self) -> &'a [u8] {
         self.raw
     }
@@ -123,7 +124,8 @@ impl<'a> AclVec<'a> {
         })
     }
 
-    /// Whether some entry of this scheme has a null id, which no list of ours ever has.
+    /// Returns whether an entry of one of these schemes has a null id. Lists that this server
+    /// encodes have none.
     pub fn has_null_id(&self, schemes: &[&str]) -> bool {
         let mut reader = Reader::new(self.raw);
         (0..self.count).any(|_| {
@@ -147,7 +149,8 @@ pub fn encode_list(list: &[Acl], out: &mut impl Put) {
     }
 }
 
-/// Encodes a list as clients get it from Apache, which writes characters above U+FFFF as surrogates.
+/// Encodes a list for a reply to a client. As Apache does, it writes characters above U+FFFF as
+/// surrogates.
 pub fn encode_reply(list: &[Acl], out: &mut impl Put) {
     out.put_len(list.len());
     for acl in list {

@@ -6,7 +6,7 @@ use crate::jute::{DecodeError, Put, Reader};
 /// The length of a session password.
 pub const PASSWORD_LEN: usize = 16;
 
-/// What a client opens with.
+/// The first frame that a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectRequest<'a> {
     pub protocol_version: i32,
@@ -14,7 +14,7 @@ pub struct ConnectRequest<'a> {
     pub timeout_ms: i32,
     pub session: SessionId,
     pub password: &'a [u8],
-    /// `None` when the client is too old to send the byte; then the answer lacks it as well.
+    /// `None` if the client is too old to send the byte; then the reply omits it as well.
     pub read_only: Option<bool>,
 }
 
@@ -43,7 +43,7 @@ impl<'a> ConnectRequest<'a> {
     }
 }
 
-/// What the server answers. A timeout of zero says that the session is gone.
+/// The server's reply. A timeout of zero means that the session does not exist or has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectResponse {
     pub timeout_ms: i32,

@@ -1,7 +1,7 @@
-//! What servers say to each other on the election port.
+//! The protocol of the election port.
 //!
-//! A connection begins with one [`Opening`] from the side that dialled; there is no answer to it.
-//! From then on both directions carry frames, a length and a [`Notification`] each:
+//! A connection begins with one [`Opening`] from the side that dialled; it has no reply. After it
+//! both directions carry frames, each of a length and a [`Notification`]:
 //!
 //! ```text
 //! opening       version i64 | sid i64 | length i32 | addresses, separated by |
@@ -10,32 +10,33 @@
 //!               | format i32 | length i32 | configuration as text
 //! ```
 //!
-//! Servers of 3.3 send the first 28 bytes of a notification, servers of 3.4 the first 40 (the last
-//! four without meaning). Openings of 3.4 are a sid and nothing else.
+//! Servers of 3.3 send the first 28 bytes of a notification, servers of 3.4 the first 40, of which
+//! the last four have no meaning. The opening of 3.4 consists of the sid alone.
 
 use bytes::Bytes;
 
 use crate::ids::{Epoch, ServerId, Zxid};
 use crate::jute::{DecodeError, Put, Reader};
 
-/// The longest list of addresses in an opening.
+/// The maximal length of the list of addresses in an opening.
 pub const OPENING_ADDRESSES_MAX: usize = 2048;
-/// The longest frame after the opening.
+/// The maximal length of a frame after the opening.
 pub const FRAME_MAX: usize = 512 * 1024;
 
 const ONE_ADDRESS: i64 = -65536;
 const MANY_ADDRESSES: i64 = -65535;
 
-/// The first bytes on a connection: who dials, and where it can be dialled itself.
+/// The first bytes on a connection: the id of the dialling server and the addresses at which it
+/// accepts connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
     pub from: ServerId,
-    /// `host:port`, as the peer's configuration has it; none from servers of 3.4.
+    /// `host:port` from the peer's configuration. Empty for servers of 3.4.
     pub addresses: Vec<String>,
 }
 
 impl Opening {
-    /// Reads an opening and how many bytes it took, or `None` while there is more to come.
+    /// Decodes an opening and returns it with its length in bytes, or `None` if it is incomplete.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Opening, usize)>, DecodeError> {
         let mut reader = Reader::new(bytes);
         let Ok(first) = reader.i64() else { return Ok(None) };
@@ -60,8 +61,9 @@ impl Opening {
         Ok(Some((Opening { from: ServerId(from), addresses }, 20 + text_len)))
     }
 
-    /// One address leaves in the form every server since 3.5 reads, several in that of 3.6. The
-    /// whole opening must go out in one write: Apache reads the addresses with a single call.
+    /// Writes one address in the format that every server since 3.5 reads, several in the format of
+    /// 3.6. The whole opening must be sent in one write: Apache reads the addresses with a single
+    /// call.
     pub fn encode(&self, out: &mut impl Put) {
         let version = match self.addresses.len() {
             0 => return out.put_i64(self.from.0),
@@ -73,7 +75,8 @@ impl Opening {
         out.put_buf(Some(self.addresses.join("|").as_bytes()));
     }
 
-    /// The addresses that can be dialled: a wildcard says where its server listens, not where it is.
+    /// Returns the addresses that can be dialled. Wildcards are omitted: they are addresses to
+    /// listen on, not to connect to.
     pub fn dialable(&self) -> impl Iterator<Item = &str> {
         let wildcard = |address: &&String| {
             ["0.0.0.0:", "[::]:", "[0:0:0:0:0:0:0:0]:", "0:0:0:0:0:0:0:0:", ":::"]
@@ -84,7 +87,7 @@ impl Opening {
     }
 }
 
-/// What a server is doing.
+/// The state of a server in the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PeerState {
     Looking,
@@ -105,28 +108,29 @@ impl PeerState {
     }
 }
 
-/// Whom a server wants, or has, as its leader.
+/// A vote: the leader that the sender proposes or follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
     pub state: PeerState,
     pub leader: ServerId,
-    /// The last transaction in the log of that leader when it was proposed.
+    /// The last zxid in the log of `leader` when it was proposed.
     pub zxid: Zxid,
-    /// The number of the election, counted by each server, carried along by the largest.
+    /// The number of the election. Every server counts its own and adopts a larger one that it
+    /// receives.
     pub round: i64,
-    /// The epoch whose history that leader holds.
+    /// The epoch of the history of `leader`.
     pub peer_epoch: Epoch,
-    /// Zero from servers before 3.5, which cannot be compared with by epoch.
+    /// Zero from servers before 3.5. Their `peer_epoch` is not compared with that of newer servers.
     pub format: i32,
-    /// The configuration in force at the sender, as text; empty if it sent none.
+    /// The membership in force at the sender, as text; empty if the sender sent none.
     pub config: Bytes,
 }
 
 impl Notification {
-    /// What we write, and every server since 3.5.
+    /// The format that this server sends, as every server since 3.5.
     pub const FORMAT: i32 = 2;
 
-    /// Reads the body of a frame.
+    /// Decodes the body of a frame.
     pub fn decode(body: &Bytes) -> Result<Notification, DecodeError> {
         let mut reader = Reader::new(body);
         let code = reader.i32()?;
@@ -147,7 +151,7 @@ impl Notification {
         Ok(Notification { state, leader, zxid, round, peer_epoch, format, config })
     }
 
-    /// Writes the body of a frame.
+    /// Encodes the body of a frame.
     pub fn encode(&self, out: &mut impl Put) {
         out.put_i32(self.state as i32);
         out.put_i64(self.leader.0);
@@ -159,8 +163,8 @@ impl Notification {
     }
 }
 
-/// The length of the frame that begins here, its own four bytes included, or `None` while the length
-/// has not arrived. Legal lengths only: whoever sends another one is not a server.
+/// Returns the length of the frame at the start of `bytes`, including the four bytes of the length,
+/// or `None` if the length is incomplete. Returns an error for a length that no server sends.
 pub fn frame_len(bytes: &[u8]) -> Result<Option<usize>, DecodeError> {
     let Ok(len) = Reader::new(bytes).i32() else { return Ok(None) };
     match usize::try_from(len) {

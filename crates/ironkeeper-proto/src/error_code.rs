@@ -1,11 +1,12 @@
 //! The error codes of the client protocol.
 
-/// A protocol error, as it stands in a reply header. These are answers, not failures of ours.
+/// A protocol error, as encoded in a reply header. These are replies to clients, not internal
+/// failures of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum ErrorCode {
     SystemError = -1,
-    /// Filler for the operations of a failed multi that come after the failing one.
+    /// The result of the operations of a failed multi that follow the failing one.
     RuntimeInconsistency = -2,
     DataInconsistency = -3,
     ConnectionLoss = -4,
@@ -81,7 +82,7 @@ impl ErrorCode {
         ErrorCode::ALL.into_iter().find(|error| error.code() == code)
     }
 
-    /// What Java clients print after `KeeperErrorCode = `.
+    /// Returns the text that Java clients print after `KeeperErrorCode = `.
     pub fn text(self) -> &'static str {
         match self {
             ErrorCode::SystemError => "SystemError",

@@ -1,4 +1,4 @@
-//! Four-letter words: short commands that stand where a frame's length would.
+//! Four-letter words: short commands in the place of a frame's length.
 
 /// A command known to every ZooKeeper server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

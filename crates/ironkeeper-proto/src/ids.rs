@@ -1,9 +1,9 @@
-//! Numbers that must not be mixed up.
+//! Identifiers as distinct types, so that the compiler rejects a mix-up.
 
 use std::fmt;
 
-/// A transaction id: the leader's epoch in the high 32 bits, a counter in the low ones. Compared as
-/// a signed number, as Apache ZooKeeper does.
+/// A transaction id: the leader's epoch in the high 32 bits, a counter in the low 32 bits. Zxids
+/// are compared as signed numbers, as in Apache ZooKeeper.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Zxid(pub i64);
 
@@ -22,8 +22,8 @@ impl Zxid {
         (self.0 & 0xffff_ffff) as u32
     }
 
-    /// The id as a plain number, for instance to store it in a database as a fencing token. Later
-    /// transactions have larger numbers.
+    /// Returns the id as a plain number, for instance to store it in a database as a fencing token.
+    /// Later transactions have larger numbers.
     ///
     /// ```
     /// use ironkeeper_proto::{Epoch, Zxid};
@@ -35,7 +35,7 @@ impl Zxid {
         self.0
     }
 
-    /// The id after this one in the same epoch; `None` when the counter is used up.
+    /// Returns the next id of the same epoch, or `None` if the counter is at its maximum.
     pub fn next(self) -> Option<Zxid> {
         (self.counter() != u32::MAX).then(|| Zxid(self.0 + 1))
     }
@@ -59,7 +59,7 @@ impl fmt::Debug for Zxid {
     }
 }
 
-/// The reign of one leader.
+/// The period of one leader, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Epoch(pub i64);
 
@@ -69,14 +69,14 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// A member of an ensemble: the N of its `server.N` line.
+/// The id of a member of an ensemble: the N of its `server.N` line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ServerId(pub i64);
 
 impl ServerId {
-    /// Whom a server that may not vote names as its leader.
+    /// The leader that a server without a vote names in its notifications.
     pub const NOBODY: ServerId = ServerId(i64::MIN);
-    /// Sent by observers that have no id of their own.
+    /// The id that observers without an id of their own send.
     pub const ANONYMOUS: ServerId = ServerId(i64::MAX);
 }
 
@@ -92,15 +92,15 @@ impl fmt::Debug for ServerId {
     }
 }
 
-/// A client session. Zero means "none yet" on the wire.
+/// A client session. Zero on the wire means that there is no session yet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SessionId(pub i64);
 
 impl SessionId {
     pub const NONE: SessionId = SessionId(0);
 
-    /// The password that proves ownership of a session. It is a function of the id alone, so that
-    /// every server of an ensemble, Apache's included, comes to the same one.
+    /// Returns the password that proves ownership of the session. It is a function of the id alone,
+    /// so every server of an ensemble, Apache's included, computes the same password.
     ///
     /// The function is the 48-bit linear congruential generator of `java.util.Random`.
     pub fn password(self) -> [u8; 16] {
@@ -128,12 +128,12 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// A client's number for one of its requests, echoed in the reply.
+/// The number that a client gives to a request. The reply carries it as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Xid(pub i32);
 
 impl Xid {
-    /// Watch events, from server to client.
+    /// The xid of watch events, which the server sends without a request.
     pub const NOTIFICATION: Xid = Xid(-1);
     pub const PING: Xid = Xid(-2);
     pub const AUTH: Xid = Xid(-4);

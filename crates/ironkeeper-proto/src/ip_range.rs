@@ -1,12 +1,11 @@
-//! What the scheme `ip` of an access control list names: an address, optionally with a prefix
-//! length.
+//! The id of the ACL scheme `ip`: an address, optionally with a prefix length.
 
 use std::net::Ipv6Addr;
 
-/// The bits of an address, or of the longest one, from the highest on.
+/// The number of bits of `IpRange::address`.
 const BITS: u32 = u128::BITS;
 
-/// An address and how many of its bits count.
+/// An address and the length of its prefix in bits.
 ///
 /// ```
 /// use ironkeeper_proto::IpRange;
@@ -20,12 +19,12 @@ const BITS: u32 = u128::BITS;
 pub struct IpRange {
     is_v6: bool,
     bits: u8,
-    /// Left-aligned.
+    /// Left-aligned, also for IPv4.
     address: u128,
 }
 
 impl IpRange {
-    /// Reads `address[/bits]`; the bits default to the whole address.
+    /// Parses `address[/bits]`. Without `/bits` the prefix is the whole address.
     pub fn parse(text: &str) -> Option<IpRange> {
         let (address, bits) = match text.split_once('/') {
             None => (text, None),
@@ -43,18 +42,18 @@ impl IpRange {
         Some(IpRange { is_v6, bits, address })
     }
 
-    /// Whether an address lies in the range; its own number of bits does not matter.
+    /// Returns whether an address is in the range. The prefix length of `address` is ignored.
     pub fn contains(&self, address: &IpRange) -> bool {
         address.is_v6 == self.is_v6 && address.prefix(self.bits) == self.prefix(self.bits)
     }
 
-    /// How many bits of which kind of address count: a number of its own for each.
+    /// Returns a number that identifies the kind of address and the prefix length together.
     pub fn shape(&self) -> u8 {
         if self.is_v6 { 33 + self.bits } else { self.bits }
     }
 
-    /// The part of the address that a range of this shape compares; `None` if it is for addresses
-    /// of the other kind.
+    /// Returns the prefix that a range of this shape compares, or `None` if the shape is for the
+    /// other kind of address.
     pub fn prefix_for(&self, shape: u8) -> Option<u128> {
         let bits = if self.is_v6 { shape.checked_sub(33)? } else { shape };
         (self.is_v6 || shape < 33).then(|| self.prefix(bits))
@@ -66,7 +65,7 @@ impl IpRange {
     }
 }
 
-/// Four numbers, which Java reads with leading zeros and a plus sign.
+/// Parses four numbers. As in Java, leading zeros and a plus sign are accepted.
 fn v4(address: &str) -> Option<u32> {
     let mut bytes = [0; 4];
     let mut parts = address.split('.');
@@ -76,7 +75,8 @@ fn v4(address: &str) -> Option<u32> {
     parts.next().is_none().then(|| u32::from_be_bytes(bytes))
 }
 
-/// Groups of hexadecimal digits only: the dotted form of the last two is not known to Apache.
+/// Parses groups of hexadecimal digits only: Apache does not accept the dotted form of the last two
+/// groups.
 fn v6(address: &str) -> Option<u128> {
     if address.contains('.') {
         return None;

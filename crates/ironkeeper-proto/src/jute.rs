@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-/// The largest client frame by default (`jute.maxbuffer`).
+/// The default of the maximal length of a client frame (`jute.maxbuffer`).
 pub const MAX_BUFFER_DEFAULT: usize = 0xfffff;
 
-/// Why bytes could not be read as the record that was expected.
+/// The reason why bytes could not be decoded as the expected record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     #[error("the record ends too early")]
@@ -22,10 +22,11 @@ pub enum DecodeError {
     BadValue(i32, &'static str),
 }
 
-/// Reads primitives off the front of a byte slice without copying.
+/// Decoder that reads primitives from the front of a byte slice without copying.
 ///
-/// A string or buffer longer than the limit is refused even if the bytes are there: Apache applies
-/// the same rule, and what we accept must be acceptable to every other server of an ensemble.
+/// A string or buffer longer than the limit is rejected even if its bytes are present. Apache
+/// applies the same rule, and a value that this server accepts must be readable by every other
+/// server of the ensemble.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -33,17 +34,17 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader whose strings and buffers are bounded only by the input itself.
+    /// Creates a reader whose strings and buffers are bounded only by the input.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes, field_max: i32::MAX as usize }
     }
 
-    /// A reader that refuses strings and buffers longer than `field_max`.
+    /// Creates a reader that rejects strings and buffers longer than `field_max`.
     pub fn with_limit(bytes: &'a [u8], field_max: usize) -> Reader<'a> {
         Reader { rest: bytes, field_max }
     }
 
-    /// What has not been read yet.
+    /// Returns the bytes that have not been read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -59,7 +60,7 @@ impl<'a> Reader<'a> {
         Ok(*head)
     }
 
-    /// The next `len` bytes as they are.
+    /// Reads the next `len` bytes.
     #[inline]
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
         let (head, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Truncated)?;
@@ -72,7 +73,7 @@ impl<'a> Reader<'a> {
         Ok(self.take::<1>()?[0])
     }
 
-    /// Any non-zero byte is true, as in Java.
+    /// Reads a boolean. Any non-zero byte is true, as in Java.
     #[inline]
     pub fn bool(&mut self) -> Result<bool, DecodeError> {
         Ok(self.u8()? != 0)
@@ -88,7 +89,7 @@ impl<'a> Reader<'a> {
         Ok(i64::from_be_bytes(self.take()?))
     }
 
-    /// A buffer; `None` is null, which is not the same as empty.
+    /// Reads a buffer. `None` is null, which differs from empty.
     #[inline]
     pub fn buf(&mut self) -> Result<Option<&'a [u8]>, DecodeError> {
         let len = self.i32()?;
@@ -101,21 +102,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A string that may be null. Malformed UTF-8 becomes U+FFFD, as Java's decoder does.
+    /// Reads a string that may be null. Malformed UTF-8 becomes U+FFFD, as in Java.
     #[inline]
     pub fn opt_str(&mut self) -> Result<Option<Cow<'a, str>>, DecodeError> {
         Ok(self.buf()?.map(text))
     }
 
-    /// A string that must be there.
+    /// Reads a string that must not be null.
     #[inline]
     pub fn str(&mut self) -> Result<Cow<'a, str>, DecodeError> {
         self.opt_str()?.ok_or(DecodeError::NullString)
     }
 
-    /// The element count of a vector; `None` is null. Counts at or below zero other than -1 read as
-    /// empty, as in Java. A count that cannot fit in what is left, given that every element takes at
-    /// least `element_min` bytes, is refused before anyone allocates for it.
+    /// Reads the element count of a vector. `None` is null (-1); other counts below zero read as
+    /// empty, as in Java. Every element takes at least `element_min` bytes: a count that does not
+    /// fit into the remaining bytes is rejected before memory is allocated for it.
     pub fn count(&mut self, element_min: usize) -> Result<Option<usize>, DecodeError> {
         let count = self.i32()?;
         if count == -1 {
@@ -128,7 +129,8 @@ impl<'a> Reader<'a> {
         Ok(Some(count))
     }
 
-    /// A vector of strings, checked now, decoded when walked.
+    /// Reads a vector of strings. The encoding is checked here, and the strings are decoded by the
+    /// iterator.
     pub fn str_vec(&mut self) -> Result<Option<StrVec<'a>>, DecodeError> {
         let Some(count) = self.count(4)? else { return Ok(None) };
         let elements = *self;
@@ -139,7 +141,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A vector of strings inside a record, already checked.
+/// A vector of strings inside a record, whose encoding has been checked.
 #[derive(Clone, Copy, Debug)]
 pub struct StrVec<'a> {
     count: usize,
@@ -161,9 +163,9 @@ impl<'a> StrVec<'a> {
     }
 }
 
-/// Bytes as text. What is no UTF-8 becomes U+FFFD, as often as Java writes it: once for each part that
-/// cannot begin or go on a character, but also once for a surrogate in three bytes, where Rust's own
-/// decoder counts three.
+/// Decodes bytes as text. Malformed UTF-8 becomes U+FFFD as often as in Java: once for each
+/// sequence that cannot start or continue a character, but once for a three-byte surrogate, where
+/// Rust's decoder writes three.
 pub fn text(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
@@ -189,7 +191,7 @@ fn replaced(bytes: &[u8]) -> String {
     text
 }
 
-/// Appends primitives to a growing buffer.
+/// Encoder that appends primitives to a buffer.
 pub trait Put {
     fn put_raw(&mut self, bytes: &[u8]);
 
@@ -213,8 +215,8 @@ pub trait Put {
         self.put_raw(&value.to_be_bytes());
     }
 
-    /// Lengths above `i32::MAX` cannot occur: every value that reaches us came in a frame, a log
-    /// record or a snapshot record whose length is an `i32`.
+    /// Writes a length. Lengths above `i32::MAX` cannot occur: every value comes from a frame, a
+    /// log record or a snapshot record whose length is an `i32`.
     #[inline]
     fn put_len(&mut self, len: usize) {
         self.put_i32(i32::try_from(len).expect("lengths come from i32-framed input"));
@@ -231,8 +233,8 @@ pub trait Put {
         }
     }
 
-    /// Java writes each UTF-16 unit by itself, so a character above U+FFFF leaves as two three-byte
-    /// surrogates. Clients see these bytes, so we do the same.
+    /// Writes a string. Java encodes each UTF-16 unit separately, so a character above U+FFFF
+    /// becomes two three-byte surrogates. Clients see these bytes, so this encoder writes the same.
     #[inline]
     fn put_str(&mut self, value: &str) {
         if value.bytes().any(|byte| byte >= 0xf0) {
@@ -324,7 +326,7 @@ mod tests {
         let mut bytes = Vec::new();
         bytes.put_buf(Some(&[b'/', 0xff]));
         assert_eq!(Reader::new(&bytes).str().unwrap(), "/\u{fffd}");
-        // As a running Apache server echoes them.
+        // The expected counts are what a running Apache server echoes.
         for (bytes, replacements) in [
             (&b"\xed\xa0\xbd"[..], 1),
             (b"\xed\xa0\xbd\xed\xb8\x80", 2),

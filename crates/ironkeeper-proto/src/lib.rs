@@ -1,16 +1,16 @@
-//! What ZooKeeper's bytes mean.
+//! The encodings of ZooKeeper's protocols and files.
 //!
-//! This crate is the wire and disk vocabulary of Ironkeeper: jute primitives, client requests and
-//! replies, transactions, the records of log and snapshot files, and what servers of an ensemble say to
-//! each other. Everything is decoded in place
-//! (strings and buffers borrow from the input) and encoded straight into the caller's buffer.
+//! This crate defines jute primitives, client requests and replies, transactions, the records of
+//! log and snapshot files, and the packets between the servers of an ensemble. Everything is
+//! decoded in place (strings and buffers borrow from the input) and encoded directly into the
+//! caller's buffer.
 //!
-//! It never does IO, keeps no state and reads no clock. Every length that comes from outside is
-//! checked against what is really there before anything is allocated.
+//! The crate does no I/O, keeps no state and reads no clock. Every length in the input is checked
+//! against the bytes that are present before memory is allocated for it.
 //!
-//! Start with [`jute::Reader`] and [`jute::Put`] (primitives), [`request::Request`] (what clients
-//! ask), [`reply`] (what they get), [`txn::Txn`] (what is agreed on, logged and applied),
-//! [`quorum_packet::Packet`] and [`election::Notification`] (how servers come to agree).
+//! Start with [`jute::Reader`] and [`jute::Put`] (primitives), [`request::Request`] (requests of
+//! clients), [`reply`] (replies), [`txn::Txn`] (transactions: proposed, logged and applied),
+//! [`quorum_packet::Packet`] and [`election::Notification`] (packets between servers).
 //!
 //! ```
 //! use ironkeeper_proto::jute::{Put, Reader};

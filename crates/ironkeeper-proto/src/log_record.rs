@@ -1,17 +1,17 @@
-//! The frame around a transaction in a log file, and the file's head.
+//! The frame around a transaction in a log file, and the header of the file.
 //!
 //! ```text
 //! file   | magic ZKLG | version 2 i32 | dbid 0 i64 | record ... | zero padding |
 //! record | checksum i64 | length i32 | body | 0x42 |
 //! ```
-//! The checksum is the Adler-32 of the body. Computing it is left to the one who reads or writes.
+//! The checksum is the Adler-32 of the body. The reader or writer of the file computes it.
 
 use crate::jute::{DecodeError, Put, Reader};
 
 pub const MAGIC: [u8; 4] = *b"ZKLG";
 pub const VERSION: i32 = 2;
 pub const FILE_HEADER_LEN: usize = 16;
-/// Checksum and length.
+/// The length of a [`RecordHeader`]: checksum and length.
 pub const RECORD_HEADER_LEN: usize = 12;
 pub const END_MARK: u8 = 0x42;
 
@@ -21,7 +21,7 @@ pub fn encode_file_header(out: &mut impl Put) {
     out.put_i64(0);
 }
 
-/// What stands in front of a record's body.
+/// The bytes before the body of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHeader {
     pub checksum: i64,

@@ -1,4 +1,5 @@
-//! Who belongs to an ensemble: the text that servers exchange, log and keep in `/zookeeper/config`.
+//! The membership of an ensemble: the text that servers exchange, log and store in
+//! `/zookeeper/config`.
 //!
 //! ```text
 //! server.N=host:quorumPort:electionPort[|host2:q2:e2...]:participant|observer[;clientHost:clientPort]
@@ -6,9 +7,9 @@
 //! weight.N=W
 //! version=<hexadecimal zxid>
 //! ```
-//! Groups and weights appear only in hierarchical ensembles. Hosts stay text: they are resolved when a
-//! socket is opened. Apache prints members in the order of a hash map, so texts are parsed and never
-//! compared.
+//! Groups and weights occur only in hierarchical ensembles. Host names are kept as text and are
+//! resolved when a socket is opened. Apache prints members in the order of a hash map, so two texts
+//! are compared after parsing, never byte by byte.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,10 +18,10 @@ use thiserror::Error;
 
 use crate::ids::ServerId;
 
-/// The longest text of a configuration that is looked at: that of an election frame.
+/// The maximal length of a membership text that is parsed: that of an election frame.
 pub const CONFIG_TEXT_MAX: usize = 512 * 1024;
 
-/// Why a text is no configuration.
+/// The reason why a text is not a membership.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line:?} of the ensemble's configuration: {what}")]
 pub struct MembershipError {
@@ -28,14 +29,14 @@ pub struct MembershipError {
     pub what: &'static str,
 }
 
-/// Whether a member votes.
+/// The role of a member: a participant votes, an observer does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerRole {
     Participant,
     Observer,
 }
 
-/// One of the addresses at which other members reach a member.
+/// One of the addresses at which other members connect to a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAddress {
     pub host: String,
@@ -43,7 +44,7 @@ pub struct PeerAddress {
     pub election_port: u16,
 }
 
-/// Where a member serves clients.
+/// The address at which a member accepts clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAddress {
     pub host: String,
@@ -53,27 +54,27 @@ pub struct ClientAddress {
 /// One `server.N` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// At least one.
+    /// Never empty.
     pub addresses: Vec<PeerAddress>,
     pub role: PeerRole,
     pub client: Option<ClientAddress>,
     pub secure_client: Option<ClientAddress>,
 }
 
-/// A configuration of an ensemble.
+/// The membership of an ensemble.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Membership {
     pub members: BTreeMap<ServerId, Member>,
-    /// The group of each participant; empty in ensembles that go by majority.
+    /// The group of each participant; empty if quorums are majorities.
     pub groups: BTreeMap<ServerId, i64>,
-    /// Weights that were given; a participant without one weighs 1.
+    /// The weights in the text. A participant that is not listed has weight 1.
     pub weights: BTreeMap<ServerId, i64>,
-    /// The zxid of the transaction that brought it; zero for what the administrator wrote.
+    /// The zxid of the reconfig transaction; zero for a membership from the configuration file.
     pub version: i64,
 }
 
 impl Membership {
-    /// Reads a text as servers send it. Lines of other keys are ignored, as Apache ignores them.
+    /// Parses the text that servers send. Lines with other keys are ignored, as in Apache.
     pub fn parse(text: &str) -> Result<Membership, MembershipError> {
         let mut membership = Membership::default();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -112,7 +113,7 @@ impl Membership {
         Ok(membership)
     }
 
-    /// Those who vote, in order.
+    /// Returns the voters in the order of their ids.
     pub fn voters(&self) -> impl Iterator<Item = ServerId> {
         self.members
             .iter()
@@ -128,7 +129,8 @@ impl Membership {
         self.weights.get(&id).copied().unwrap_or(1)
     }
 
-    /// Whether both name the same members in the same roles at the same addresses.
+    /// Returns whether both have the same members with the same roles, addresses, groups and
+    /// weights.
     pub fn same_members(&self, other: &Membership) -> bool {
         self.members == other.members
             && self.groups == other.groups
@@ -156,7 +158,7 @@ impl fmt::Display for Membership {
 }
 
 impl Member {
-    /// Reads what follows `server.N=`.
+    /// Parses the value of a `server.N` line.
     ///
     /// ```
     /// use ironkeeper_proto::membership::Member;
@@ -216,7 +218,7 @@ impl fmt::Display for Member {
     }
 }
 
-/// An IPv6 address stands in brackets before a port.
+/// A host before a port: an IPv6 address is written in brackets.
 struct Bracketed<'a>(&'a str);
 
 impl fmt::Display for Bracketed<'_> {
@@ -250,7 +252,7 @@ fn peer_address(text: &str) -> Result<(PeerAddress, Option<PeerRole>), &'static 
     Ok((PeerAddress { host: host.to_owned(), quorum_port, election_port }, role))
 }
 
-/// `[host:]port`; a port alone is served at every IPv4 address, as Apache has it.
+/// Parses `[host:]port`. A port without a host means all IPv4 addresses, as in Apache.
 fn client_address(text: &str) -> Result<ClientAddress, &'static str> {
     if !text.starts_with('[') && !text.contains(':') {
         return Ok(ClientAddress { host: "0.0.0.0".to_owned(), port: port(text)? });

@@ -1,6 +1,6 @@
 //! Operation codes and create modes.
 
-/// What a request asks for, and what kind of record a transaction carries.
+/// The type of a request, and of the record in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum OpCode {
@@ -33,7 +33,7 @@ pub enum OpCode {
     SetWatches2 = 105,
     AddWatch = 106,
     WhoAmI = 107,
-    /// A failed write, as a transaction; the type of an error result inside a multi reply.
+    /// The type of the transaction of a failed write, and of an error result in a multi reply.
     Error = -1,
     CreateSession = -10,
     CloseSession = -11,
@@ -83,7 +83,7 @@ impl OpCode {
         })
     }
 
-    /// The four letters that `cons` shows for a connection's last operation.
+    /// Returns the letters that `cons` shows for a connection's last operation.
     pub fn short_name(self) -> &'static str {
         use OpCode::*;
         match self {
@@ -116,7 +116,7 @@ impl OpCode {
     }
 }
 
-/// What kind of node a create asks for (the `flags` field of the request).
+/// The kind of node that a create requests (the `flags` field of the request).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum CreateMode {

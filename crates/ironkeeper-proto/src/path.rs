@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a path cannot name a node.
+/// The reason why a path is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PathError {
     #[error("the path is empty")]
@@ -19,7 +19,8 @@ pub enum PathError {
     Forbidden(u32),
 }
 
-/// The first name of a path, by which statistics are kept apart. Empty for the root.
+/// Returns the first component of a path, which is the key of per-namespace statistics. Empty for
+/// the root.
 ///
 /// ```
 /// use ironkeeper_proto::path;
@@ -30,7 +31,7 @@ pub fn namespace(path: &str) -> &str {
     path.strip_prefix('/').unwrap_or(path).split('/').next().unwrap_or_default()
 }
 
-/// Checks a path by ZooKeeper's rules.
+/// Checks a path against ZooKeeper's rules.
 ///
 /// ```
 /// use ironkeeper_proto::path;
@@ -67,8 +68,8 @@ pub fn validate(path: &str) -> Result<(), PathError> {
     }
 }
 
-/// Whether a path has only printable ASCII characters, and neither a slash nor a dot behind a
-/// slash. By far the common case, which is seen without a branch for each byte.
+/// Returns whether a path has only printable ASCII characters, and neither a slash nor a dot after
+/// a slash. This is the common case by far, and it is checked without a branch for each byte.
 fn is_plain(path: &[u8]) -> bool {
     let pairs = path.iter().zip(&path[1..]);
     !pairs.fold(false, |is_odd, (&before, &byte)| {
@@ -78,7 +79,8 @@ fn is_plain(path: &[u8]) -> bool {
     })
 }
 
-/// Controls, private use, non-characters, and everything above U+FFFF (surrogates in Java's eyes).
+/// Returns whether a character is a control character, of private use, a non-character, or above
+/// U+FFFF (a surrogate pair in Java).
 fn is_forbidden(character: char) -> bool {
     matches!(
         character as u32,
@@ -86,7 +88,7 @@ fn is_forbidden(character: char) -> bool {
     )
 }
 
-/// The path of the node above, `None` for the root and for what has no slash.
+/// Returns the path of the parent, or `None` for the root and for a path without a slash.
 pub fn parent(path: &str) -> Option<&str> {
     match path.rfind('/') {
         None => None,
@@ -96,7 +98,7 @@ pub fn parent(path: &str) -> Option<&str> {
     }
 }
 
-/// The last component.
+/// Returns the last component of a path.
 pub fn name(path: &str) -> &str {
     path.rfind('/').map_or(path, |at| &path[at + 1..])
 }

@@ -1,15 +1,15 @@
-//! What a leader and its learners say to each other on the quorum port.
+//! The protocol between a leader and its learners, on the quorum port.
 //!
-//! Every packet has the same four fields and no length around them:
+//! Every packet has the same four fields, without a length before them:
 //!
 //! ```text
 //! type i32 | zxid i64 | data buffer, may be null | auth vector of (scheme, id), may be null
 //! ```
-//! What they mean depends on the type, and for two types on who sent them. [`packet_len`] finds the
-//! end of a packet in a stream, [`Packet::decode`] says what it is. Behind a [`Packet::Snap`] the
-//! stream goes on with the raw tree, which is nobody's packet.
+//! The meaning of the fields depends on the type, and for two types on the sender. [`packet_len`]
+//! finds the end of a packet in a stream, [`Packet::decode`] decodes it. After a [`Packet::Snap`]
+//! the stream continues with the bytes of the snapshot, which are not framed as packets.
 //!
-//! Data is never copied: what a packet carries points into the bytes it was decoded from.
+//! Data is never copied: the buffers of a packet point into the bytes that it was decoded from.
 
 use std::borrow::Cow;
 
@@ -18,53 +18,55 @@ use bytes::Bytes;
 use crate::ids::{Epoch, ServerId, SessionId, Zxid};
 use crate::jute::{DecodeError, Put, Reader};
 
-/// What both sides speak since 3.4: epochs are agreed on before anything else.
+/// The version of the protocol since 3.4, in which epochs are agreed on before synchronization.
 pub const PROTOCOL_VERSION: i32 = 0x10000;
-/// The most identities a forwarded request may carry.
+/// The maximal number of identities in a forwarded request.
 pub const AUTH_IDS_MAX: usize = 4096;
-/// The most bytes these identities may take.
+/// The maximal number of bytes of these identities.
 pub const AUTH_BYTES_MAX: usize = 1 << 20;
 /// The largest epoch that fits in the upper half of a zxid.
 pub const EPOCH_MAX: Epoch = Epoch(i32::MAX as i64);
 
-/// Type, zxid, length of the data, count of the identities.
+/// The smallest packet: type, zxid, length of the data, count of the identities.
 const PACKET_MIN: usize = 20;
 
-/// Who sent a packet. `PING` and `REVALIDATE` mean different things in the two directions.
+/// The sender of a packet. `PING` and `REVALIDATE` have different meanings in the two directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
     Leader,
     Learner,
 }
 
-/// How a learner introduces itself.
+/// The data of FOLLOWERINFO and OBSERVERINFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearnerInfo {
-    /// Servers before 3.3 do not tell.
+    /// `None` from servers before 3.3.
     pub server: Option<ServerId>,
     pub protocol: i32,
-    /// The version of the configuration it has in force.
+    /// The version of the membership in force at the learner.
     pub config_version: i64,
 }
 
-/// A client's request on its way to the leader.
+/// A client's request that a learner forwards to the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardedRequest {
     pub session: SessionId,
     pub cxid: i32,
-    /// The op code as a number: the leader answers unknown ones as it answers its own clients'.
+    /// A number and not an [`OpCode`](crate::op::OpCode): the leader replies to an unknown one as
+    /// it does to its own clients.
     pub op: i32,
     /// The body as the client sent it, without its header.
     pub body: Bytes,
-    /// Who the client is; `None` for what the server does on its own.
+    /// The identities of the client; `None` for a request that the server itself made.
     pub auth: Option<AuthIds>,
 }
 
 impl ForwardedRequest {
-    /// Session, number and op code, before the body.
+    /// The length of the fields before the body: session, cxid and operation code.
     const HEAD_LEN: usize = 16;
 
-    /// Whether a leader that believes in no field longer than `field_max` reads this.
+    /// Returns whether a leader that rejects fields longer than `field_max` can decode this
+    /// request.
     pub fn is_readable(&self, field_max: usize) -> bool {
         let auth = self.auth.as_ref();
         ForwardedRequest::HEAD_LEN + self.body.len() <= field_max
@@ -72,7 +74,8 @@ impl ForwardedRequest {
     }
 }
 
-/// A list of identities, already checked, decoded when walked.
+/// A list of identities. The encoding is checked on construction, and the entries are decoded by
+/// `iter`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthIds {
     count: usize,
@@ -100,7 +103,7 @@ impl AuthIds {
         self.count == 0
     }
 
-    /// Scheme and id of each. Null strings read as empty.
+    /// Returns the scheme and the id of each identity. Null strings read as empty.
     pub fn iter(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
         let mut reader = Reader::new(&self.raw);
         (0..self.count).map_while(move |_| {
@@ -110,7 +113,8 @@ impl AuthIds {
     }
 }
 
-/// The sessions a learner has heard of since it last told, with their timeouts in milliseconds.
+/// The sessions that were touched at a learner since its last report, with their timeouts in
+/// milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Touches(Bytes);
 
@@ -140,54 +144,54 @@ impl Touches {
     }
 }
 
-/// One packet, by meaning.
+/// A decoded packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
-    // From a learner.
-    /// FOLLOWERINFO: a voter, or one that wants to be, presents itself.
+    // Packets of a learner.
+    /// FOLLOWERINFO: introduces a voter, or a server that is to become a voter.
     FollowerInfo { accepted: Epoch, info: LearnerInfo },
-    /// OBSERVERINFO: the same of one that only listens.
+    /// OBSERVERINFO: introduces an observer.
     ObserverInfo { accepted: Epoch, info: LearnerInfo },
-    /// ACKEPOCH: the epoch is accepted. `current` is `None` if it had been accepted before, which
-    /// must not be counted again.
+    /// ACKEPOCH: the learner accepts the epoch. `current` is `None` if it had already accepted this
+    /// epoch; then the leader must not count the packet towards the quorum.
     AckEpoch { last: Zxid, current: Option<Epoch> },
-    /// ACK: this transaction and all before it are durable; counter 0 is for NEWLEADER.
+    /// ACK: this transaction and all before it are durable. Counter 0 acknowledges NEWLEADER.
     Ack { zxid: Zxid },
-    /// PING, answered.
+    /// PING from a learner: the reply to a ping.
     Pong { zxid: Zxid, touches: Touches },
-    /// REQUEST: a client's write, or `sync`.
+    /// REQUEST: a client's write, or its `sync`.
     Request(Box<ForwardedRequest>),
-    /// REVALIDATE: may this session go on with us?
+    /// REVALIDATE from a learner: asks whether the session may continue on this learner.
     Revalidate { session: SessionId, timeout_ms: i32 },
 
-    // From the leader.
-    /// LEADERINFO: the epoch to be promised.
+    // Packets of the leader.
+    /// LEADERINFO: the epoch that the learner is to accept.
     LeaderInfo { epoch: Epoch, protocol: i32 },
-    /// DIFF: the learner's history is a beginning of the leader's, the rest follows.
+    /// DIFF: the learner's history is a prefix of the leader's. The remaining transactions follow.
     Diff { zxid: Zxid },
-    /// TRUNC: what the learner has above must go.
+    /// TRUNC: the learner truncates its history after `zxid`.
     Trunc { zxid: Zxid },
-    /// SNAP: the whole tree follows on the stream.
+    /// SNAP: the snapshot follows on the stream.
     Snap { zxid: Zxid },
-    /// NEWLEADER: that was the history. Acknowledged when durable.
+    /// NEWLEADER: the end of the history. The learner acknowledges it when the history is durable.
     NewLeader { epoch: Epoch, config: Option<Bytes> },
-    /// UPTODATE: a quorum has the history, the learner may serve.
+    /// UPTODATE: a quorum has the history, so the learner may serve clients.
     UpToDate,
-    /// PROPOSAL: to be logged and acknowledged.
+    /// PROPOSAL: a transaction to log and to acknowledge.
     Proposal { zxid: Zxid, txn: Bytes },
-    /// COMMIT: the proposal of this id is history.
+    /// COMMIT: the proposal with this zxid is committed.
     Commit { zxid: Zxid },
-    /// INFORM: proposal and commit in one, for observers.
+    /// INFORM: proposal and commit in one packet, for observers.
     Inform { zxid: Zxid, txn: Bytes },
-    /// COMMITANDACTIVATE: commits a reconfiguration; the leader from then on is named.
+    /// COMMITANDACTIVATE: commits a reconfiguration and names the leader after it.
     CommitAndActivate { zxid: Zxid, leader: ServerId },
-    /// INFORMANDACTIVATE: the same for observers.
+    /// INFORMANDACTIVATE: the same for observers, with the transaction.
     InformAndActivate { zxid: Zxid, leader: ServerId, txn: Bytes },
-    /// PING: are you there?
+    /// PING from the leader.
     Ping { zxid: Zxid },
-    /// REVALIDATE, answered.
+    /// REVALIDATE from the leader: the reply.
     Revalidated { session: SessionId, valid: bool },
-    /// SYNC: everything before the oldest `sync` you asked for has been sent.
+    /// SYNC: the leader has sent everything that precedes the learner's oldest outstanding `sync`.
     Sync,
 }
 
@@ -211,8 +215,8 @@ const LEADER_INFO: i32 = 17;
 const ACK_EPOCH: i32 = 18;
 const INFORM_AND_ACTIVATE: i32 = 19;
 
-/// The length of the packet that begins here, or `None` while its end has not arrived. A length no
-/// server would send is refused at once, so that nothing is kept in the hope of its end.
+/// Returns the length of the packet at the start of `bytes`, or `None` if the packet is incomplete.
+/// A length that no server sends is rejected at once, so that its bytes are not buffered.
 pub fn packet_len(bytes: &[u8], field_max: usize) -> Result<Option<usize>, DecodeError> {
     let mut reader = Reader::new(bytes);
     let mut scan = || -> Result<usize, DecodeError> {
@@ -237,7 +241,7 @@ pub fn packet_len(bytes: &[u8], field_max: usize) -> Result<Option<usize>, Decod
     }
 }
 
-/// The most bytes a packet may take before [`packet_len`] has refused it.
+/// Returns the maximal length of a packet that [`packet_len`] accepts.
 pub fn packet_len_max(field_max: usize) -> usize {
     PACKET_MIN + field_max + AUTH_BYTES_MAX + 4
 }
@@ -253,7 +257,7 @@ fn skip_buffer(reader: &mut Reader<'_>, max: usize) -> Result<(), DecodeError> {
 }
 
 impl Packet {
-    /// Reads one packet, as [`packet_len`] has found it.
+    /// Decodes one packet, delimited by [`packet_len`].
     pub fn decode(bytes: &Bytes, sender: Sender) -> Result<Packet, DecodeError> {
         let mut reader = Reader::new(bytes);
         let kind = reader.i32()?;
@@ -417,7 +421,7 @@ fn decode_from_leader(kind: i32, zxid: Zxid, data: Option<Bytes>) -> Result<Pack
         LEADER_INFO => Packet::LeaderInfo { epoch: zxid.epoch(), protocol: reader.i32()? },
         DIFF => Packet::Diff { zxid },
         TRUNC => Packet::Trunc { zxid },
-        // The tree is kept under this id.
+        // The zxid becomes the name of the snapshot, so it must not be negative.
         SNAP if zxid < Zxid::ZERO => return Err(DecodeError::BadValue(kind, "the id of a tree")),
         SNAP => Packet::Snap { zxid },
         NEW_LEADER => Packet::NewLeader { epoch: zxid.epoch(), config: data },
@@ -440,19 +444,19 @@ fn decode_from_leader(kind: i32, zxid: Zxid, data: Option<Bytes>) -> Result<Pack
     })
 }
 
-/// A transaction of no length would be the end of a log.
+/// Returns the transaction. An empty one is rejected: in a log it would mark the end.
 fn txn(data: Option<Bytes>) -> Result<Bytes, DecodeError> {
     data.filter(|txn| !txn.is_empty()).ok_or(DecodeError::Truncated)
 }
 
-/// Whether a leader's packet is of a type that this version does not know. Those who read it go on with the
-/// next one, as Apache's learners do.
+/// Returns whether the type of a leader's packet is unknown to this version. The learner skips such
+/// a packet, as Apache's learners do.
 pub fn is_unknown_to_learners(packet: &[u8]) -> bool {
     let kind = packet.first_chunk().map(|kind| i32::from_be_bytes(*kind));
     !kind.is_some_and(|kind| (REQUEST..=INFORM_AND_ACTIVATE).contains(&kind))
 }
 
-/// Read by length, as Apache does: each release has put something behind what there was.
+/// Decodes the data by its length, as Apache does: each release has appended fields.
 fn info(body: &[u8]) -> Result<LearnerInfo, DecodeError> {
     let mut reader = Reader::new(body);
     Ok(LearnerInfo {
@@ -474,7 +478,7 @@ pub(crate) mod tests {
             .collect()
     }
 
-    /// The configuration of three servers as 3.9.5 sends it.
+    /// The membership of three servers as 3.9.5 sends it.
     pub(crate) const CONFIG: &str = "7365727665722e313d3132372e302e302e313a33313131313a333131
         32313a7061727469636970616e740a7365727665722e323d3132372e302e302e313a33313131323a3331313232
         3a7061727469636970616e740a7365727665722e333d3132372e302e302e313a33313131333a33313132333a70
@@ -482,7 +486,7 @@ pub(crate) mod tests {
 
     const FIELD_MAX: usize = 2_097_150;
 
-    /// Holds a packet against bytes captured from Apache ZooKeeper, in both directions.
+    /// Checks encoding and decoding of a packet against bytes captured from Apache ZooKeeper.
     #[track_caller]
     fn check(sender: Sender, hex: &str, packet: &Packet) {
         let captured = from_hex(hex);

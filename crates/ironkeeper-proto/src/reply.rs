@@ -1,11 +1,11 @@
-//! Reply headers and framing. Reply bodies are few and are written field by field where the values
-//! are, straight into the outgoing buffer.
+//! Reply headers and framing. There are few reply bodies: the code that has the values writes their
+//! fields directly into the output buffer.
 
 use crate::error_code::ErrorCode;
 use crate::ids::{Xid, Zxid};
 use crate::jute::{DecodeError, Put, Reader};
 
-/// The 16 bytes in front of every reply.
+/// The 16 bytes before every reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyHeader {
     pub xid: Xid,
@@ -30,7 +30,7 @@ impl ReplyHeader {
     }
 }
 
-/// Starts a frame whose length is filled in by [`finish_frame`]; returns where it starts.
+/// Starts a frame and returns its offset. [`finish_frame`] fills in the length.
 #[inline]
 pub fn start_frame(out: &mut Vec<u8>, xid: Xid, zxid: Zxid) -> usize {
     let start = out.len();
@@ -39,21 +39,22 @@ pub fn start_frame(out: &mut Vec<u8>, xid: Xid, zxid: Zxid) -> usize {
     start
 }
 
-/// Fills in the length of the frame that began at `start` and ends with the buffer.
+/// Fills in the length of the frame that starts at `start` and ends at the end of the buffer.
 #[inline]
 pub fn finish_frame(out: &mut [u8], start: usize) {
     let len = i32::try_from(out.len() - start - 4).expect("replies are far below 2 GiB");
     out[start..start + 4].copy_from_slice(&len.to_be_bytes());
 }
 
-/// A whole frame that is only a header: an error, or a success without a body (`None`).
+/// Writes a whole frame that consists of a header only: an error, or a success without a body
+/// (`None`).
 #[inline]
 pub fn header_frame(out: &mut Vec<u8>, xid: Xid, zxid: Zxid, error: Option<ErrorCode>) {
     out.put_i32(ReplyHeader::ENCODED_LEN as i32);
     ReplyHeader { xid, zxid, err: error.map_or(0, ErrorCode::code) }.encode(out);
 }
 
-/// The header in front of every operation and every result of a multi.
+/// The header before every operation and every result of a multi.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MultiHeader {
     pub kind: i32,
@@ -62,7 +63,7 @@ pub struct MultiHeader {
 }
 
 impl MultiHeader {
-    /// Ends a multi, in both directions.
+    /// The header that ends a multi, in a request and in a reply.
     pub const END: MultiHeader = MultiHeader { kind: -1, done: true, err: -1 };
 
     pub fn encode(&self, out: &mut impl Put) {

@@ -1,4 +1,4 @@
-//! What clients ask for.
+//! The requests of clients.
 
 use std::borrow::Cow;
 
@@ -8,11 +8,11 @@ use crate::jute::{DecodeError, Put, Reader, StrVec};
 use crate::op::{CreateMode, OpCode};
 use crate::reply::MultiHeader;
 
-/// The eight bytes in front of every request but the first.
+/// The eight bytes before every request except the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHeader {
     pub xid: Xid,
-    /// Kept as a number: a client may send any.
+    /// A number and not an [`OpCode`], because a client may send any value.
     pub op: i32,
 }
 
@@ -29,27 +29,28 @@ impl RequestHeader {
     }
 }
 
-/// A create of any kind; which one is told by the operation code and the flags together.
+/// A create of any kind. The operation code and the flags together determine the kind.
 #[derive(Clone, Debug)]
 pub struct Create<'a> {
     pub op: OpCode,
     pub path: Cow<'a, str>,
     pub data: Option<&'a [u8]>,
-    /// `None` when the client sent a null list.
+    /// `None` if the client sent a null list.
     pub acl: Option<AclVec<'a>>,
     pub flags: i32,
-    /// Only [`OpCode::CreateTtl`] carries one.
+    /// `Some` only for [`OpCode::CreateTtl`].
     pub ttl_ms: Option<i64>,
 }
 
-/// Whether a getData leaves a watch behind. A boolean to Apache, for which any byte but zero is true.
+/// The watch that a getData requests. For Apache the field is a boolean, and any non-zero byte is
+/// true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataWatch {
     None,
     OneShot,
-    /// The watched node stands in line before one of the client's: when it is deleted, the event says who is the
-    /// oldest of its siblings then, see [`WatcherEvent`](crate::watch_event::WatcherEvent). An extension of
-    /// ours; to Apache this is a watch like any other.
+    /// An oldest-sibling watch: the NodeDeleted event carries the czxid of the parent's oldest
+    /// remaining child, see [`WatcherEvent`](crate::watch_event::WatcherEvent). This is an
+    /// extension of Ironkeeper; Apache treats it as a plain data watch.
     InLine,
 }
 
@@ -71,7 +72,7 @@ impl DataWatch {
     }
 }
 
-/// The watches a client wants back after a reconnect.
+/// The watches that a client sets again after a reconnect.
 #[derive(Clone, Copy, Debug)]
 pub struct SetWatches<'a> {
     pub relative_zxid: Zxid,
@@ -122,7 +123,7 @@ pub enum Request<'a> {
         path: Cow<'a, str>,
         watch: bool,
     },
-    /// The path is echoed, not looked at; it may be null.
+    /// The reply echoes the path and the server does not interpret it. The path may be null.
     Sync {
         path: Option<Cow<'a, str>>,
     },
@@ -179,10 +180,10 @@ pub struct Reconfig<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Reads the body of a request. Bytes behind the last field are ignored, as Apache does.
+    /// Decodes the body of a request. Bytes after the last field are ignored, as in Apache.
     ///
-    /// A write without a path is [`DecodeError::NullString`] only if all the rest of it is there: Apache
-    /// finds out later about the one than about the other, and uses up a transaction id.
+    /// A write with a null path returns [`DecodeError::NullString`] only if the rest of the body
+    /// decodes: Apache detects a truncated body before it allocates a zxid, and a null path after.
     pub fn decode(op: OpCode, mut reader: Reader<'a>) -> Result<Request<'a>, DecodeError> {
         Request::decode_from(op, &mut reader)
     }
@@ -303,8 +304,9 @@ fn decode_multi<'a>(
     }
 }
 
-/// A multi looks at flags and list of its creates while it reads them, so that a bad one spoils the
-/// whole. Apache's order is kept because it decides whether a transaction id is used up.
+/// Checks the flags and the ACL of a create inside a multi. Apache checks them while it decodes the
+/// multi, so one invalid create rejects the whole multi. The order of the checks is Apache's,
+/// because it determines whether a zxid is allocated.
 fn check_create_in_multi(create: &Create<'_>) -> Result<(), DecodeError> {
     if create.op == OpCode::CreateTtl {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The parts of a snapshot file.
+//! The sections of a snapshot file.
 //!
 //! ```text
 //! | ZKSN | version 2 i32 | dbid -1 i64 |
@@ -8,7 +8,7 @@
 //! | seal |  zxid i64, digest version i32, digest i64 | seal |  last zxid i64 | seal |
 //! seal = | Adler-32 of everything before, i64 | string "/" |
 //! ```
-//! The root node has the empty path. Parents come before their children.
+//! The path of the root node is empty. Parents precede their children.
 
 use std::borrow::Cow;
 
@@ -20,9 +20,9 @@ use crate::stat::StatPersisted;
 pub const MAGIC: [u8; 4] = *b"ZKSN";
 pub const VERSION: i32 = 2;
 pub const FILE_HEADER_LEN: usize = 16;
-/// Ends the nodes and every seal.
+/// The string that ends the nodes and every seal.
 pub const END_PATH: &str = "/";
-/// The ACL id of `world:anyone:cdrwa`, which is in no table.
+/// The ACL id of `world:anyone:cdrwa`, which is not in the table of ACLs.
 pub const OPEN_ACL_ID: i64 = -1;
 
 pub fn encode_file_header(out: &mut impl Put) {
@@ -59,7 +59,7 @@ impl<'a> SnapshotNode<'a> {
         self.stat.encode(out);
     }
 
-    /// Reads what follows the path.
+    /// Decodes the fields after the path.
     pub fn decode_body(
         path: Cow<'a, str>,
         reader: &mut Reader<'a>,

@@ -1,4 +1,4 @@
-//! The Stat of a node, as clients see it and as snapshots keep it.
+//! The stat of a node, as clients see it and as snapshots store it.
 
 use crate::ids::Zxid;
 use crate::jute::{DecodeError, Put, Reader};
@@ -7,14 +7,14 @@ use crate::jute::{DecodeError, Put, Reader};
 pub const CONTAINER_OWNER: i64 = i64::MIN;
 /// The high byte that marks a TTL node's owner value; the low 40 bits are the TTL in milliseconds.
 pub const TTL_OWNER: u64 = 0xff00_0000_0000_0000;
-/// The longest TTL that fits.
+/// The largest TTL in milliseconds that can be encoded.
 pub const TTL_MS_MAX: i64 = (1 << 40) - 1;
 
-/// What a server knows about a node besides its data and its ACL: versions, times, transaction ids,
-/// owner and sizes. ZooKeeper's `Stat`, a record of 68 bytes.
+/// ZooKeeper's `Stat`, a record of 68 bytes: versions, times, transaction ids, owner and sizes of a
+/// node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// The transaction that created the node. It tells two nodes of one name apart.
+    /// The transaction that created the node. It distinguishes two nodes that had the same path.
     pub czxid: Zxid,
     /// The transaction that changed the data last.
     pub mzxid: Zxid,
@@ -22,11 +22,11 @@ pub struct Stat {
     pub ctime: i64,
     /// When the data was changed last, in milliseconds since 1970, by the clock of the leader.
     pub mtime: i64,
-    /// How often the data was changed. A conditional set or delete compares this one.
+    /// The number of changes of the data. A conditional set or delete compares it.
     pub version: i32,
-    /// How often children were created or deleted.
+    /// The number of creations and deletions of children.
     pub cversion: i32,
-    /// How often the ACL was changed.
+    /// The number of changes of the ACL.
     pub aversion: i32,
     /// The id of the session that owns an ephemeral node; 0 for every other node.
     pub ephemeral_owner: i64,
@@ -75,9 +75,8 @@ impl Stat {
     }
 }
 
-/// What a server stores of a node besides its data: the 60-byte record of snapshots. `cversion`
-/// counts creations of children only, `ephemeral_owner` is the raw value with container and TTL
-/// marks.
+/// The 60-byte stat record of snapshots. `cversion` counts only creations of children, and
+/// `ephemeral_owner` is the raw value, including the marks for containers and TTL nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatPersisted {
     pub czxid: Zxid,
@@ -120,8 +119,8 @@ impl StatPersisted {
         })
     }
 
-    /// The Stat that a client sees: `cversion` counts creations and deletions, and the owner is
-    /// shown for plain ephemerals only. All servers derive them in this one way.
+    /// Returns the stat for clients: `cversion` counts creations and deletions, and the owner is
+    /// non-zero for plain ephemerals only. All servers derive both values in this way.
     #[inline]
     pub fn visible(&self, data_length: usize, num_children: u32, owner: OwnerKind) -> Stat {
         let children = num_children as i32;
@@ -144,19 +143,19 @@ impl StatPersisted {
     }
 }
 
-/// What the raw owner value says a node is.
+/// The kind of a node, as encoded in the raw owner value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerKind {
     Persistent,
     Ephemeral,
     Container,
-    /// Time to live in milliseconds after the last change.
+    /// The time to live in milliseconds after the last change.
     Ttl(i64),
 }
 
 impl OwnerKind {
-    /// Reads a raw owner value. `ttl` tells whether TTL nodes exist at all
-    /// (`extendedTypesEnabled`), `emulate_353` whether 3.5.3's encoding is understood as well.
+    /// Decodes a raw owner value. `ttl`: TTL nodes are enabled (`extendedTypesEnabled`).
+    /// `emulate_353`: the encoding of 3.5.3 is recognized as well.
     #[inline]
     pub fn of(owner: i64, ttl: bool, emulate_353: bool) -> OwnerKind {
         if owner == 0 {
@@ -177,7 +176,7 @@ impl OwnerKind {
     }
 }
 
-/// The raw owner value of a TTL node.
+/// Returns the raw owner value of a TTL node.
 pub fn ttl_owner(ttl_ms: i64) -> i64 {
     (TTL_OWNER | (ttl_ms as u64 & TTL_MS_MAX as u64)) as i64
 }

@@ -1,7 +1,7 @@
-//! Transactions: what was decided, in a form that every server applies alike.
+//! Transactions: the changes that every server applies in the same way.
 //!
-//! A transaction carries outcomes (final names, versions, times), never intentions. One encoding
-//! serves the log, the snapshot catch-up and the wire between servers:
+//! A transaction contains results (final names, versions, times), not the conditions of the
+//! request. One encoding is used in the log, in the synchronization of learners and in proposals:
 //! [`TxnHeader`] (32 bytes), the record of the header's type, and usually a [`TxnDigest`].
 
 use std::borrow::Cow;
@@ -11,13 +11,13 @@ use crate::ids::{SessionId, Zxid};
 use crate::jute::{DecodeError, Put, Reader, StrVec};
 use crate::op::OpCode;
 
-/// Who asked, when, and what kind of record follows.
+/// The origin and the time of a transaction, and the type of its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxnHeader {
     pub session: SessionId,
     pub cxid: i32,
     pub zxid: Zxid,
-    /// Wall clock of the leader in milliseconds.
+    /// The leader's wall clock in milliseconds.
     pub time: i64,
     pub op: OpCode,
 }
@@ -57,7 +57,7 @@ pub struct TxnDigest {
 }
 
 impl TxnDigest {
-    /// The only digest algorithm in use.
+    /// The version of the only digest algorithm in use.
     pub const VERSION: i32 = 2;
     pub const ENCODED_LEN: usize = 12;
 
@@ -71,18 +71,19 @@ impl TxnDigest {
     }
 }
 
-/// A new node of any kind.
+/// The creation of a node of any kind.
 #[derive(Clone, Debug)]
 pub struct CreateTxn<'a> {
     pub path: Cow<'a, str>,
     pub data: Option<&'a [u8]>,
     pub acl: AclVec<'a>,
     pub kind: CreateKind,
-    /// The parent's count of created children afterwards; -1 in very old logs means "one more".
+    /// The parent's count of created children after the transaction; -1 in very old logs means that
+    /// the count increases by one.
     pub parent_cversion: i32,
 }
 
-/// What makes the four create records differ.
+/// The difference between the four create records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateKind {
     Persistent,
@@ -113,7 +114,7 @@ pub enum Txn<'a> {
         data: Option<&'a [u8]>,
         version: i32,
     },
-    /// Sets the data of the configuration node; encoded like [`Txn::SetData`].
+    /// Sets the data of `/zookeeper/config`; encoded like [`Txn::SetData`].
     Reconfig {
         path: Cow<'a, str>,
         data: Option<&'a [u8]>,
@@ -159,8 +160,9 @@ impl<'a> Txn<'a> {
     }
 }
 
-/// With `closeSessionTxn.enabled=false` Apache writes no list, only the digest, if any. A digest
-/// cannot be mistaken for a list: its version would be the count of two paths of four bytes in all.
+/// Decodes the list of paths. With `closeSessionTxn.enabled=false` Apache writes no list, only the
+/// digest, if any. A digest cannot be mistaken for a list: its version would be the count of two
+/// paths with four bytes in total.
 fn decode_close_session<'a>(reader: &mut Reader<'a>) -> Result<Option<StrVec<'a>>, DecodeError> {
     if reader.is_empty() {
         return Ok(None);
@@ -185,8 +187,9 @@ fn decode_create<'a>(op: OpCode, reader: &mut Reader<'a>) -> Result<CreateTxn<'a
         OpCode::CreateTtl => {
             let parent_cversion = reader.i32()?;
             let ttl_ms = reader.i64()?;
-            // Apache logs such a record when a client sends a TTL create without a TTL, and then
-            // cannot apply it. Refusing it here keeps it out of our tree and names the file.
+            // Apache logs such a record if a client sends a TTL create without a TTL, and cannot
+            // apply it afterwards. The error keeps the record out of the tree and names the log
+            // file.
             if !(1..=crate::stat::TTL_MS_MAX).contains(&ttl_ms) {
                 let shown = i32::try_from(ttl_ms).unwrap_or(i32::MAX);
                 return Err(DecodeError::BadValue(shown, "a time to live"));
@@ -202,7 +205,8 @@ fn decode_create<'a>(op: OpCode, reader: &mut Reader<'a>) -> Result<CreateTxn<'a
     Ok(CreateTxn { path, data, acl, kind, parent_cversion })
 }
 
-/// The parts of a multi, checked, decoded again when walked.
+/// The operations of a multi. The encoding is checked on construction, and the iterator decodes the
+/// operations again.
 #[derive(Clone, Copy, Debug)]
 pub struct MultiTxn<'a> {
     count: usize,
@@ -215,7 +219,7 @@ impl<'a> MultiTxn<'a> {
         let parts = *reader;
         for _ in 0..count {
             let op = decode_op(reader)?;
-            // A multi inside a multi would let a few bytes drive unbounded recursion.
+            // A multi inside a multi would let a few bytes cause unbounded recursion.
             if matches!(op, OpCode::Multi | OpCode::CreateSession | OpCode::CloseSession) {
                 return Err(DecodeError::BadValue(op.code(), "a part of a multi"));
             }
@@ -242,13 +246,14 @@ impl<'a> MultiTxn<'a> {
         })
     }
 
-    /// A failed multi holds error parts only where it failed, but none of it is applied.
+    /// Returns whether the multi failed. A failed multi has error records where it failed, and no
+    /// part of it is applied.
     pub fn failed(&self) -> bool {
         self.iter().any(|(op, _)| op == OpCode::Error)
     }
 }
 
-/// A whole transaction as it stands in the log: header, record, digest.
+/// A whole transaction as the log stores it: header, record, digest.
 #[derive(Clone, Debug)]
 pub struct FullTxn<'a> {
     pub header: TxnHeader,
@@ -270,7 +275,7 @@ impl<'a> FullTxn<'a> {
     }
 }
 
-/// Writers for the records, used where decisions are made.
+/// Encoders of the records.
 pub mod encode {
     use super::*;
 
@@ -358,10 +363,10 @@ mod tests {
             .collect()
     }
 
-    /// The first record of a log that Apache ZooKeeper 3.9.5 wrote.
+    /// The first record of a log of Apache ZooKeeper 3.9.5.
     const SESSION: &str = "0100000e4e060000 00000000 0000000100000001 000001a1e057d4f5 fffffff6
         00002710 00000002 0000000051c6d660";
-    /// The second one: create /a0.
+    /// The second record: create /a0.
     const CREATE: &str = "0100000e4e060000 00000001 0000000100000002 000001a1e057d515 00000001
         000000032f6130 000000056461746130 00000001 0000001f 00000005776f726c64
         00000006616e796f6e65 00 00000001 00000002 000000016ce65858";

@@ -1,10 +1,10 @@
-//! What a watch tells its owner.
+//! Watch events.
 
 use crate::ids::{Xid, Zxid};
 use crate::jute::{DecodeError, Put, Reader};
 use crate::reply::ReplyHeader;
 
-/// What happened to the node the event names.
+/// The change of the node that the event names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum EventType {
@@ -26,16 +26,16 @@ impl EventType {
     }
 }
 
-/// The only state a server ever sends.
+/// The only state that servers send.
 pub const STATE_SYNC_CONNECTED: i32 = 3;
 
-/// Appends a whole notification frame, length included.
+/// Appends a whole event frame, including its length.
 pub fn encode_frame(kind: EventType, path: &str, zxid: Zxid, out: &mut Vec<u8>) {
     encode(kind, path, zxid, None, out);
 }
 
-/// The same for a node that stood in line and is gone: `oldest` was created first of those that are left. Only for
-/// those who asked for it by [`DataWatch::InLine`](crate::request::DataWatch::InLine).
+/// Appends a NodeDeleted frame with the czxid of the oldest remaining sibling. Sent only to clients
+/// that requested it with [`DataWatch::InLine`](crate::request::DataWatch::InLine).
 pub fn encode_in_line_frame(path: &str, zxid: Zxid, oldest: Zxid, out: &mut Vec<u8>) {
     encode(EventType::NodeDeleted, path, zxid, Some(oldest), out);
 }
@@ -53,14 +53,14 @@ fn encode(kind: EventType, path: &str, zxid: Zxid, oldest: Option<Zxid>, out: &m
     crate::reply::finish_frame(out, start);
 }
 
-/// The body of a notification.
+/// The body of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatcherEvent {
     pub kind: i32,
     pub state: i32,
     pub path: String,
-    /// The czxid of the oldest of the node's siblings when it was deleted. Ironkeeper's servers append it for those
-    /// who asked for it, and if they know it.
+    /// The czxid of the node's oldest sibling when the node was deleted. Ironkeeper's servers
+    /// append it for an oldest-sibling watch, if they know it.
     pub oldest_sibling: Option<Zxid>,
 }
 

@@ -1,8 +1,9 @@
-//! Figures of the store on this machine's disk: `cargo run --release -p ironkeeper-store --example
-//! figures [DIR]`. The directory should be on the medium in question; it defaults to the current one.
+//! Measures the store on this machine's disk: `cargo run --release -p ironkeeper-store --example
+//! figures [DIR]`. The directory should be on the medium in question; the default is the current
+//! one.
 //!
-//! Prints what an append costs, how long commits take alone and beside the writing of a snapshot of a
-//! million nodes and the removal of an old one, and how fast such a snapshot is read.
+//! Prints the cost of an append, the duration of commits alone and during the writing of a snapshot
+//! of a million nodes and the removal of an old one, and the speed of reading such a snapshot.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,8 @@
-//! Which files are there: names, zxids, and the quick test that tells whole snapshots from stumps.
+//! The data files in a directory: names, zxids, and the quick check that finds incomplete snapshot
+//! files.
 //!
-//! Apache's rule is looser than ours: it takes `snapshot.5.anything` for a snapshot, a finished
-//! `snapshot.5.tmp` included. We take exactly the names that a server writes.
+//! Apache's rule is looser: it accepts `snapshot.5.anything` as a snapshot, including a complete
+//! `snapshot.5.tmp`. This crate accepts exactly the names that a server writes.
 
 use std::path::{Path, PathBuf};
 
@@ -14,15 +15,15 @@ use crate::snapshot::Compression;
 pub(crate) const LOG_PREFIX: &str = "log.";
 pub(crate) const SNAPSHOT_PREFIX: &str = "snapshot.";
 pub(crate) const UNFINISHED_SUFFIX: &str = ".tmp";
-/// In front of the name of a file that is being removed. Apache does not know such names.
+/// The prefix of a file that is being removed. Apache ignores such names.
 pub(crate) const DOOMED_PREFIX: &str = "doomed.";
-/// In front of the name of a snapshot that a leader is sending. It may be of the same transaction as
-/// one that is being written here.
+/// The prefix of a snapshot that a leader is sending. A snapshot of the same zxid may be written by
+/// this server at the same time.
 pub(crate) const INCOMING_PREFIX: &str = "incoming.";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogFile {
-    /// Of the first record in the file.
+    /// The zxid of the first record in the file.
     pub zxid: Zxid,
     pub path: PathBuf,
     pub len: u64,
@@ -30,14 +31,14 @@ pub(crate) struct LogFile {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SnapshotFile {
-    /// Every transaction up to this one is contained.
+    /// The snapshot contains every transaction up to this one.
     pub zxid: Zxid,
     pub compression: Compression,
     pub path: PathBuf,
     pub len: u64,
 }
 
-/// Log files, oldest first.
+/// Returns the log files, oldest first.
 pub(crate) fn logs<D: Disk>(disk: &D, dir: &Path) -> Result<Vec<LogFile>, StoreError> {
     let mut found: Vec<LogFile> = disk
         .list(dir)
@@ -53,7 +54,7 @@ pub(crate) fn logs<D: Disk>(disk: &D, dir: &Path) -> Result<Vec<LogFile>, StoreE
     Ok(found)
 }
 
-/// Snapshot files, newest first.
+/// Returns the snapshot files, newest first.
 pub(crate) fn snapshots<D: Disk>(disk: &D, dir: &Path) -> Result<Vec<SnapshotFile>, StoreError> {
     let mut found: Vec<SnapshotFile> = disk
         .list(dir)
@@ -65,13 +66,13 @@ pub(crate) fn snapshots<D: Disk>(disk: &D, dir: &Path) -> Result<Vec<SnapshotFil
             Some(SnapshotFile { zxid, compression, path: dir.join(&entry.name), len: entry.len })
         })
         .collect();
-    // Two files of the same zxid differ in compression only; the order between them is arbitrary
-    // but must not depend on the order of the directory.
+    // Two files of the same zxid differ in compression only. Their order is arbitrary but must not
+    // depend on the order of the directory.
     found.sort_by(|a, b| b.zxid.cmp(&a.zxid).then_with(|| a.path.cmp(&b.path)));
     Ok(found)
 }
 
-/// Snapshots that were being written when the server died.
+/// Returns the snapshots that were being written when the server stopped.
 pub(crate) fn unfinished_snapshots<D: Disk>(
     disk: &D,
     dir: &Path,
@@ -87,7 +88,7 @@ pub(crate) fn unfinished_snapshots<D: Disk>(
         .collect())
 }
 
-/// Files whose removal or arrival a crash has interrupted.
+/// Returns the files whose removal or reception was interrupted by a crash.
 pub(crate) fn doomed<D: Disk>(disk: &D, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let is_doomed =
         |name: &str| name.starts_with(DOOMED_PREFIX) || name.starts_with(INCOMING_PREFIX);
@@ -107,7 +108,7 @@ pub(crate) fn snapshot_file_name(zxid: Zxid, compression: Compression) -> String
     format!("{SNAPSHOT_PREFIX}{:x}{}", zxid.0, compression.suffix())
 }
 
-/// Reads `snapshot.<hex>`, with the suffix of a compression or without.
+/// Parses `snapshot.<hex>`, with or without the suffix of a compression.
 pub(crate) fn snapshot_name(name: &str) -> Option<(Zxid, Compression)> {
     let rest = name.strip_prefix(SNAPSHOT_PREFIX)?;
     let (hex, compression) = match rest.split_once('.') {
@@ -119,21 +120,21 @@ pub(crate) fn snapshot_name(name: &str) -> Option<(Zxid, Compression)> {
     Some((hex_zxid(hex)?, compression))
 }
 
-/// Whether a file of this name belongs into a `version-2` directory.
+/// Returns whether a file of this name belongs in a `version-2` directory.
 pub(crate) fn is_data_file(name: &str) -> bool {
     name.strip_prefix(LOG_PREFIX).and_then(hex_zxid).is_some() || snapshot_name(name).is_some()
 }
 
 fn hex_zxid(text: &str) -> Option<Zxid> {
-    // The parser would take a sign.
+    // `from_str_radix` accepts a sign.
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     i64::from_str_radix(text, 16).ok().map(Zxid)
 }
 
-/// The cheap look at a snapshot that tells a stump from a whole file, before the work of reading it:
-/// a plain one ends in the end of a seal, a compressed one begins with its magic.
+/// Detects an incomplete snapshot file without reading all of it: a plain file must end with the
+/// end of a seal, a compressed file must begin with its magic.
 pub(crate) fn looks_whole<D: Disk>(
     disk: &D,
     snapshot: &SnapshotFile,

@@ -1,11 +1,15 @@
-//! The medium, as little of it as the store needs.
+//! The interface to the medium, restricted to what the store uses.
 //!
-//! What is assumed about it: a sector of 512 bytes is written as a whole or not at all; what
-//! [`DiskFile::sync_data`] and [`Disk::sync_dir`] return from stays; anything else may survive a
-//! crash in part and in any order; a rename replaces its target as a whole. After a sync of a file that has failed
-//! its content can be read and may be nowhere else: no later sync brings it to the medium, until it is written
-//! again. Names are not so: file systems keep a journal of them and stop when it fails, so a sync of a directory
-//! may be asked for again.
+//! Assumptions about the medium:
+//!
+//! - A sector of 512 bytes is written entirely or not at all.
+//! - What [`DiskFile::sync_data`] and [`Disk::sync_dir`] have completed is durable. Any other
+//!   change may survive a crash in part and in any order.
+//! - A rename replaces its target atomically.
+//! - After a failed sync of a file its content can be read and may not be on the medium: no later
+//!   sync writes it, until it is written again.
+//! - A failed sync of a directory may be retried: file systems keep names in a journal and stop
+//!   when the journal fails.
 
 mod read_only;
 mod real;
@@ -20,10 +24,10 @@ pub use read_only::{ReadOnlyDisk, ReadOnlyFile};
 pub use real::{RealDisk, RealFile};
 pub use syscalls::let_others_finish;
 
-/// The unit in which a medium writes: recovery explains torn records by missing sectors.
+/// The unit in which a medium writes. Recovery explains torn records by missing sectors.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// The file of a locked directory. Apache ignores files of other names than its own.
+/// The lock file of a directory. Apache ignores files with unknown names.
 pub(crate) const LOCK_FILE: &str = "ironkeeper.lock";
 
 /// A file or directory inside a listed directory.
@@ -37,44 +41,45 @@ pub struct Entry {
 
 pub trait Disk: Clone + Debug + Send + Sync + 'static {
     type File: DiskFile;
-    /// Keeps others out of a directory while it lives.
+    /// A guard that excludes other processes from a directory.
     type Lock: Debug + Send + Sync + 'static;
 
-    /// What is in a directory, in no particular order. Names that are not UTF-8 are left out: no
-    /// file of ours has one.
+    /// Returns the entries of a directory in no particular order. Names that are not UTF-8 are
+    /// omitted: the store writes none.
     fn list(&self, dir: &Path) -> io::Result<Vec<Entry>>;
     /// Opens a file for reading. [`DiskFile::sync_data`] works on it too.
     fn open(&self, path: &Path) -> io::Result<Self::File>;
     /// Opens an existing file for reading and writing.
     fn open_to_write(&self, path: &Path) -> io::Result<Self::File>;
-    /// Makes a new file, or empties the one that is there.
+    /// Creates a file, or truncates an existing file to length zero.
     fn create(&self, path: &Path) -> io::Result<Self::File>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes creations, renames and removals in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Room left for this process.
+    /// Returns the space in bytes that is available to this process.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
     fn exists(&self, path: &Path) -> io::Result<bool>;
-    /// Takes the lock of a directory, which survives the removal of any file in it;
-    /// [`io::ErrorKind::WouldBlock`] if another process holds it. [`LOCK_FILE`] in the directory
-    /// then holds the number of that process, if it could be written.
+    /// Locks a directory. The lock does not depend on any file in the directory. Fails with
+    /// [`io::ErrorKind::WouldBlock`] if another process holds it; then [`LOCK_FILE`] in the
+    /// directory contains the id of that process, if the process could write it.
     fn lock(&self, dir: &Path) -> io::Result<Self::Lock>;
 }
 
 #[expect(clippy::len_without_is_empty, reason = "nobody asks a file whether it is empty")]
 pub trait DiskFile: Debug + Send + 'static {
-    /// Reads up to `buf.len()` bytes; zero means the end of the file.
+    /// Reads up to `buf.len()` bytes. Zero means the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes all of `bytes`. After an error any part of them may have been written.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Cuts the file or lengthens it by zeroes that take no room yet.
+    /// Truncates the file, or extends it by zeroes that allocate no blocks yet.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
-    /// Returns when the content and whatever is needed to find it is on the medium.
+    /// Returns when the content and the metadata that is needed to read it are on the medium.
     fn sync_data(&mut self) -> io::Result<()>;
-    /// Pushes a range towards the medium and drops it from the cache, without any promise: it keeps
-    /// a long sequential write from piling up work that somebody else's sync must then wait for.
+    /// Starts writing a range to the medium and drops it from the cache, without any guarantee. A
+    /// long sequential write calls it so that no backlog builds up for which a sync of another file
+    /// would have to wait.
     fn write_back(&mut self, offset: u64, len: u64) -> io::Result<()>;
     fn len(&self) -> io::Result<u64>;
 }
@@ -100,7 +105,7 @@ pub(crate) fn read_full<F: DiskFile>(
     Ok(filled)
 }
 
-/// A file read from front to back.
+/// Sequential reader of a file.
 #[derive(Debug)]
 pub(crate) struct Sequential<F> {
     file: F,

@@ -1,6 +1,6 @@
-//! The promises of a voter, each in a file of its own: `acceptedEpoch` and `currentEpoch`.
+//! The epoch files of a voter: `acceptedEpoch` and `currentEpoch`.
 //!
-//! Both hold a decimal number. Standalone servers do not have them.
+//! Each contains one decimal number. Standalone servers do not have these files.
 
 use std::io;
 
@@ -13,27 +13,28 @@ use crate::store::Store;
 
 const ACCEPTED: &str = "acceptedEpoch";
 pub(crate) const CURRENT: &str = "currentEpoch";
-/// More than any number takes.
+/// The maximal length that is read; longer than any number.
 const TEXT_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epochs {
-    /// The latest epoch a leader was promised to be followed in.
+    /// The latest epoch that this server has accepted: it follows no leader of an earlier one.
     pub accepted: Epoch,
-    /// The latest epoch whose leader's history was taken over.
+    /// The latest epoch whose leader's history this server has adopted.
     pub current: Epoch,
 }
 
 impl<D: Disk> Store<D> {
-    /// Reads both epochs and holds them against the last transaction. A missing file is written with
-    /// the epoch of that transaction, as happens when a standalone server joins an ensemble.
+    /// Reads both epochs and compares them with the last transaction. A missing file is written
+    /// with the epoch of that transaction, as happens when a standalone server joins an ensemble.
     ///
-    /// The log may be of a later epoch than the current one: a crash can come between taking over a
-    /// leader's history and writing that down. An observer, who promises nothing, can even be ahead
-    /// of the accepted epoch; that is raised, for a promise more is never wrong.
+    /// The log may have a later epoch than `currentEpoch`, if the server crashed between adopting a
+    /// leader's history and writing that epoch. The log of an observer, which accepts no epochs,
+    /// can even have a later epoch than `acceptedEpoch`; then `acceptedEpoch` is raised, because a
+    /// larger value is always safe.
     ///
-    /// What is read is durable when this returns: the last process may have ended between a rename and its sync,
-    /// and nobody writes a promise again that is there already.
+    /// The values are durable when this function returns. The previous process may have ended
+    /// between a rename and its sync, and an epoch that the file already has is not written again.
     pub fn load_epochs(&self, last_zxid: Zxid) -> Result<Epochs, StoreError> {
         self.disk.sync_dir(&self.snap_dir).at(&self.snap_dir, "sync the directory")?;
         let of_log = last_zxid.epoch();
@@ -45,15 +46,15 @@ impl<D: Disk> Store<D> {
             }
         };
         if of_log > current {
-            // Apache renames without syncing the directory, so a crash can leave the new value under
-            // the temporary name while transactions of the new epoch are already in the log.
-            // One that was torn is none.
+            // Apache renames without syncing the directory, so a crash can leave the new value
+            // under the temporary name while transactions of the new epoch are already in the log.
+            // A torn temporary file is ignored.
             let unfinished = match self.read_epoch(&format!("{CURRENT}{UNFINISHED_SUFFIX}")) {
                 Err(StoreError::BadEpochFile { .. }) => None,
                 read => read?,
             };
             if let Some(unfinished) = unfinished.filter(|unfinished| *unfinished >= of_log) {
-                // Written anew: an earlier sync of this file may have failed.
+                // Written again, because an earlier sync of this file may have failed.
                 self.write_epoch(CURRENT, unfinished)?;
                 current = unfinished;
             }
@@ -72,12 +73,12 @@ impl<D: Disk> Store<D> {
         Ok(Epochs { accepted, current })
     }
 
-    /// Returns when the promise is durable; only then may it be given.
+    /// Returns when the epoch is durable. Only then may the server send ACKEPOCH.
     pub fn write_accepted_epoch(&self, epoch: Epoch) -> Result<(), StoreError> {
         self.write_epoch(ACCEPTED, epoch)
     }
 
-    /// Returns when the change is durable.
+    /// Returns when the epoch is durable.
     pub fn write_current_epoch(&self, epoch: Epoch) -> Result<(), StoreError> {
         self.write_epoch(CURRENT, epoch)
     }
@@ -111,7 +112,7 @@ impl<D: Disk> Store<D> {
     }
 }
 
-/// The first line as a number, as strictly as Java's parser: no spaces, not empty.
+/// Parses the first line as strictly as Java's parser: no spaces, not empty.
 fn parse(text: &[u8]) -> Option<Epoch> {
     let text = std::str::from_utf8(text).ok()?;
     let line = text.split('\n').next()?;

@@ -1,4 +1,4 @@
-//! What can go wrong with files, told to the person who has to look at them.
+//! The errors of the store, with messages for the operator.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use ironkeeper_proto::{Epoch, Zxid};
 use thiserror::Error;
 
-/// A failure of the store. Every variant names the file or directory it is about.
+/// A failure of the store. Every variant names its file or directory.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
     #[error("{}: cannot {action}: {cause}{}", path.display(), denial(path, cause))]
     Io { path: PathBuf, action: &'static str, cause: io::Error },
 
-    /// Bytes that no interrupted write explains.
+    /// Bytes that an interrupted write cannot have left.
     #[error("{}: damaged at offset {offset}: {what}", file.display())]
     Damaged { file: PathBuf, offset: u64, what: String },
 
-    /// Records are missing between two that are there.
+    /// Records are missing between two existing records.
     #[error(
         "{}: at offset {offset}: zxid {found} follows {before}: the transactions between them are \
          missing. A log file may have been removed or cut; restore it, or let this server copy the \
@@ -25,7 +25,7 @@ pub enum StoreError {
     )]
     Gap { file: PathBuf, offset: u64, before: Zxid, found: Zxid },
 
-    /// The reader of the records would not have one.
+    /// The visitor rejected a record.
     #[error("{}: at offset {offset}: {what}", file.display())]
     Rejected { file: PathBuf, offset: u64, what: String },
 
@@ -38,7 +38,8 @@ pub enum StoreError {
     )]
     LogWithoutSnapshot { log: PathBuf },
 
-    /// An older snapshot would load, but the log does not lead from it to where the newer one was.
+    /// An older snapshot can be loaded, but the log after it does not reach the zxid of the newer
+    /// one.
     #[error(
         "{}: this snapshot cannot be read ({reason}) and the log ends at {reached}, before it. \
          Starting from an older snapshot would lose transactions; remove the file to accept that",
@@ -58,7 +59,7 @@ pub enum StoreError {
     #[error("{}: another server{} uses this data directory", path.display(), process(*pid))]
     Locked { path: PathBuf, pid: Option<u32> },
 
-    /// Where `version-2` belongs there is the content of one.
+    /// The configured directory contains the files of a `version-2` directory.
     #[error(
         "{}: it holds {file}, so it is a version-2 directory itself. Set {key} to its parent{}",
         dir.display(), parent(dir)
@@ -77,14 +78,14 @@ pub enum StoreError {
     #[error("a transaction of {len} bytes does not fit in a log record")]
     RecordTooLarge { len: usize },
 
-    /// An earlier write or fsync failed, so nobody knows what is on the medium. A snapshot is given up;
-    /// for the log there is no way on but a restart.
+    /// An earlier write or fsync failed, so the content of the medium is unknown. A snapshot is
+    /// abandoned; the log can continue only after a restart.
     #[error("{}: the writer has failed before and must not be used again", path.display())]
     WriterFailed { path: PathBuf },
 }
 
 impl StoreError {
-    /// Whether room on the medium is all that is missing.
+    /// Returns whether the only cause is a lack of space on the medium.
     pub fn is_disk_full(&self) -> bool {
         let StoreError::Io { cause, .. } = self else { return false };
         matches!(
@@ -93,7 +94,7 @@ impl StoreError {
         )
     }
 
-    /// Whether the bytes on disk are to blame, and not the machine around them.
+    /// Returns whether the error is caused by the bytes on disk, not by the operating system.
     pub fn is_damage(&self) -> bool {
         matches!(
             self,
@@ -106,7 +107,7 @@ impl StoreError {
     }
 }
 
-/// What to do about a directory of another user.
+/// Returns advice for a directory that belongs to another user.
 fn denial(path: &Path, cause: &io::Error) -> String {
     if cause.kind() != io::ErrorKind::PermissionDenied {
         return String::new();
@@ -132,7 +133,7 @@ fn reasons(refused: &[(PathBuf, String)]) -> String {
     listed.join("; ")
 }
 
-/// Adds the file and the intention to an error of the operating system.
+/// Adds the file and the attempted action to an error of the operating system.
 pub(crate) trait At<T> {
     fn at(self, path: &Path, action: &'static str) -> Result<T, StoreError>;
 }

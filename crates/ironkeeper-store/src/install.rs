@@ -1,10 +1,11 @@
-//! Taking over a leader's tree: it replaces everything that is there.
+//! Installation of a leader's snapshot, which replaces all local data.
 //!
-//! Safe against a crash at any moment, by the order of the steps. First the log loses what is above the
-//! tree, none of which is in the leader's history. Then the snapshot appears. Then snapshots that are
-//! newer go, then the log, then older snapshots. Until the newer ones are gone, recovery finds our own
-//! history or a beginning of it that reaches to the tree's transaction; from then on, the leader's. Never
-//! does a record of our own follow the leader's tree.
+//! The order of the steps makes a crash at any moment safe. First the log is truncated after the
+//! zxid of the snapshot; the removed records are not in the leader's history. Then the snapshot
+//! appears under its name. Then newer snapshots are removed, then the log, then older snapshots.
+//! Until the newer snapshots are removed, recovery finds the local history or a prefix of it that
+//! reaches the snapshot's zxid; afterwards it finds the leader's. At no time does a local record
+//! follow the leader's snapshot.
 
 use ironkeeper_proto::Zxid;
 
@@ -15,18 +16,19 @@ use crate::snapshot::writer::SnapshotWriter;
 use crate::store::Store;
 
 impl<D: Disk> Store<D> {
-    /// Makes the tree at `zxid` the one recovery finds, and the beginning of the log.
+    /// Makes the snapshot at `zxid` the one that recovery loads, and the start of the log.
     ///
-    /// `tree` has been given the whole of it, from a file's header to the end mark of the nodes; see
-    /// [`Store::incoming_snapshot_writer`]. A [`LogWriter`](crate::LogWriter) made before must be
-    /// dropped first, and no other snapshot may be in the making.
+    /// The whole content has been written to `tree`, from the header of the file to the end mark of
+    /// the nodes; see [`Store::incoming_snapshot_writer`]. An existing
+    /// [`LogWriter`](crate::LogWriter) must be dropped first, and no other snapshot may be in
+    /// progress.
     pub fn install_snapshot(
         &self,
         zxid: Zxid,
         mut tree: SnapshotWriter<D>,
     ) -> Result<(), StoreError> {
-        // The leader does not tell its tree's digest, and its tree may be ahead of `zxid` in places,
-        // so the file is one without a digest, as older servers write them.
+        // The leader does not send the digest of its snapshot, and a fuzzy snapshot may contain
+        // later changes than `zxid`. So the file has no digest, like those of older servers.
         tree.seal()?;
         self.cut_log_above(zxid)?;
         let installed = tree.finish()?;

@@ -1,22 +1,23 @@
 //! ZooKeeper's files: transaction log, snapshots, epochs, recovery, purge.
 //!
-//! Everything a server keeps on disk passes through here, in Apache ZooKeeper's formats byte for
-//! byte, so that a data directory can move between the two servers in both directions. This crate
-//! yields records and takes bytes; it knows no tree and decides nothing about when to write.
+//! The files have the formats of Apache ZooKeeper, byte for byte, so a data directory can move
+//! between the two servers in both directions. This crate reads and writes records; it has no tree
+//! and does not decide when to write.
 //!
 //! Start with [`Store`] (a data directory), [`LogWriter`] (append, then one commit for many
-//! records), [`SnapshotWriter`] and [`Visitor`] (what recovery tells). All input and output goes
-//! through [`disk::Disk`]: the real one is [`disk::RealDisk`], the one that crashes on demand is
-//! [`disk::sim::SimDisk`].
+//! records), [`SnapshotWriter`] and [`Visitor`] (the receiver of recovered records). All I/O goes
+//! through [`disk::Disk`]: [`disk::RealDisk`] is the file system, [`disk::sim::SimDisk`] is a
+//! simulated disk with crashes.
 //!
-//! Two promises shape the code:
+//! Two guarantees determine the design:
 //!
-//! - **What was committed is found again.** [`LogWriter::commit`] returns after the bytes, the file
+//! - **Recovery finds what was committed.** [`LogWriter::commit`] returns after the bytes, the file
 //!   and its directory entry are on the medium. A failed fsync is final.
-//! - **Nothing is lost in silence.** Recovery stops at a torn record only where a write that nobody
-//!   was promised can have been torn; every other damage is an error that names file and offset.
+//! - **No loss is silent.** Recovery treats an unreadable record as a torn tail only where an
+//!   unacknowledged write can have been torn; every other damage is an error that names the file
+//!   and the offset.
 //!
-//! No clock, no threads, no randomness, no environment.
+//! The crate uses no clock, no threads, no randomness and no environment variables.
 
 mod catalog;
 pub mod disk;

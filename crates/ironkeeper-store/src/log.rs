@@ -4,7 +4,7 @@
 //! log.<zxid of the first record>
 //! | ZKLG 2 0 | checksum, length, body, 'B' | ... | zeroes up to the preallocated length |
 //! ```
-//! A file is written by one process only and never appended to by a later one.
+//! A file is written by one process only. A later process never appends to it.
 
 pub mod catch_up;
 pub mod reader;

@@ -1,9 +1,9 @@
-//! Removing what no recovery needs, gently.
+//! Removal of files that no recovery needs, in small steps.
 //!
-//! To free hundreds of megabytes at once is hard on a file system: on ext4 with discard, a commit of
-//! the log beside the removal of a snapshot of 166 MB takes 19 to 31 ms (*measured*, the longest of
-//! each of nine removals). Cut down in steps of 4 MiB with a sync after each, the same takes 1.4 to
-//! 8.7 ms beside 0.5 to 4.6 without any removal.
+//! Freeing hundreds of megabytes at once delays other I/O: on ext4 with discard, a commit of the
+//! log during the removal of a snapshot of 166 MB takes 19 to 31 ms (*measured*, the longest of
+//! each of nine removals). When the file is truncated in steps of 4 MiB with a sync after each, a
+//! commit takes 1.4 to 8.7 ms, compared with 0.5 to 4.6 ms without any removal.
 
 use std::path::{Path, PathBuf};
 
@@ -12,15 +12,15 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::{At, StoreError};
 use crate::store::Store;
 
-/// Freed at a time.
+/// The number of bytes freed in one step.
 const REMOVE_STEP: u64 = 4 << 20;
 
 impl<D: Disk> Store<D> {
-    /// Keeps the newest `retain` snapshots that look whole, and the logs from the one that leads up
-    /// to the oldest of them. Returns what was removed.
+    /// Keeps the newest `retain` snapshots that are complete, and the logs that recovery from the
+    /// oldest of them needs. Returns the removed files.
     ///
-    /// Stumps do not count: a disk that ran full can leave several, and counting them would remove
-    /// the last snapshot that is any good. Without a whole snapshot nothing is removed.
+    /// Incomplete snapshot files do not count: a full disk can leave several, and counting them
+    /// would remove the last complete snapshot. Without a complete snapshot nothing is removed.
     pub fn purge(&self, retain: usize) -> Result<Vec<PathBuf>, StoreError> {
         let snapshots = catalog::snapshots(&self.disk, &self.snap_dir)?;
         let mut oldest_kept = None;
@@ -45,13 +45,13 @@ impl<D: Disk> Store<D> {
         doomed.extend(
             unfinished.into_iter().filter(|(zxid, _)| *zxid < oldest_kept).map(|(_, path)| path),
         );
-        // The newest log that begins at or below the snapshot may hold what follows it.
+        // The newest log that starts at or below the snapshot's zxid may contain the next records.
         let logs = catalog::logs(&self.disk, &self.log_dir)?;
         let needed = logs.partition_point(|log| log.zxid <= oldest_kept).saturating_sub(1);
         doomed.extend(logs.into_iter().take(needed).map(|log| log.path));
 
         if !doomed.is_empty() {
-            // What is kept must not vanish in a crash that spares the removals.
+            // The names of the kept snapshots must be durable before other files are removed.
             self.disk.sync_dir(&self.snap_dir).at(&self.snap_dir, "sync the directory")?;
         }
         for path in &doomed {
@@ -72,7 +72,7 @@ impl<D: Disk> Store<D> {
         if len <= REMOVE_STEP {
             return self.disk.remove(path).at(path, ACTION);
         }
-        // Half of a snapshot must not be found under a snapshot's name.
+        // A truncated snapshot must not be found under the name of a snapshot.
         let doomed = dir.join(format!("{DOOMED_PREFIX}{name}"));
         self.disk.rename(path, &doomed).at(path, ACTION)?;
         self.disk.sync_dir(dir).at(dir, "sync the directory")?;

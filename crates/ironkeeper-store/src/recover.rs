@@ -1,4 +1,4 @@
-//! From files to records: the newest snapshot that is good, then the log from there on.
+//! Recovery: the newest valid snapshot, then the log after it.
 
 use std::path::{Path, PathBuf};
 
@@ -13,53 +13,54 @@ use crate::log::stream::LogStream;
 use crate::snapshot::reader::read_snapshot_file;
 use crate::store::Store;
 
-/// Takes what recovery finds, in this order: one snapshot, then the transactions after it.
+/// The receiver of recovered records: one snapshot, then the transactions after it.
 pub trait Visitor {
-    /// A snapshot begins. Whatever an earlier attempt delivered is to be forgotten.
+    /// A snapshot starts. The visitor must discard what an earlier attempt delivered.
     fn snapshot_start(&mut self, zxid: Zxid, file: &Path);
     fn session(&mut self, id: SessionId, timeout_ms: i32);
     fn acl(&mut self, id: i64, list: AclVec<'_>);
-    /// Parents come before their children. An error makes recovery try an older snapshot.
+    /// Parents precede their children. After an error recovery tries an older snapshot.
     fn node(&mut self, node: &SnapshotNode<'_>) -> Result<(), String>;
-    /// The snapshot was read to its end and every checksum was right.
+    /// The snapshot was read completely and every checksum is correct.
     fn snapshot_end(&mut self, zxid: Zxid, digest: Option<SnapshotDigest>) -> Result<(), String>;
-    /// A transaction of the log, decoded and as it stands there. An error ends recovery.
+    /// A transaction of the log, decoded and as raw bytes. An error ends recovery.
     fn txn(&mut self, txn: &FullTxn<'_>, raw: &[u8]) -> Result<(), String>;
 }
 
-/// What recovery came to.
+/// The result of recovery.
 #[derive(Clone, Debug)]
 pub struct Recovered {
-    /// Of the last transaction. -1 if there is no database and none may be made: such a server takes
-    /// part in elections only after a leader has given it one.
+    /// The zxid of the last transaction. -1 if there is no database and none may be created
+    /// (`db.autocreate` is off and there is no `initialize` file): such a server takes part in
+    /// elections only after a leader has sent it a snapshot.
     pub last_zxid: Zxid,
-    /// The snapshot it began with.
+    /// The snapshot that was loaded.
     pub snapshot: Option<(Zxid, PathBuf)>,
-    /// Replayed from the log.
+    /// The number of transactions replayed from the log.
     pub txns: u64,
-    /// An unfinished write that was dropped. Nobody was promised anything about it.
+    /// An incomplete write that was dropped. It had not been acknowledged.
     pub torn_tail: Option<TornTail>,
-    /// Newer snapshots that could not be used, with the reason.
+    /// Newer snapshots that were rejected, with the reason.
     pub refused_snapshots: Vec<(PathBuf, String)>,
-    /// Whether there was nothing: the caller writes `snapshot.0` before it does anything else.
+    /// Whether the directory was empty: the caller must write `snapshot.0` before anything else.
     pub fresh: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornTail {
     pub file: PathBuf,
-    /// Where the unfinished record begins.
+    /// The offset of the incomplete record.
     pub offset: u64,
-    /// From there to the last byte that was written.
+    /// The number of bytes from `offset` to the last byte that was written.
     pub dropped_bytes: u64,
     pub reason: String,
 }
 
 impl<D: Disk> Store<D> {
-    /// Feeds the newest usable snapshot and every later transaction to `visitor`.
+    /// Passes the newest valid snapshot and every later transaction to `visitor`.
     ///
-    /// Leaves the files in a state in which what was found is durable, and the torn tail, if any, is
-    /// cut off, so that the next server to read them, Apache's included, has nothing to judge.
+    /// When this function returns, everything it found is durable and a torn tail is truncated, so
+    /// the next server that reads the files, Apache's included, finds a clean log.
     pub fn recover(&self, visitor: &mut dyn Visitor) -> Result<Recovered, StoreError> {
         let mut refused = Vec::new();
         let snapshot = self.load_snapshot(visitor, &mut refused)?;
@@ -69,8 +70,8 @@ impl<D: Disk> Store<D> {
         let mut recovered = self.replay(visitor, snapshot_zxid)?;
         recovered.snapshot = Some((snapshot_zxid, snapshot_path));
 
-        // A snapshot is written of transactions that are in the log, so an older snapshot and the
-        // log lead at least as far. If they do not, the newer one came from a leader.
+        // A local snapshot contains only transactions that are in the log, so an older snapshot and
+        // the log reach at least its zxid. If they do not, the newer snapshot came from a leader.
         for (file, zxid, reason) in &refused {
             if *zxid > recovered.last_zxid {
                 let (file, reason) = (file.clone(), reason.clone());
@@ -100,14 +101,16 @@ impl<D: Disk> Store<D> {
                     let max = self.options.field_max;
                     match read_snapshot_file(&self.disk, &path, max, visitor) {
                         Ok(_) => {
-                            // Apache does not sync its snapshots. From here on we rely on this one.
+                            // Apache does not sync its snapshots, so this one is synced before it
+                            // is relied on.
                             let mut file = self.disk.open(&path).at(&path, "open the snapshot")?;
                             file.sync_data().at(&path, "sync the snapshot")?;
                             return Ok(Some((snapshot.zxid, path)));
                         }
                         Err(error) => {
                             stumps_of_nothing = false;
-                            // The file is named beside the reason.
+                            // The caller prints the file next to the reason, so the prefix is
+                            // removed.
                             let text = error.to_string();
                             let file = format!("{}: ", path.display());
                             text.strip_prefix(&file).unwrap_or(&text).to_owned()
@@ -117,8 +120,8 @@ impl<D: Disk> Store<D> {
             };
             refused.push((path, snapshot.zxid, reason));
         }
-        // Apache's very first act is to write `snapshot.0`, and a crash can leave a stump of it. It
-        // held nothing; any other snapshot held something.
+        // Apache first writes `snapshot.0`, and a crash can leave an incomplete file of that name.
+        // Its content was an empty tree; any other snapshot had content.
         if !refused.is_empty() && !stumps_of_nothing {
             let refused = refused.drain(..).map(|(file, _, reason)| (file, reason)).collect();
             return Err(StoreError::NoValidSnapshot { dir: self.snap_dir.clone(), refused });
@@ -171,7 +174,7 @@ impl<D: Disk> Store<D> {
             txns += 1;
         }
         let mut torn_tail = None;
-        // One in an older file was dropped by the server that began the next file.
+        // A torn tail in an older file was dropped by the process that started the next file.
         if let Some(torn) = stream.torn().filter(|torn| torn.newest) {
             self.cut_torn_tail(&torn.file, torn.offset)?;
             torn_tail = Some(TornTail {
@@ -181,8 +184,9 @@ impl<D: Disk> Store<D> {
                 reason: torn.what.to_owned(),
             });
         }
-        // What was replayed counts as durable from now on; make it so before it is relied on. That goes for
-        // names, too: the last process may have ended between a change of them and its sync.
+        // The replayed records count as durable from now on, so they are synced before they are
+        // relied on. The names are synced too: the previous process may have ended between a rename
+        // and the sync of its directory.
         if let Some(end) = stream.newest_end() {
             self.renew_log_end(&end)?;
         }
@@ -199,8 +203,8 @@ impl<D: Disk> Store<D> {
         })
     }
 
-    /// Removes an unfinished record for good. A file without even a header goes altogether: under
-    /// the name of a zxid that is never used it would stay between good files.
+    /// Truncates an incomplete record. A file without a complete header is removed: its name has a
+    /// zxid that may never be used, and the file would remain between good files.
     fn cut_torn_tail(&self, path: &Path, offset: u64) -> Result<(), StoreError> {
         if offset == 0 {
             self.disk.remove(path).at(path, "remove the empty log file")?;

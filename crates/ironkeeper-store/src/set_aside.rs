@@ -1,9 +1,9 @@
-//! Keeping the history of a standalone server that is about to lose it.
+//! Backup of the history of a standalone server that joins an ensemble.
 //!
-//! A server that was standalone and joins an ensemble takes over the leader's history, as every member does.
-//! If its own was not taken over by the others first, because a majority of empty servers was faster, then
-//! that is the end of everything its clients had been told is safe. Apache's servers leave it at that. Ours
-//! copies the files first, to where a server can be started on them.
+//! A standalone server that joins an ensemble adopts the leader's history, as every member does. If
+//! a majority of empty servers elected a leader first, the standalone history is discarded,
+//! including acknowledged writes. Apache discards it; this server first copies the files to a
+//! directory from which a server can be started.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use crate::epochs::CURRENT;
 use crate::error::{At, StoreError};
 use crate::store::{Store, VERSION_DIR, create_durably};
 
-/// The directories are numbered, beginning with 1.
+/// The prefix of the backup directories. A number follows, starting with 1.
 const PREFIX: &str = "before-ensemble.";
-/// Among the copies as long as some are missing.
+/// The name of a mark that exists in the directory until all copies are complete.
 const UNFINISHED: &str = "unfinished";
 const CHUNK_LEN: usize = 1 << 20;
 
 impl<D: Disk> Store<D> {
-    /// Copies the files. Says where to: a data directory.
+    /// Copies the files and returns the data directory of the copies.
     pub fn set_aside(&self) -> Result<PathBuf, StoreError> {
         let dir = self.unused_dir()?;
         let copies = dir.join(VERSION_DIR);
@@ -45,8 +45,9 @@ impl<D: Disk> Store<D> {
         Ok(dir)
     }
 
-    /// Whether there is a history, and one of a time before any leader: they count their epochs from 1, and
-    /// whoever takes over a leader's history writes its epoch down.
+    /// Returns whether there is a history and all of it was written before any leader: leaders
+    /// count their epochs from 1, and a server that adopts a leader's history writes
+    /// `currentEpoch`.
     pub fn has_standalone_history(&self) -> Result<bool, StoreError> {
         let none = Zxid::ZERO.epoch();
         if self.read_epoch(CURRENT)?.is_some_and(|current| current > none) {
@@ -55,7 +56,7 @@ impl<D: Disk> Store<D> {
         let snapshots = catalog::snapshots(&self.disk, &self.snap_dir)?;
         let logs = catalog::logs(&self.disk, &self.log_dir)?;
         let files = snapshots.iter().map(|snapshot| snapshot.zxid);
-        // A new server has a snapshot of nothing.
+        // A new server has a snapshot of an empty tree with zxid 0.
         let mut written = files
             .chain(logs.iter().map(|log| log.zxid))
             .filter(|zxid| *zxid > Zxid::ZERO)
@@ -63,7 +64,7 @@ impl<D: Disk> Store<D> {
         Ok(written.peek().is_some() && written.all(|zxid| zxid.epoch() == none))
     }
 
-    /// The first that is not there, or not whole.
+    /// Returns the first directory that does not exist or is incomplete.
     fn unused_dir(&self) -> Result<PathBuf, StoreError> {
         let mut number = 1;
         loop {
@@ -103,7 +104,7 @@ mod tests {
         Store::open(disk.clone(), Dirs::single("/data"), StoreOptions::default()).unwrap()
     }
 
-    /// A disk with these files in the data directory.
+    /// Returns a disk with these files in the data directory.
     fn disk_with(files: &[(&str, &str)]) -> SimDisk {
         let disk = SimDisk::new(7);
         drop(store(&disk));
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(content(&disk, "/data/before-ensemble.1/version-2/log.1"), "one");
         assert_eq!(content(&disk, "/data/before-ensemble.1/version-2/snapshot.5"), "five");
         assert!(!disk.exists(Path::new("/data/before-ensemble.1/unfinished")).unwrap());
-        // What is there stays there, and comes through a crash.
+        // The originals are unchanged, and the copies survive a crash.
         assert_eq!(content(&disk, "/data/version-2/log.1"), "one");
         disk.crash();
         assert_eq!(content(&disk, "/data/before-ensemble.1/version-2/log.1"), "one");
@@ -152,7 +153,7 @@ mod tests {
             &[("snapshot.0", "nothing")],
             &[("snapshot.0", "nothing"), ("log.100000001", "of epoch 1")],
             &[("log.1", "one"), ("log.100000001", "of epoch 1")],
-            // Taken over from a leader that had been standalone.
+            // Adopted from a leader that had been standalone.
             &[("snapshot.5", "five"), ("currentEpoch", "1")],
         ] {
             assert!(!store(&disk_with(files)).has_standalone_history().unwrap(), "{files:?}");

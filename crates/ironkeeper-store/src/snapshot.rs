@@ -1,13 +1,14 @@
 //! Snapshots.
 //!
-//! The stream is the same whether it is compressed or not; the file's suffix tells.
+//! The stream has the same format with and without compression. The suffix of the file name
+//! indicates the compression.
 
 mod inflate;
 pub mod reader;
 mod snappy;
 pub mod writer;
 
-/// How a snapshot file is compressed (`snapshot.compression.method`).
+/// The compression of a snapshot file (`snapshot.compression.method`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     #[default]
@@ -17,7 +18,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// What follows the zxid in a file name.
+    /// Returns the suffix of the file name, after the zxid.
     pub fn suffix(self) -> &'static str {
         match self {
             Compression::None => "",
@@ -26,7 +27,7 @@ impl Compression {
         }
     }
 
-    /// Reads the value of the setting.
+    /// Parses the value of the setting.
     pub fn from_method(method: &str) -> Option<Compression> {
         match method {
             "" => Some(Compression::None),
@@ -36,7 +37,7 @@ impl Compression {
         }
     }
 
-    /// The first bytes of a file.
+    /// Returns the first bytes of a file.
     pub(crate) fn magic(self) -> &'static [u8] {
         match self {
             Compression::None => b"ZKSN",

@@ -1,4 +1,4 @@
-//! A data directory, opened.
+//! An open data directory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::log::writer::LogWriter;
 use crate::snapshot::Compression;
 use crate::snapshot::writer::{Origin, SnapshotWriter};
 
-/// All files live in this directory below the configured ones.
+/// The subdirectory of the configured directories that contains all files.
 pub(crate) const VERSION_DIR: &str = "version-2";
 
-/// Where the files are: `dataDir` and `dataLogDir` of the configuration.
+/// The directories of the files: `dataDir` and `dataLogDir` of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dirs {
     pub snap_dir: PathBuf,
@@ -27,7 +27,7 @@ pub struct Dirs {
 }
 
 impl Dirs {
-    /// Snapshots and logs in one place.
+    /// Returns `Dirs` with snapshots and logs in one directory.
     pub fn single(dir: impl Into<PathBuf>) -> Dirs {
         let dir = dir.into();
         Dirs { log_dir: dir.clone(), snap_dir: dir }
@@ -36,24 +36,25 @@ impl Dirs {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// The step in which log files grow (`preAllocSize`); zero to let them grow by themselves.
+    /// The step by which log files grow (`preAllocSize`). Zero disables preallocation.
     pub prealloc_bytes: u64,
     /// Whether a commit waits for the medium (`forceSync`).
     pub force_sync: bool,
-    /// Of snapshots to be written (`snapshot.compression.method`).
+    /// The compression of new snapshots (`snapshot.compression.method`).
     pub compression: Compression,
-    /// The longest string or buffer in a snapshot: `jute.maxbuffer` plus its extra size.
+    /// The maximal length of a string or buffer in a snapshot: `jute.maxbuffer` plus its extra
+    /// size.
     pub field_max: usize,
     /// Whether a log without any snapshot may be replayed onto an empty tree
     /// (`snapshot.trust.empty`).
     pub trust_empty: bool,
-    /// Whether missing directories are made (`datadir.autocreate`).
+    /// Whether missing directories are created (`datadir.autocreate`).
     pub auto_create: bool,
-    /// Whether an empty directory is the beginning of a new database (`db.autocreate`).
+    /// Whether an empty directory is treated as a new database (`db.autocreate`).
     pub db_auto_create: bool,
-    /// Whether snapshots carry the digest of the tree (`digest.enabled`).
+    /// Whether snapshots contain the digest of the tree (`digest.enabled`).
     pub write_digest: bool,
-    /// Whether snapshots carry the last zxid (`serializeLastProcessedZxid.enabled`).
+    /// Whether snapshots contain the last zxid (`serializeLastProcessedZxid.enabled`).
     pub write_last_zxid: bool,
 }
 
@@ -73,25 +74,26 @@ impl Default for StoreOptions {
     }
 }
 
-/// A data directory that is ours as long as this lives. Clones share it: the log, the snapshots and
-/// the epoch files are written by different threads, each of which owns its kind of file.
+/// A data directory, locked while this value or a clone exists. Different threads use the clones to
+/// write the log, the snapshots and the epoch files; each kind of file has one writing thread.
 #[derive(Debug)]
 pub struct Store<D: Disk> {
     pub(crate) disk: D,
-    /// `version-2` below `dataDir`: snapshots and epochs.
+    /// `version-2` in `dataDir`: snapshots and epochs.
     pub(crate) snap_dir: PathBuf,
-    /// `version-2` below `dataLogDir`: logs.
+    /// `version-2` in `dataLogDir`: logs.
     pub(crate) log_dir: PathBuf,
-    /// Whoever puts this file there wants an empty directory to become a database.
+    /// If this file exists, an empty directory becomes a new database even without `db.autocreate`.
     pub(crate) initialize_file: PathBuf,
     pub(crate) options: StoreOptions,
     locks: Arc<Vec<D::Lock>>,
-    /// How many trees of leaders were begun. Two may be of the same transaction: one whose leader was lost is
-    /// given up whenever its thread gets to it, perhaps after the next has begun.
+    /// The number of leaders' snapshots that were started. Two may have the same zxid: after the
+    /// loss of a leader its snapshot is abandoned by the thread that writes it, possibly after the
+    /// next one has started.
     incoming: Arc<AtomicU64>,
 }
 
-// A derived implementation would ask for locks that can be cloned.
+// A derived implementation would require locks that can be cloned.
 impl<D: Disk> Clone for Store<D> {
     fn clone(&self) -> Store<D> {
         Store {
@@ -107,8 +109,8 @@ impl<D: Disk> Clone for Store<D> {
 }
 
 impl<D: Disk> Store<D> {
-    /// Makes or checks the directories, takes hold of them, and clears away what a crash has left half
-    /// written or half removed.
+    /// Creates or checks the directories, locks them, and deletes files that a crash left
+    /// incomplete or half removed.
     pub fn open(disk: D, dirs: Dirs, options: StoreOptions) -> Result<Store<D>, StoreError> {
         let Dirs { snap_dir, log_dir } = dirs;
         let initialize_file = log_dir.join("initialize");
@@ -126,7 +128,8 @@ impl<D: Disk> Store<D> {
                 }
                 create_durably(&disk, dir)?;
             }
-            // Also if it is there: the last process may have ended between making it and this.
+            // Also if the directory exists: the previous process may have ended between creating it
+            // and the sync.
             sync_parent(&disk, dir)?;
         }
         let mut locks = vec![lock(&disk, &snap_dir)?];
@@ -135,8 +138,9 @@ impl<D: Disk> Store<D> {
             refuse_prefix(&disk, &snap_dir, catalog::LOG_PREFIX, "transaction log", "snapshots")?;
             refuse_prefix(&disk, &log_dir, catalog::SNAPSHOT_PREFIX, "snapshot", "logs")?;
         }
-        // Apache would load a finished `snapshot.<zxid>.tmp`. We do not need to: our own leftovers
-        // are covered by the log, and a learner that was being sent one asks its leader again.
+        // Apache would load a complete `snapshot.<zxid>.tmp`. This is not needed: a snapshot of
+        // this server is covered by the log, and a learner requests an interrupted snapshot again
+        // from its leader.
         for (_, path) in catalog::unfinished_snapshots(&disk, &snap_dir)? {
             disk.remove(&path).at(&path, "remove the unfinished snapshot")?;
         }
@@ -154,28 +158,27 @@ impl<D: Disk> Store<D> {
         &self.options
     }
 
-    /// The directory of snapshots and epoch files.
+    /// Returns the directory of snapshots and epoch files.
     pub fn snap_dir(&self) -> &Path {
         &self.snap_dir
     }
 
-    /// The directory of transaction logs.
+    /// Returns the directory of transaction logs.
     pub fn log_dir(&self) -> &Path {
         &self.log_dir
     }
 
-    /// A writer whose first append makes a new file. There must be only one at a time.
+    /// Creates a writer whose first append creates a new file. At most one may exist at a time.
     pub fn log_writer(&self) -> LogWriter<D> {
         LogWriter::new(self.disk.clone(), self.log_dir.clone(), &self.options)
     }
 
-    /// Begins the snapshot that contains every transaction up to `zxid`.
+    /// Starts the snapshot that contains every transaction up to `zxid`.
     pub fn snapshot_writer(&self, zxid: Zxid) -> Result<SnapshotWriter<D>, StoreError> {
         SnapshotWriter::create(self.disk.clone(), &self.snap_dir, zxid, &self.options, Origin::Own)
     }
 
-    /// Begins a snapshot that a leader is sending, kept apart from those written here until it is
-    /// finished.
+    /// Starts a snapshot that a leader is sending. It has a separate name until it is finished.
     pub fn incoming_snapshot_writer(&self, zxid: Zxid) -> Result<SnapshotWriter<D>, StoreError> {
         SnapshotWriter::create(
             self.disk.clone(),
@@ -186,33 +189,33 @@ impl<D: Disk> Store<D> {
         )
     }
 
-    /// The log's records from `zxid` on, that one included if it is there. Reads what is in the
-    /// files at this time, also while a writer appends to them.
+    /// Returns the records of the log from `zxid` on, including `zxid` if it is in the log. A
+    /// writer may append at the same time.
     pub fn read_log_from(&self, zxid: Zxid) -> Result<LogStream<D>, StoreError> {
         LogStream::from(&self.disk, &self.log_dir, zxid)
     }
 
-    /// The bytes in the snapshot and in the log directory, as Apache counts them: lengths of files,
-    /// whether the blocks behind them exist or not.
+    /// Returns the number of bytes in the snapshot directory and in the log directory. As in Apache
+    /// they are lengths of files, whether blocks are allocated or not.
     pub fn dir_sizes(&self) -> Result<(u64, u64), StoreError> {
         Ok((dir_bytes(&self.disk, &self.snap_dir)?, dir_bytes(&self.disk, &self.log_dir)?))
     }
 
-    /// The length of the newest snapshot; zero if there is none.
+    /// Returns the length of the newest snapshot, or zero if there is none.
     pub fn newest_snapshot_bytes(&self) -> Result<u64, StoreError> {
         let snapshots = catalog::snapshots(&self.disk, &self.snap_dir)?;
         Ok(snapshots.first().map_or(0, |snapshot| snapshot.len))
     }
 
-    /// Room left where snapshots and where logs are written.
+    /// Returns the free space of the snapshot directory and of the log directory.
     pub fn free_bytes(&self) -> Result<(u64, u64), StoreError> {
         let free = |dir: &Path| self.disk.free_bytes(dir).at(dir, "ask for the free space");
         Ok((free(&self.snap_dir)?, free(&self.log_dir)?))
     }
 }
 
-/// A directory that vanishes in a crash takes acknowledged transactions along, so every new one is
-/// made durable in its parent before the next is made in it.
+/// Creates a directory and its missing parents, and syncs each one in its parent before it creates
+/// the next. A directory that is lost in a crash takes acknowledged transactions with it.
 pub(crate) fn create_durably<D: Disk>(disk: &D, dir: &Path) -> Result<(), StoreError> {
     let mut missing = Vec::new();
     let mut ancestor = Some(dir);
@@ -226,7 +229,8 @@ pub(crate) fn create_durably<D: Disk>(disk: &D, dir: &Path) -> Result<(), StoreE
     if let Some(there) = missing.last().and_then(|path| path.parent())
         && there.parent().is_some()
     {
-        // It may be ours, from an attempt that failed. If we are not allowed to look at its parent, it is not.
+        // An earlier, failed attempt may have created it. If this process may not open its parent,
+        // it did not, so the error is ignored.
         let _ = sync_parent(disk, there);
     }
     for path in missing.into_iter().rev() {
@@ -253,7 +257,7 @@ fn lock<D: Disk>(disk: &D, dir: &Path) -> Result<D::Lock, StoreError> {
     })
 }
 
-/// The process that holds the lock of a directory, if its file tells.
+/// Returns the process that holds the lock of a directory, if the lock file contains it.
 fn lock_holder<D: Disk>(disk: &D, dir: &Path) -> Option<u32> {
     let mut text = [0; 16];
     let file = disk.open(&dir.join(LOCK_FILE)).ok()?;
@@ -261,10 +265,10 @@ fn lock_holder<D: Disk>(disk: &D, dir: &Path) -> Option<u32> {
     std::str::from_utf8(&text[..len]).ok()?.trim().parse().ok()
 }
 
-/// Refuses a directory that holds snapshots or logs itself: it is a `version-2`, and beginning an
-/// empty database in it would hide the one that is there.
+/// Rejects a directory that contains snapshots or logs itself: it is a `version-2` directory, and
+/// an empty database in it would hide the existing one.
 fn refuse_version_dir<D: Disk>(disk: &D, dir: &Path, key: &'static str) -> Result<(), StoreError> {
-    // A directory that does not exist or cannot be listed is judged by what follows.
+    // The caller reports a directory that does not exist or cannot be listed.
     let Ok(entries) = disk.list(dir) else { return Ok(()) };
     match entries.iter().find(|entry| !entry.is_dir && catalog::is_data_file(&entry.name)) {
         Some(entry) => {
@@ -296,7 +300,7 @@ fn dir_bytes<D: Disk>(disk: &D, dir: &Path) -> Result<u64, StoreError> {
             if entry.is_dir {
                 waiting.push(dir.join(&entry.name));
             }
-            // The lock is the one file that Apache would not have.
+            // Apache does not have the lock file.
             if entry.name != LOCK_FILE {
                 total += entry.len;
             }

@@ -1,11 +1,11 @@
-//! What a node costs: resident bytes per znode and time per operation.
+//! Measures the cost of a node: resident bytes per znode and time per operation.
 //!
 //! ```text
 //! cargo run --release -p ironkeeper-tree --example footprint [nodes] [data bytes]
 //! ```
-//! All operations go to nodes in a shuffled order, so that the caches do not flatter. Times are of
-//! the processor, not of the wall, so that other programs disturb them less. Memory and times are
-//! read from /proc, so this runs on Linux only.
+//! All operations visit the nodes in a shuffled order, so that caches help as little as in
+//! production. Times are CPU time, not wall-clock time, so that other programs disturb them less.
+//! Memory and times are read from /proc, so this runs on Linux only.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -23,7 +23,7 @@ fn main() {
     let data = vec![b'x'; args.next().unwrap_or(100)];
     let mut bench = Bench { tree: Tree::new(TreeConfig::default()), zxid: 0 };
     bench.create("/bench", b"");
-    // Visits all numbers below `nodes` in an order that looks random.
+    // Visits all numbers below `nodes` in a pseudo-random order.
     let step = (nodes * 618 / 1000).max(1);
     let step = (step..).find(|step| gcd(*step, nodes) == 1).expect("there is a coprime number");
     let paths: Vec<String> =
@@ -82,7 +82,8 @@ fn main() {
         }
     });
     println!("snapshot a node   {took:7.0} ns, {total} bytes in {} slices", slices.len());
-    // On a busy machine the very longest tell of other programs.
+    // On a busy machine other programs cause the longest slices, so the 99th percentile is
+    // reported.
     slices.sort();
     println!("slice, 99 of 100  {:7} us", slices[slices.len() * 99 / 100].as_micros());
     let took = time(nodes, || {
@@ -133,7 +134,7 @@ impl Bench {
     }
 }
 
-/// Nanoseconds for one of `count` operations.
+/// Returns the nanoseconds for one of `count` operations.
 fn time(count: usize, run: impl FnOnce()) -> f64 {
     let start = cpu_ns();
     run();

@@ -1,4 +1,4 @@
-//! One access control list, and what it grants to whom.
+//! One access control list, and the permissions that it grants to a set of ids.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -12,18 +12,18 @@ use ironkeeper_proto::jute::Reader;
 
 /// The scheme whose ids are ranges of addresses.
 const IP: &str = "ip";
-/// Up to so many pairs of entry and id are compared one by one; above that the list is indexed.
+/// Up to this many pairs of entry and id are compared one by one; above it the list is indexed.
 const PAIRS_MAX: usize = 64;
 
-/// A list of permissions, decoded and encoded.
+/// An access control list, decoded and encoded.
 #[derive(Debug)]
 pub struct AclList {
     entries: Vec<Acl>,
-    /// With the count in front, as it came.
+    /// The encoded list, including its count, as it was received.
     encoded: Box<[u8]>,
-    /// What `world:anyone` may do; everything if the list is empty.
+    /// The permissions of `world:anyone`; all permissions if the list is empty.
     anyone: Perms,
-    /// Made when it is first wanted.
+    /// Built on first use.
     index: OnceLock<Box<AclIndex>>,
 }
 
@@ -64,15 +64,16 @@ impl AclList {
             .expect("encoded from a list that had been decoded")
     }
 
-    /// Whether anybody, authenticated or not, has one of the wanted permissions. An empty list
-    /// allows everything.
+    /// Returns whether every client, authenticated or not, has one of the wanted permissions. An
+    /// empty list allows everything.
     #[inline]
     pub fn allows_anyone(&self, wanted: Perms) -> bool {
         self.anyone.allows(wanted)
     }
 
-    /// What the list grants to a client with these ids, each with its scheme. The cost is that of
-    /// the ids, however long the list is. `seed` keeps clients from choosing ids that collide.
+    /// Returns the permissions of a client with these pairs of scheme and id. The cost depends on
+    /// the number of ids, not on the length of the list. `seed` keeps clients from choosing ids
+    /// that collide.
     pub fn granted<'i>(
         &self,
         ids: impl ExactSizeIterator<Item = (&'i str, &'i str)> + Clone,
@@ -94,7 +95,7 @@ impl AclList {
         granted
     }
 
-    /// The encoded elements: what tells lists apart.
+    /// Returns the encoded elements without the count; two lists are equal if these bytes are.
     pub(crate) fn raw(&self) -> &[u8] {
         &self.encoded[4..]
     }
@@ -111,16 +112,16 @@ fn names(entry: &Acl, scheme: &str, id: &str) -> bool {
         }
 }
 
-/// The entries of a list by their ids.
+/// The entries of a list, indexed by id.
 #[derive(Debug)]
 struct AclIndex {
     hasher: FixedState,
-    /// The first entry of each id, with the permissions of all of them.
+    /// The first entry of each id, with the permissions of all entries of that id.
     by_id: HashTable<(u32, Perms)>,
-    /// Permissions by the shape and the prefix of a range.
-    /// (A tree: the hash of a number can be chosen by a client, whatever the seed.)
+    /// Permissions by the shape and the prefix of an address range. A `BTreeMap`, because a client
+    /// can choose numbers whose hashes collide for every seed.
     by_range: BTreeMap<(u8, u128), Perms>,
-    /// The shapes that occur: at most one for each length of a prefix.
+    /// The shapes that occur: at most one for each prefix length.
     shapes: Vec<u8>,
 }
 
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!(list.as_vec().to_vec(), list.entries());
     }
 
-    /// A list that is indexed, and the same entries one by one, which are not.
+    /// Compares a list that is long enough to be indexed with single-entry lists, which are not.
     #[track_caller]
     fn check_granted(entries: &[Acl], ids: &[(&str, &str)]) {
         let mut long = entries.to_vec();
@@ -241,8 +242,8 @@ mod tests {
 
     #[test]
     fn addresses_whose_hashes_would_collide_cost_no_more_than_others() {
-        // The high half is a public constant of the hash function: with a hash table these took a
-        // comparison for each pair.
+        // The high half is a public constant of the hash function: with a hash table these
+        // addresses took one comparison for each pair.
         let entries = (0..100_000).map(|n: u32| {
             let (high, low) = (n >> 16, n & 0xffff);
             Acl::new(Perms::READ, "ip", &format!("c0ac:29b7:c97c:50dd::{high:x}:{low:x}"))
@@ -263,7 +264,7 @@ mod tests {
         let ids: Vec<String> = (0..1000).map(|n| format!("stranger{n}:h")).collect();
         let ids = ids.iter().map(|id| ("digest", id.as_str()));
         let ids: Vec<(&str, &str)> = ids.chain([("ip", "11.0.0.1")]).collect();
-        // In pairs these would be 16 thousand million comparisons.
+        // Compared in pairs, this would take 16 thousand million comparisons.
         for _ in 0..200 {
             assert_eq!(list.granted(ids.iter().copied(), SEED), Perms(0));
         }

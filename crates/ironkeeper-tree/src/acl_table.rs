@@ -1,7 +1,8 @@
 //! Access control lists, each stored once.
 //!
-//! Nodes refer to a list by a small number. The number is also its id in snapshots, except that the
-//! open list, which nearly all nodes have, is id -1 there and in no table.
+//! Nodes refer to a list by a small number. The number is also the list's id in snapshots, except
+//! for the open list (used by nearly all nodes), which has id -1 in snapshots and is in no table
+//! there.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub(crate) struct AclHandle(u32);
 impl AclHandle {
     pub(crate) const OPEN: AclHandle = AclHandle(0);
 
-    /// The id in a snapshot.
+    /// Returns the id of the list in a snapshot.
     pub(crate) fn id(self) -> i64 {
         if self == AclHandle::OPEN { OPEN_ACL_ID } else { i64::from(self.0) }
     }
@@ -31,9 +32,10 @@ impl AclHandle {
 struct Entry {
     /// `None` if the number is free.
     list: Option<Arc<AclList>>,
-    /// How many nodes refer to it. Not kept for the open list, which always stays.
+    /// The number of nodes that refer to the list. Not counted for the open list, which is never
+    /// removed.
     uses: u64,
-    /// Stands for a list that was missing from a snapshot.
+    /// Whether this entry replaces a list that was missing from a snapshot.
     missing: bool,
 }
 
@@ -68,7 +70,7 @@ impl AclTable {
         hasher.finish()
     }
 
-    /// The number of a list, with one more use.
+    /// Returns the number of a list and counts one more use.
     pub(crate) fn acquire(&mut self, list: AclVec<'_>) -> AclHandle {
         if list.raw() == acl::OPEN_ENCODED {
             return AclHandle::OPEN;
@@ -107,8 +109,8 @@ impl AclTable {
         }
     }
 
-    /// A list that grants nothing, for nodes whose own list a snapshot does not contain. It is never
-    /// given to other nodes and has no use yet.
+    /// Adds a list that grants nothing, for nodes whose own list the snapshot does not contain. The
+    /// entry is never shared with other nodes and has no use yet.
     pub(crate) fn add_missing(&mut self) -> AclHandle {
         let nobody = Acl::new(Perms(0), "world", "anyone");
         let mut encoded = Vec::new();
@@ -149,12 +151,13 @@ impl AclTable {
         }
     }
 
-    /// How many nodes still stand with a list their snapshot did not contain.
+    /// Returns the number of nodes whose list was missing from the snapshot and has not been
+    /// replaced.
     pub(crate) fn missing_uses(&self) -> u64 {
         self.entries.iter().filter(|entry| entry.missing).map(|entry| entry.uses).sum()
     }
 
-    /// The lists that go into a snapshot.
+    /// Returns the lists that are written to a snapshot.
     pub(crate) fn listed(&self) -> impl Iterator<Item = (AclHandle, &Arc<AclList>)> {
         self.entries
             .iter()

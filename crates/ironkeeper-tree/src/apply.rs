@@ -1,10 +1,11 @@
 //! Applying transactions.
 //!
-//! A transaction carries outcomes: final names, versions, times. So applying cannot fail, checks no
-//! permissions and looks at no clock. What can happen is that it finds its work done already or the
-//! ground gone: a snapshot that Apache took while it was writing contains effects of transactions
-//! that come after its zxid, and these are then applied once more. All rules here are safe under
-//! that: values are assigned, counters only raised, and what does not fit is ignored.
+//! A transaction carries outcomes: final names, versions, times. So applying a transaction cannot
+//! fail, checks no permissions and reads no clock. It can find that its change is already applied
+//! or that the parent node does not exist: a fuzzy snapshot of Apache ZooKeeper contains effects of
+//! transactions after its zxid, and replay applies those transactions again. All rules here are
+//! idempotent under that replay: values are assigned, counters are only raised, and a change that
+//! does not fit is ignored.
 
 use std::sync::Arc;
 
@@ -19,11 +20,12 @@ use crate::arena::Slot;
 use crate::node::Node;
 use crate::tree::Tree;
 
-/// Hears of every change while it is applied, in the order in which watches fire. Paths are full
-/// paths; the lists are those in force at the change (for a deleted node, its last one).
+/// A visitor that is called for every change while it is applied, in the order in which watches
+/// fire. Paths are full paths; the ACLs are those in force at the change (for a deleted node, its
+/// last ACL).
 pub trait Changes {
     fn created(&mut self, path: &str, acl: &Arc<AclList>, parent: &str, parent_acl: &Arc<AclList>);
-    /// `oldest` is the czxid of the parent's oldest child from now on, if it is known: it may be left out.
+    /// `oldest` is the czxid of the parent's oldest remaining child, or `None` if it is unknown.
     fn deleted(
         &mut self,
         path: &str,
@@ -35,7 +37,7 @@ pub trait Changes {
     fn data_changed(&mut self, path: &str, acl: &Arc<AclList>);
 }
 
-/// For replay, when nobody watches.
+/// The visitor for replay, when there are no watches.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoChanges;
 
@@ -45,8 +47,8 @@ impl Changes for NoChanges {
     fn data_changed(&mut self, _: &str, _: &Arc<AclList>) {}
 }
 
-/// For a transaction of several changes. Whoever is the oldest in the middle of it may be gone at its end, so nothing
-/// is said of that.
+/// The visitor for a transaction of several changes. A later change can delete the child that is
+/// the oldest after an earlier one, so `oldest` is always `None`.
 struct WithoutOldest<'a>(&'a mut dyn Changes);
 
 impl Changes for WithoutOldest<'_> {
@@ -70,15 +72,15 @@ impl Changes for WithoutOldest<'_> {
     }
 }
 
-/// What a transaction came to.
+/// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Done,
-    /// The node or its parent was missing, or the node was there already. Normal only in replay
-    /// over a snapshot that was taken during writes.
+    /// The node or its parent was missing, or the node already existed. Normal only in replay over
+    /// a fuzzy snapshot.
     Ignored,
-    /// The transaction records a failure (or, inside a failed multi, its parts do). Parts of a
-    /// failed multi that did not fail themselves carry 0 before the failure and -2 after it.
+    /// The transaction records a failure (or, inside a failed multi, one of its parts does). Parts
+    /// of a failed multi that did not fail themselves carry 0 before the failure and -2 after it.
     Error(i32),
 }
 
@@ -107,8 +109,8 @@ impl Applied {
 }
 
 impl Tree {
-    /// Applies a committed transaction. Deterministic: the same transactions give the same tree and
-    /// the same digest everywhere.
+    /// Applies a committed transaction. Deterministic: the same transactions produce the same tree
+    /// and the same digest on every server.
     pub fn apply(
         &mut self,
         header: &TxnHeader,
@@ -120,7 +122,7 @@ impl Tree {
             Txn::Multi(multi) => self.apply_multi(header, multi, &mut WithoutOldest(changes)),
             single => self.apply_single(header, single, changes),
         };
-        // Last, so that the tree never claims a transaction whose effects it lacks.
+        // Assigned last, so that `last_zxid` never covers a transaction whose effects are missing.
         self.last_zxid = self.last_zxid.max(header.zxid);
         applied
     }
@@ -132,7 +134,7 @@ impl Tree {
         changes: &mut dyn Changes,
     ) -> Applied {
         match txn {
-            // Sessions are kept elsewhere; here they only have ephemerals.
+            // The session table is outside of the tree; a session only affects its ephemerals here.
             Txn::CreateSession { .. } | Txn::Check { .. } => Applied::done(None),
             Txn::CloseSession { paths } => {
                 self.close_session(header, *paths, &mut WithoutOldest(changes))
@@ -148,15 +150,15 @@ impl Tree {
         }
     }
 
-    /// Writes the members of the ensemble into their node, as servers do on their own account: this is
-    /// no transaction, and the node is part of no digest.
+    /// Writes the membership into `/zookeeper/config`. Each server does this locally: it is no
+    /// transaction, and the node is not part of the digest.
     pub fn set_config(&mut self, text: &[u8], version: Zxid, time: i64, changes: &mut dyn Changes) {
         let op = OpCode::Reconfig;
         let header = TxnHeader { session: SessionId::NONE, cxid: 0, zxid: version, time, op };
         self.set_data(&header, "/zookeeper/config", Some(text), -1, changes);
     }
 
-    /// All parts or, if one of them records an error, none.
+    /// Applies all parts or, if one of them records an error, none.
     fn apply_multi(
         &mut self,
         header: &TxnHeader,
@@ -174,8 +176,8 @@ impl Tree {
         Applied { parts, ..Applied::done(None) }
     }
 
-    /// New node: all zxids and times those of the transaction, versions zero. Parent: cversion as
-    /// the transaction says and pzxid, but only if the cversion grows.
+    /// Creates a node: all zxids and times are those of the transaction, versions are zero. The
+    /// parent gets the transaction's cversion and zxid (as pzxid), but only if its cversion grows.
     fn create(
         &mut self,
         header: &TxnHeader,
@@ -188,7 +190,7 @@ impl Tree {
         self.raise_cversion(parent, parent_path, txn.parent_cversion, header.zxid);
         let hash = self.index.hash(parent, name);
         if let Some(there) = self.index.find(&self.arena, hash, parent, name) {
-            // The snapshot saw this node already, but maybe not its list of permissions.
+            // A fuzzy snapshot contained this node, but possibly not its ACL.
             self.point_to_acl(there, path, txn.acl);
             return Applied::ignored();
         }
@@ -208,8 +210,8 @@ impl Tree {
         };
         let acl = self.acls.acquire(txn.acl);
         let slot = self.attach_hashed(hash, parent, path, txn.data, acl, &stat);
-        // Before the quotas: a new statistics node gets other data than it was created with, and the
-        // creator is told of its own.
+        // Read before the quotas change: a new statistics node gets other data than it was created
+        // with, and the reply to its creator describes the data it sent.
         let stat = Node::new(self, slot).stat();
         self.quota_node_created(path, slot);
         self.count_for_quota(path, 1, txn.data.map_or(0, <[u8]>::len) as i64);
@@ -218,8 +220,8 @@ impl Tree {
         Applied::done(Some(stat))
     }
 
-    /// The counter of created children is only ever raised: in replay an old create must not take
-    /// back what a later one did. It sticks at the largest number, and so does the pzxid.
+    /// Raises the parent's cversion and pzxid, never lowers them: in replay an old create must not
+    /// undo a later one. At the largest cversion both stay as they are.
     fn raise_cversion(&mut self, parent: Slot, path: &str, cversion: i32, zxid: Zxid) {
         let current = self.arena[parent].cversion;
         let cversion = if cversion == -1 { current.wrapping_add(1) } else { cversion };
@@ -240,8 +242,8 @@ impl Tree {
         self.acls.release(old);
     }
 
-    /// The parent's pzxid moves even if the node is gone already: the snapshot may have missed the
-    /// node but not seen the new pzxid.
+    /// Deletes a node. The parent's pzxid is raised even if the node does not exist: a fuzzy
+    /// snapshot may lack the node and still contain the old pzxid.
     fn delete(&mut self, zxid: Zxid, path: &str, changes: &mut dyn Changes) -> Applied {
         let Some((parent_path, name)) = split(path) else { return Applied::ignored() };
         let Some(parent) = self.slot_of(parent_path) else { return Applied::ignored() };
@@ -256,8 +258,9 @@ impl Tree {
         Applied::done(None)
     }
 
-    /// A node with children is deleted only in replay: it is a later node of the same path, and its
-    /// children are later still. All of them will be created again further down the log.
+    /// Deletes all nodes below `top`. A node with children is deleted only in replay: it is a later
+    /// node with the same path, and its children are later still. The rest of the log creates all
+    /// of them again.
     fn delete_below(&mut self, top: Slot, changes: &mut dyn Changes) {
         let mut at = top;
         loop {
@@ -313,7 +316,7 @@ impl Tree {
         Applied::done(Some(stat))
     }
 
-    /// mzxid and mtime stay as they are.
+    /// Replaces the ACL; mzxid and mtime stay as they are.
     fn set_acl(&mut self, path: &str, acl: AclVec<'_>, version: i32) -> Applied {
         let Some(slot) = self.slot_of(path) else { return Applied::ignored() };
         let new = self.acls.acquire(acl);
@@ -326,9 +329,9 @@ impl Tree {
         Applied::done(Some(Node::new(self, slot).stat()))
     }
 
-    /// The listed nodes go first: the list is what the leader saw, and every server follows it.
-    /// What is then still owned by the session can only stem from a snapshot taken during writes or
-    /// from a log of 3.5 and older, which has no lists.
+    /// Deletes the ephemerals of a session. The listed nodes are deleted first: the leader made the
+    /// list, and every server follows it. Other nodes of the session can only come from a fuzzy
+    /// snapshot or from a log of 3.5 or older, which has no lists.
     fn close_session(
         &mut self,
         header: &TxnHeader,
@@ -345,11 +348,11 @@ impl Tree {
         Applied::done(None)
     }
 
-    /// Deletes ephemerals whose session is not alive, as a leader or a single server does after
+    /// Deletes ephemerals whose session is not alive, as a leader or a standalone server does after
     /// recovery, and returns their paths.
     ///
-    /// Nodes that only look like ephemerals stay: those marked as TTL nodes while TTL nodes are not
-    /// enabled, and any that have children.
+    /// Two kinds of nodes stay although their owner resembles a session: nodes marked as TTL nodes
+    /// while TTL nodes are not enabled, and nodes that have children.
     pub fn remove_orphans(&mut self, is_alive: impl Fn(SessionId) -> bool) -> Vec<String> {
         let mut orphans = Vec::new();
         for session in self.ephemeral_sessions().filter(|&session| !is_alive(session)) {
@@ -366,7 +369,7 @@ impl Tree {
     }
 }
 
-/// Before the error 0, after it -2, as Apache answers.
+/// Returns code 0 for the parts before the error and -2 after it, as Apache ZooKeeper does.
 fn failed_multi(multi: &MultiTxn<'_>) -> Applied {
     let mut first = None;
     let parts = multi.iter().map(|(_, txn)| match txn {
@@ -385,7 +388,7 @@ fn failed_multi(multi: &MultiTxn<'_>) -> Applied {
     Applied { parts, ..Applied::error(code.unwrap_or_default()) }
 }
 
-/// Parent and name of what can be created or deleted: anything but the root.
+/// Returns the parent and the name of a path; `None` for the root.
 fn split(path: &str) -> Option<(&str, &str)> {
     let name = path::name(path);
     if name.is_empty() {
@@ -394,7 +397,8 @@ fn split(path: &str) -> Option<(&str, &str)> {
     Some((path::parent(path)?, name))
 }
 
-/// The mark of a TTL node: 0xff, then the 16-bit feature code of TTLs, which is zero.
+/// Returns whether an owner has the mark of a TTL node: 0xff, then the 16-bit feature code of TTLs,
+/// which is zero.
 fn has_ttl_mark(owner: i64) -> bool {
     owner as u64 >> 40 == 0xff_0000
 }

@@ -1,7 +1,7 @@
-//! Where nodes live: chunks of fixed-size records that never move.
+//! The storage of nodes: chunks of fixed-size records that never move.
 //!
-//! Growing adds a chunk and leaves all others alone, so no create ever pays for copying the tree.
-//! Freed slots are used again, last freed first. Chunks are not given back.
+//! Growing adds a chunk and does not touch the others, so no create pays for copying the tree.
+//! Freed slots are used again, last freed first. Chunks are never freed.
 
 use ironkeeper_proto::Zxid;
 use ironkeeper_proto::stat::StatPersisted;
@@ -9,18 +9,18 @@ use ironkeeper_proto::stat::StatPersisted;
 use crate::acl_table::AclHandle;
 use crate::block::Block;
 
-/// Chunks of 192 KiB: much larger ones leave gaps in the pages of common allocators.
+/// Chunks of 192 KiB; much larger chunks leave gaps in the pages of common allocators.
 const CHUNK_BITS: u32 = 11;
 const CHUNK_LEN: usize = 1 << CHUNK_BITS;
 
-/// The place of a node in the arena, stable for the node's life.
+/// The position of a node in the arena, stable for the node's lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot(pub(crate) u32);
 
 impl Slot {
-    /// The root is made first and never deleted.
+    /// The root is created first and never deleted.
     pub(crate) const ROOT: Slot = Slot(0);
-    /// No node at all: the root's parent, the end of a list of siblings.
+    /// No node: the root's parent, or the end of a list of siblings.
     pub(crate) const NONE: Slot = Slot(u32::MAX);
 
     #[inline]
@@ -29,8 +29,8 @@ impl Slot {
     }
 }
 
-/// A node as it is stored. The parts of the stat stand here one by one, because the struct they
-/// form elsewhere would be padded.
+/// A node as it is stored. The fields of the stat are listed one by one, because `StatPersisted`
+/// would be padded.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) czxid: Zxid,
@@ -38,7 +38,7 @@ pub(crate) struct Record {
     pub(crate) pzxid: Zxid,
     pub(crate) ctime: i64,
     pub(crate) mtime: i64,
-    /// The raw value with container and TTL marks.
+    /// The raw ephemeral owner, with container and TTL marks.
     pub(crate) owner: i64,
     /// `None` in a slot that is not in use.
     pub(crate) block: Option<Block>,
@@ -79,7 +79,7 @@ impl Record {
         prefix_crc: 0,
     };
 
-    /// A node without relatives, to be linked.
+    /// Returns a node without parent, children and siblings; the caller links it.
     pub(crate) fn new(
         stat: &StatPersisted,
         block: Block,
@@ -137,18 +137,18 @@ impl Record {
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     chunks: Vec<Box<[Record; CHUNK_LEN]>>,
-    /// Slots below this have been used at some time.
+    /// Slots below this were used at least once.
     limit: u32,
     free: Vec<Slot>,
 }
 
 impl Arena {
-    /// Slots from here on have never been used.
+    /// Returns the first slot that was never used.
     pub(crate) fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// How many slots are in use.
+    /// Returns the number of slots in use.
     pub(crate) fn len(&self) -> usize {
         self.limit as usize - self.free.len()
     }
@@ -166,7 +166,7 @@ impl Arena {
         assert!(self.limit < Slot::NONE.0, "the tree holds as many nodes as slots have numbers");
         let slot = Slot(self.limit);
         if self.limit as usize == self.chunks.len() << CHUNK_BITS {
-            // Collected on the heap: the array is too large to pass over the stack.
+            // Collected on the heap: the array is too large for the stack.
             let records: Box<[Record]> = (0..CHUNK_LEN).map(|_| Record::VACANT).collect();
             self.chunks.push(records.try_into().expect("as many records as a chunk has"));
         }
@@ -174,7 +174,7 @@ impl Arena {
         slot
     }
 
-    /// Takes a node out. Its block is handed back so that the caller decides when it is dropped.
+    /// Removes a node and returns its block, so that the caller decides when the block is dropped.
     pub(crate) fn remove(&mut self, slot: Slot) -> Block {
         let record = std::mem::replace(&mut self[slot], Record::VACANT);
         self.free.push(slot);

@@ -3,9 +3,9 @@
 //! ```text
 //! | references u32 | data length u32 (MAX = null) | name length u32 | name | data |
 //! ```
-//! A node holds one thin pointer to such a block. Snapshots keep the block of a node that is about
-//! to change, and replies with large data keep it until they are written, both by counting one more
-//! reference. Nothing in a block but the count ever changes after it is made.
+//! A node holds one thin pointer to such a block. A snapshot keeps the block of a node that is
+//! about to change, and a reply with large data keeps it until it is sent; both hold one more
+//! reference. Only the reference count of a block changes after it is created.
 //!
 //! This is the only module of the crate with unsafe code.
 #![allow(unsafe_code)]
@@ -15,10 +15,10 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// The data length that stands for null data, which is not the same as empty data.
+/// The data length that stands for null data, which differs from empty data.
 const NULL_DATA: u32 = u32::MAX;
-/// More references than anyone can hold without leaking them. Far below the wrap-around, so that
-/// the check need not be exact under concurrency.
+/// The limit above which references must have leaked. Far below the wrap-around, so that the check
+/// need not be exact under concurrency.
 const REFERENCES_MAX: u32 = i32::MAX as u32;
 
 #[repr(C)]
@@ -28,15 +28,15 @@ struct Head {
     name_len: u32,
 }
 
-/// A counted reference to a name and data.
+/// A counted reference to one allocation with a name and data.
 pub(crate) struct Block {
-    /// Points to a live allocation of `layout(name_len, data_len)` that starts with a `Head`, and
-    /// may be used for all of that allocation.
+    /// Points to a live allocation of `layout(name_len, data_len)` that starts with a `Head`. The
+    /// pointer is valid for the whole allocation.
     head: NonNull<Head>,
 }
 
-// SAFETY: a block is immutable apart from its count, which is atomic, and it is freed by whoever
-// drops the last reference, on any thread; the allocator does not care which.
+// SAFETY: a block is immutable apart from its count, which is atomic. The thread that drops the
+// last reference frees the block; the allocator allows that on any thread.
 unsafe impl Send for Block {}
 // SAFETY: as above: shared access only reads immutable bytes and changes the atomic count.
 unsafe impl Sync for Block {}
@@ -70,16 +70,16 @@ impl Block {
 
     #[inline]
     fn head(&self) -> &Head {
-        // SAFETY: the block holds a reference, so the allocation is live, and its head was written
-        // when it was made. Only the atomic in it changes.
+        // SAFETY: the block holds a reference, so the allocation is live, and `new` wrote its head.
+        // Only the atomic in it changes.
         unsafe { self.head.as_ref() }
     }
 
     #[inline]
     fn bytes(&self, from: usize, len: usize) -> &[u8] {
-        // SAFETY: both callers stay within the name and the data, which were initialised when the
-        // block was made and are never written again. `self.head` may be used for the whole
-        // allocation, and the result borrows `self`, which keeps the allocation live.
+        // SAFETY: both callers stay within the name and the data, which `new` initialised and which
+        // are never written again. `self.head` is valid for the whole allocation, and the result
+        // borrows `self`, which keeps the allocation live.
         unsafe {
             let start = self.head.cast::<u8>().add(size_of::<Head>() + from);
             std::slice::from_raw_parts(start.as_ptr(), len)
@@ -102,7 +102,7 @@ impl Block {
         Some(self.bytes(head.name_len as usize, head.data_len as usize))
     }
 
-    /// Zero for null data.
+    /// Returns the length of the data, zero for null data.
     #[inline]
     pub(crate) fn data_len(&self) -> usize {
         match self.head().data_len {
@@ -124,7 +124,7 @@ fn layout(name_len: u32, data_len: u32) -> Layout {
 impl Clone for Block {
     #[inline]
     fn clone(&self) -> Block {
-        // A new reference comes from an existing one, so nothing needs to be ordered.
+        // A new reference is made from an existing one, so no ordering is required.
         let before = self.head().references.fetch_add(1, Ordering::Relaxed);
         assert!(before <= REFERENCES_MAX, "references to a block leak");
         Block { head: self.head }
@@ -136,14 +136,14 @@ impl Drop for Block {
     fn drop(&mut self) {
         let head = self.head();
         let layout = layout(head.name_len, head.data_len);
-        // Reads through this reference must be over before somebody else frees the block: release
-        // here pairs with acquire in the one who frees.
+        // Reads through this reference must end before another thread frees the block: release here
+        // pairs with acquire in the thread that frees it.
         if head.references.fetch_sub(1, Ordering::Release) != 1 {
             return;
         }
         fence(Ordering::Acquire);
-        // SAFETY: this was the last reference, so nobody else can reach the allocation, and the
-        // layout is the one it was made with.
+        // SAFETY: this was the last reference, so no other thread can reach the allocation, and
+        // `layout` is the layout it was allocated with.
         unsafe { dealloc(self.head.as_ptr().cast::<u8>(), layout) };
     }
 }
@@ -157,16 +157,16 @@ impl fmt::Debug for Block {
     }
 }
 
-/// A node's data as it was when this handle was taken, without a copy.
+/// A node's data at the time this handle was created, without a copy.
 ///
-/// It does not borrow from the tree: a reply can hold it while the node changes or goes away.
+/// It does not borrow from the tree: a reply can hold it while the node is changed or deleted.
 #[derive(Clone, Debug)]
 pub struct SharedBytes {
     block: Block,
 }
 
 impl SharedBytes {
-    /// `None` if the block's data is null.
+    /// Returns `None` if the block's data is null.
     pub(crate) fn of(block: &Block) -> Option<SharedBytes> {
         block.data().is_some().then(|| SharedBytes { block: block.clone() })
     }

@@ -1,21 +1,21 @@
 //! The digest of the tree: a sum of one CRC-32 per node, the same on every server.
 //!
 //! A node's CRC covers its path, its data and 60 bytes of stat, in this order. The tree keeps the
-//! CRC of path and data ([`prefix_crc`]) with the node and finishes it with the stat when it is
-//! needed, so that a create below a parent with large data never reads that data again.
+//! CRC of path and data ([`prefix_crc`]) with the node and adds the stat when it needs the whole
+//! CRC, so that a create below a parent with large data does not read that data again.
 //!
-//! Nodes below `/zookeeper` do not count: quota statistics are each server's own business. The ACL
-//! is no part of it.
+//! Nodes below `/zookeeper` are not part of the digest, because each server keeps its own quota
+//! statistics. ACLs are not part of it either.
 
 use ironkeeper_proto::stat::StatPersisted;
 
-/// Whether a node's CRC is part of the tree's digest.
+/// Returns whether a node's CRC is part of the tree's digest.
 #[inline]
 pub fn counts(path: &str) -> bool {
     !path.starts_with("/zookeeper/")
 }
 
-/// The CRC of path and data. The root hashes as the empty path, null data as none.
+/// Returns the CRC of path and data. The root is hashed as the empty path, null data as empty data.
 #[inline]
 pub fn prefix_crc(path: &str, data: Option<&[u8]>) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
@@ -26,7 +26,7 @@ pub fn prefix_crc(path: &str, data: Option<&[u8]>) -> u32 {
     hasher.finalize()
 }
 
-/// The whole CRC of a node from that of its path and data.
+/// Returns the CRC of a node, given the CRC of its path and data.
 #[inline]
 pub fn node_digest(prefix: u32, stat: &StatPersisted) -> u32 {
     let mut bytes = [0; 60];
@@ -50,7 +50,7 @@ mod tests {
 
     use super::*;
 
-    /// Values a running Apache ZooKeeper 3.9.5 came to.
+    /// Expected values were recorded from Apache ZooKeeper 3.9.5.
     #[test]
     fn nodes_hash_as_apache_does() {
         let zero = StatPersisted::default();

@@ -1,15 +1,15 @@
-//! From (parent, name) to the child's slot.
+//! The index from (parent, name) to the child's slot.
 //!
-//! A hash table that grows by one bucket at a time (linear hashing). No create ever waits for the
-//! table to be copied, no memory is left behind by outgrown copies, and the table is equally full at
-//! every size. Names and parents are read from the nodes; the table holds slots and one byte of each
-//! hash, which spares nearly all looks at nodes that do not match.
+//! A hash table that grows by one bucket at a time (linear hashing): no create waits for a copy of
+//! the table, no outgrown copies waste memory, and the load factor is the same at every size. The
+//! table holds slots and one byte of each hash, which avoids nearly all reads of nodes that do not
+//! match. Names and parents are read from the nodes.
 //!
 //! ```text
 //! bucket, one cache line | 12 hash bytes | 12 slots | overflow bucket |
 //! ```
-//! With 9 nodes per bucket on average this comes to about 8.5 bytes per node, one cache line per
-//! lookup, two for one node in twelve.
+//! With 9 nodes per bucket on average the table takes about 8.5 bytes per node. A lookup reads one
+//! cache line, or two for one node in twelve.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -18,20 +18,20 @@ use foldhash::quality::FixedState;
 use crate::arena::{Arena, Slot};
 
 const WIDTH: usize = 12;
-/// Nodes per bucket above which the table grows. More would save little memory and cost lookups
-/// more overflow buckets.
+/// Nodes per bucket above which the table grows. A larger value would save little memory and add
+/// overflow buckets to lookups.
 const FILL: usize = 9;
-/// Chunks of 128 KiB, which allocators hand out without much waste.
+/// Chunks of 128 KiB, which allocators provide without much waste.
 const CHUNK_BITS: u32 = 11;
 const CHUNK_LEN: usize = 1 << CHUNK_BITS;
-/// No further bucket.
+/// The end of a list of buckets.
 const END: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Bucket {
     tags: [u8; WIDTH],
-    /// In use from the front; `NONE` behind.
+    /// Filled from the front; unused entries are `NONE`.
     slots: [Slot; WIDTH],
     overflow: u32,
 }
@@ -45,7 +45,7 @@ impl Bucket {
         self.slots.iter().position(|slot| *slot == Slot::NONE).unwrap_or(WIDTH)
     }
 
-    /// Whether there was room.
+    /// Stores a slot; returns false if the bucket is full.
     fn try_put(&mut self, tag: u8, slot: Slot) -> bool {
         let len = self.len();
         if len == WIDTH {
@@ -56,7 +56,7 @@ impl Bucket {
         true
     }
 
-    /// Whether it was there.
+    /// Removes a slot; returns whether it was present.
     fn remove(&mut self, slot: Slot) -> bool {
         let Some(at) = self.slots.iter().position(|other| *other == slot) else { return false };
         let last = self.len() - 1;
@@ -67,7 +67,7 @@ impl Bucket {
     }
 }
 
-/// Buckets that never move.
+/// A list of buckets that never move.
 #[derive(Debug, Default)]
 struct Buckets {
     chunks: Vec<Box<[Bucket; CHUNK_LEN]>>,
@@ -107,10 +107,10 @@ impl std::ops::IndexMut<u32> for Buckets {
 pub(crate) struct Index {
     /// Addressed by hash.
     primary: Buckets,
-    /// Addressed by other buckets. Lists of free ones are linked through `overflow`.
+    /// Addressed by other buckets. Free buckets form a list linked through `overflow`.
     spare: Buckets,
     free_spare: u32,
-    /// How many nodes are in the table.
+    /// The number of nodes in the table.
     len: usize,
     hasher: FixedState,
 }
@@ -136,8 +136,8 @@ impl Index {
         hasher.finish()
     }
 
-    /// The bucket a hash belongs to now. Buckets below `len - 2^n`, where `2^n` is the largest power
-    /// of two not above `len`, have been split into two already.
+    /// Returns the bucket of a hash at the present size. Buckets below `len - 2^n`, where `2^n` is
+    /// the largest power of two not above `len`, are already split into two.
     #[inline]
     fn home(&self, hash: u64) -> u32 {
         let half = 1 << self.primary.len.ilog2();
@@ -165,7 +165,7 @@ impl Index {
         }
     }
 
-    /// Adds a node that is linked already and not in the index yet.
+    /// Adds a node that is already linked and not yet in the index.
     pub(crate) fn insert(&mut self, arena: &Arena, hash: u64, slot: Slot) {
         self.put(self.home(hash), tag(hash), slot);
         self.len += 1;
@@ -207,15 +207,15 @@ impl Index {
         self.free_spare = spare;
     }
 
-    /// Adds a bucket and moves to it what belongs there, all from one other bucket.
+    /// Adds a bucket and moves to it the nodes that hash to it, all from one other bucket.
     fn split(&mut self, arena: &Arena) {
         let new = self.primary.push();
-        // Without its highest bit the new address is the one that was used for it so far.
+        // The nodes of the new address are in the bucket of that address without its highest bit.
         let old = new & !(1 << new.ilog2());
         let mut bucket = std::mem::replace(&mut self.primary[old], Bucket::EMPTY);
         loop {
-            // The nodes are far from each other in memory. Looked at one by one, each would be waited
-            // for; looked at all at once, before anything is done with them, they come together.
+            // The nodes are far apart in memory. Reading all of them before using any lets the
+            // cache misses overlap; reading them one by one would wait for each miss.
             let len = bucket.len();
             let nodes: [(Slot, &str); WIDTH] = std::array::from_fn(|at| {
                 let record = (at < len).then(|| &arena[bucket.slots[at]]);
@@ -247,7 +247,7 @@ impl Index {
         self.shorten(home);
     }
 
-    /// Empties the first overflow bucket into the primary one if everything fits.
+    /// Moves the first overflow bucket into the primary bucket if all of it fits.
     fn shorten(&mut self, home: u32) {
         let first = self.primary[home].overflow;
         if first == END {
@@ -266,7 +266,7 @@ impl Index {
     }
 }
 
-/// Bits that do not decide about the bucket.
+/// Returns bits of the hash that do not select the bucket.
 #[inline]
 fn tag(hash: u64) -> u8 {
     (hash >> 56) as u8

@@ -1,18 +1,18 @@
-//! The znode tree in memory: compact, deterministic, with exact snapshots while writes go on.
+//! The znode tree in memory: compact, deterministic, with exact snapshots during writes.
 //!
-//! The tree is what all servers of an ensemble agree on. Transactions that were decided elsewhere
-//! are applied to it in order ([`Tree::apply`]), reads look at it ([`Tree::find`]), and snapshots of
-//! one moment are walked in short slices between writes ([`Tree::begin_snapshot`]). The same
-//! transactions give the same tree and the same [`Tree::digest`] everywhere.
+//! The tree is the state that all servers of an ensemble replicate. Committed transactions are
+//! applied to it in order ([`Tree::apply`]), reads use [`Tree::find`], and a snapshot of one moment
+//! is emitted in short slices between writes ([`Tree::begin_snapshot`]). The same transactions
+//! produce the same tree and the same [`Tree::digest`] on every server.
 //!
-//! It never checks whether an operation is allowed: a transaction carries outcomes. It does no IO,
-//! reads no clock, starts no threads. Readers share `&Tree`, one writer has `&mut Tree`; the lock
-//! between them belongs to the caller.
+//! The tree never checks whether an operation is allowed: a transaction carries outcomes. It does
+//! no IO, reads no clock and starts no threads. Readers share `&Tree`, one writer has `&mut Tree`;
+//! the caller provides the lock between them.
 //!
 //! Start with [`Tree`], [`Node`] and [`Changes`]; [`Loader`] builds a tree from a snapshot.
 //!
-//! What a node costs: a record of 96 bytes, one heap block of 12 bytes plus name and data, and
-//! about 11 bytes of index. Full paths are not stored.
+//! Memory per node: a record of 96 bytes, one heap block of 12 bytes plus name and data, and about
+//! 11 bytes of index. Full paths are not stored.
 
 mod acl_list;
 mod acl_table;

@@ -10,7 +10,7 @@ use crate::acl_table::AclHandle;
 use crate::arena::Slot;
 use crate::tree::{Tree, TreeConfig};
 
-/// Why records do not form a tree.
+/// The reason why records do not form a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -26,19 +26,20 @@ pub enum LoadError {
     Duplicate(String),
 }
 
-/// Takes the parts of a snapshot in the order of the file.
+/// A builder that receives the parts of a snapshot in the order of the file.
 ///
-/// A snapshot that Apache took while it was writing may use access control lists that are not in
-/// its table. Their nodes are closed to everybody until a replayed transaction supplies the list;
-/// [`Tree::nodes_without_acl`] tells whether any are left.
+/// A fuzzy snapshot of Apache ZooKeeper may refer to access control lists that are not in its
+/// table. Their nodes grant no permissions until a replayed transaction supplies the list;
+/// [`Tree::nodes_without_acl`] counts the nodes that are left.
 #[derive(Debug)]
 pub struct Loader {
     tree: Tree,
     has_root: bool,
     acls: HashMap<i64, AclHandle, FixedState>,
-    /// Handles from the table, each counted as used once until the end.
+    /// Handles from the table. The loader counts one use of each until `finish`.
     held: Vec<AclHandle>,
-    /// The parent of the last node: in Apache's order and in ours many siblings follow each other.
+    /// The parent of the last node: in Apache's order and in ours, siblings often follow each
+    /// other.
     parent: Slot,
     parent_path: String,
 }
@@ -56,7 +57,8 @@ impl Loader {
         }
     }
 
-    /// Adds an entry of the table of access control lists. Of two with one id the last one counts.
+    /// Adds an entry of the table of access control lists. A later entry with the same id replaces
+    /// an earlier one.
     pub fn add_acl(&mut self, id: i64, list: AclVec<'_>) {
         let handle = self.tree.acls.acquire(list);
         self.held.push(handle);
@@ -69,7 +71,7 @@ impl Loader {
             return self.add_root(node);
         }
         let bad = || LoadError::BadPath(path.to_owned());
-        // Not the proto's parent: here the parent of `/a` is the empty path, as in the file.
+        // Differs from `path::parent`: here the parent of `/a` is the empty path, as in the file.
         let (parent_path, name) = path.rsplit_once('/').ok_or_else(bad)?;
         if name.is_empty() || path::parent(path).is_none() || parent_path == "/" {
             return Err(bad());
@@ -110,7 +112,7 @@ impl Loader {
         Ok(())
     }
 
-    /// The list with an id of the snapshot, with one more use.
+    /// Returns the list with this id in the snapshot and counts one more use.
     fn acl(&mut self, id: i64) -> AclHandle {
         if id == OPEN_ACL_ID {
             return AclHandle::OPEN;
@@ -129,7 +131,8 @@ impl Loader {
         handle
     }
 
-    /// The tree, as of the given zxid. Lists that no node uses are gone, quotas are counted.
+    /// Returns the tree as of the given zxid, without lists that no node uses, and with quotas
+    /// counted.
     pub fn finish(self, last_zxid: Zxid) -> Result<Tree, LoadError> {
         let Loader { mut tree, has_root, held, .. } = self;
         if !has_root {
@@ -138,7 +141,7 @@ impl Loader {
         for handle in held {
             tree.acls.release(handle);
         }
-        // Snapshots from before 3.5 lack the node. It is no part of the digest.
+        // Snapshots of versions before 3.5 lack this node. It is not part of the digest.
         if let Some(zookeeper) = tree.slot_of("/zookeeper")
             && tree.child(zookeeper, "config").is_none()
         {

@@ -1,4 +1,4 @@
-//! A look at one node.
+//! A view of one node.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::arena::{Record, Slot};
 use crate::block::SharedBytes;
 use crate::tree::Tree;
 
-/// A node of a tree that is not changing while it is looked at.
+/// A node of a borrowed tree, which therefore does not change.
 #[derive(Clone, Copy)]
 pub struct Node<'t> {
     tree: &'t Tree,
@@ -24,32 +24,32 @@ impl<'t> Node<'t> {
         Node { tree, slot, record: &tree.arena[slot] }
     }
 
-    /// A number that no other node of the tree has at the same time.
+    /// Returns a number that is unique among the nodes that exist at the same time.
     #[inline]
     pub fn number(&self) -> u32 {
         self.slot.0
     }
 
-    /// The stat as clients see it.
+    /// Returns the stat as clients receive it.
     #[inline]
     pub fn stat(&self) -> Stat {
         let data_len = self.record.block().data_len();
         self.record.stat().visible(data_len, self.record.child_count, self.owner_kind())
     }
 
-    /// The stat as it is stored and hashed.
+    /// Returns the stat as it is stored and hashed.
     #[inline]
     pub fn persisted(&self) -> StatPersisted {
         self.record.stat()
     }
 
-    /// `None` is null, which is not the same as empty.
+    /// Returns the data. `None` is null data, which differs from empty data.
     #[inline]
     pub fn data(&self) -> Option<&'t [u8]> {
         self.record.block().data()
     }
 
-    /// The data, kept alive by the result. `None` if it is null.
+    /// Returns the data in a handle that keeps it alive. `None` if the data is null.
     pub fn shared_data(&self) -> Option<SharedBytes> {
         SharedBytes::of(self.record.block())
     }
@@ -64,18 +64,18 @@ impl<'t> Node<'t> {
         self.record.child_count
     }
 
-    /// The names of the children, newest first.
+    /// Returns the names of the children, newest first.
     pub fn children(&self) -> impl Iterator<Item = &'t str> + use<'t> {
         let tree = self.tree;
         tree.child_slots(self.slot).map(|child| tree.arena[child].name())
     }
 
-    /// How many nodes are below this one.
+    /// Returns the number of nodes below this node.
     pub fn descendant_count(&self) -> usize {
         self.tree.below(self.slot).nodes
     }
 
-    /// The child of this name.
+    /// Returns the child with this name.
     #[inline]
     pub fn child(&self, name: &str) -> Option<Node<'t>> {
         self.tree.child(self.slot, name).map(|slot| Node::new(self.tree, slot))
@@ -86,17 +86,18 @@ impl<'t> Node<'t> {
         self.tree.owner_kind(self.record.owner)
     }
 
-    /// Empty for the root.
+    /// Returns the name; empty for the root.
     pub fn name(&self) -> &'t str {
         self.record.name()
     }
 
-    /// Rebuilt from the names on the way to the root.
+    /// Returns the path, built from the names on the way to the root.
     pub fn path(&self) -> String {
         self.tree.path_of(self.slot)
     }
 
-    /// What [`digest::node_digest`](crate::digest::node_digest) starts from.
+    /// Returns the CRC of path and data, the input of
+    /// [`digest::node_digest`](crate::digest::node_digest).
     #[inline]
     pub fn prefix_crc(&self) -> u32 {
         self.record.prefix_crc

@@ -1,7 +1,7 @@
-//! Which nodes are ephemeral, containers or have a time to live.
+//! The sets of ephemeral nodes, containers and TTL nodes.
 //!
-//! These are small sets of slots beside the tree, so that closing a session and looking for nodes
-//! to reap cost the size of what they find.
+//! These are small sets of slots beside the tree, so that closing a session, or finding containers
+//! and TTL nodes to delete, costs as much as the number of nodes found.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -13,7 +13,7 @@ use crate::arena::Slot;
 
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
-    /// One set for all sessions: sixteen bytes per ephemeral, nothing per session.
+    /// One set for all sessions: sixteen bytes per ephemeral, none per session.
     ephemerals: BTreeSet<(SessionId, Slot)>,
     containers: BTreeSet<Slot>,
     ttls: BTreeSet<Slot>,
@@ -46,7 +46,7 @@ impl Owners {
         self.ephemerals.range((session, Slot(0))..=(session, Slot::NONE)).map(|&(_, slot)| slot)
     }
 
-    /// Every session with ephemerals, once, in order.
+    /// Returns every session with ephemerals once, in order.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionId> {
         let first = self.ephemerals.first().map(|&(session, _)| session);
         std::iter::successors(first, |&session| {

@@ -1,13 +1,13 @@
 //! Hashes of a path and of all paths above it, in one pass over its bytes.
 //!
-//! Looking each ancestor up by a hash of its own text would take the square of the path's length,
-//! and a path may have as many names as fit into a request.
+//! Hashing the text of each ancestor separately would take time quadratic in the length of the
+//! path, and a path may have as many names as fit into a request.
 
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
 
-/// Hashes a path name by name: the hash of a node follows from that of its parent.
+/// A hasher that extends the hash of the parent by one name.
 #[derive(Clone, Debug)]
 pub struct PathHasher {
     hasher: FixedState,
@@ -23,10 +23,10 @@ impl PathHasher {
         own.map_or(0, |(_, hash)| hash)
     }
 
-    /// The root, and so on down to the path itself, each with what [`PathHasher::hash`] gives for
-    /// it.
+    /// Returns all prefixes from the root to the path itself, each with the value of
+    /// [`PathHasher::hash`] for it.
     pub fn prefixes<'p>(&self, path: &'p str) -> impl Iterator<Item = (&'p str, u64)> {
-        // The name of the root is empty, and it has no slash of its own behind it.
+        // The name of the root is empty, and no slash follows it.
         let names = if path == "/" { "" } else { path };
         let (mut end, mut hash) = (0, 0);
         names.split('/').enumerate().map(move |(depth, name)| {

@@ -1,4 +1,4 @@
-//! Quotas: limits that clients put on subtrees, and the usage they are compared with.
+//! Quotas: limits that clients set on subtrees, and the usage that is compared with them.
 //!
 //! A quota on `/a` is a pair of ordinary nodes:
 //!
@@ -6,11 +6,11 @@
 //! /zookeeper/quota/a/zookeeper_limits    count=100,bytes=-1=;byteHardLimit=-1;countHardLimit=200
 //! /zookeeper/quota/a/zookeeper_stats     count=7,bytes=450
 //! ```
-//! Creating the limits registers the quota, deleting them ends it. Creating the statistics counts
-//! the subtree; from then on every create, delete and setData below the quota (and below no deeper
-//! one) rewrites them in place, without a trace in the node's stat. The text of the statistics node
-//! *is* the usage: there is no second copy of it that could differ. Each server keeps its own, which
-//! is why nothing below `/zookeeper` is part of the digest.
+//! Creating the limits node registers the quota, deleting it ends the quota. Creating the
+//! statistics node counts the subtree; from then on every create, delete and setData below the
+//! quota (and below no deeper quota) rewrites its data in place and leaves its stat unchanged. The
+//! text of the statistics node *is* the usage: there is no second copy that could differ. Each
+//! server keeps its own statistics, which is why the digest excludes all nodes below `/zookeeper`.
 //!
 //! A quota on `/` has no effect, nor has one on `/zookeeper` or below.
 
@@ -25,11 +25,11 @@ use crate::tree::Tree;
 const QUOTA_ROOT: &str = "/zookeeper/quota";
 const LIMITS: &str = "zookeeper_limits";
 const STATS: &str = "zookeeper_stats";
-/// The longest text of a quota that is read. Every write below the quota reads it, and the clients
-/// who write there need not be those who wrote the text.
+/// The longest text of a quota that is read. Every write below the quota reads it, and a client
+/// other than the writer of the text pays for that.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// A quota and how much of it is used up.
+/// A quota and its usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// The node the quota is on.
@@ -38,7 +38,7 @@ pub struct Quota {
     pub usage: QuotaUsage,
 }
 
-/// Limits; -1 means there is none. Exceeding a soft one is worth a warning, a hard one an error.
+/// Limits; -1 means no limit. Exceeding a soft limit causes a warning, a hard limit an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaLimits {
     pub count: i64,
@@ -47,7 +47,7 @@ pub struct QuotaLimits {
     pub bytes_hard: i64,
 }
 
-/// Nodes of the subtree, its top included, and the bytes of their data.
+/// The number of nodes of the subtree, including its top, and the bytes of their data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaUsage {
     pub count: i64,
@@ -57,7 +57,7 @@ pub struct QuotaUsage {
 #[derive(Debug)]
 pub(crate) struct Quotas {
     by_path: BTreeMap<String, Pair>,
-    /// How many of these paths have a hash.
+    /// The number of these paths for each path hash.
     hashes: BTreeMap<u64, usize>,
     hasher: PathHasher,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Quotas {
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     limits: Slot,
-    /// `NONE` as long as there is no such node; usage is not kept then.
+    /// `NONE` if the node does not exist; usage is not kept then.
     stats: Slot,
 }
 
@@ -96,7 +96,7 @@ impl Quotas {
         }
     }
 
-    /// The deepest quota on a node or above it.
+    /// Returns the deepest quota on a node or on an ancestor.
     fn over(&self, path: &str) -> Option<(&str, Pair)> {
         if self.by_path.is_empty() || is_internal(path) {
             return None;
@@ -109,8 +109,9 @@ impl Quotas {
 }
 
 impl Tree {
-    /// The quota that governs a node, there or not. `None` also if the quota's usage is not kept,
-    /// because then there is nothing to compare limits with.
+    /// Returns the quota that governs a path, whether or not the node exists. Also returns `None`
+    /// if the quota has no statistics node, because then there is no usage to compare with the
+    /// limits.
     pub fn quota_of(&self, path: &str) -> Option<Quota> {
         let (path, pair) = self.quotas.over(path)?;
         let limits = Text::parse(self.arena[pair.limits].block().data());
@@ -127,12 +128,12 @@ impl Tree {
         })
     }
 
-    /// Every quota whose usage is kept, by path.
+    /// Returns every quota with a statistics node, by path.
     pub fn quotas(&self) -> impl Iterator<Item = Quota> {
         self.quotas.by_path.keys().filter_map(|path| self.quota_of(path))
     }
 
-    /// To be called after any create.
+    /// Registers a quota node. Must be called after every create.
     #[inline]
     pub(crate) fn quota_node_created(&mut self, path: &str, slot: Slot) {
         match target(path) {
@@ -150,7 +151,7 @@ impl Tree {
         }
     }
 
-    /// To be called before any delete.
+    /// Unregisters a quota node. Must be called before every delete.
     #[inline]
     pub(crate) fn quota_node_deleted(&mut self, path: &str) {
         match target(path) {
@@ -166,7 +167,7 @@ impl Tree {
         }
     }
 
-    /// Adds to the usage of the quota over a node, if there is one.
+    /// Adds to the usage of the quota that governs a node, if there is one.
     #[inline]
     pub(crate) fn count_for_quota(&mut self, path: &str, count: i64, bytes: i64) {
         let Some((target, pair)) = self.quotas.over(path) else { return };
@@ -178,7 +179,7 @@ impl Tree {
         self.write_stats(stats, &stats_path, &text);
     }
 
-    /// Counts the subtree anew. A quota is never on the root.
+    /// Counts the subtree again. A quota is never on the root.
     fn recount(&mut self, target: &str, stats: Slot) {
         let mut text = Text { count: 0, bytes: 0, others: BTreeMap::new() };
         if let Some(top) = self.slot_of(target) {
@@ -193,7 +194,7 @@ impl Tree {
         self.replace_data(stats, path, Some(text.to_string().as_bytes()), |_| {});
     }
 
-    /// Finds the quotas of a tree that was loaded and counts what they govern.
+    /// Registers the quotas of a loaded tree and counts their subtrees.
     pub(crate) fn find_quotas(&mut self) {
         let Some(top) = self.slot_of(QUOTA_ROOT) else { return };
         let limits: Vec<(Slot, String)> = self
@@ -216,7 +217,7 @@ enum Role {
     Stats,
 }
 
-/// The node that a quota node is about.
+/// Returns the node that a quota node refers to.
 #[inline]
 fn target(path: &str) -> Option<(&str, Role)> {
     let (target, name) = path.strip_prefix(QUOTA_ROOT)?.rsplit_once('/')?;
@@ -225,7 +226,7 @@ fn target(path: &str) -> Option<(&str, Role)> {
         STATS => Role::Stats,
         _ => return None,
     };
-    // Empty for a quota on the root.
+    // The target of a quota on the root is empty.
     (target.starts_with('/') && !is_internal(target)).then_some((target, role))
 }
 
@@ -237,8 +238,8 @@ fn is_internal(path: &str) -> bool {
     path.strip_prefix("/zookeeper").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What stands in a limits or statistics node. Clients write these, so anything may stand there:
-/// what cannot be read counts as not given.
+/// The content of a limits or statistics node. Clients write it, so it can be malformed: a value
+/// that cannot be parsed counts as not given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Text {
     count: i64,
@@ -275,7 +276,7 @@ impl fmt::Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "count={},bytes={}", self.count, self.bytes)?;
         if !self.others.is_empty() {
-            // Old servers stop reading here.
+            // Old servers stop parsing here.
             f.write_str("=")?;
         }
         for (key, value) in &self.others {
@@ -335,7 +336,7 @@ mod tests {
         let deep = "/a".repeat(100_000);
         let of = |quotas: &Quotas, path: &str| quotas.over(path).map(|(path, _)| path.len());
         quotas.insert("/b", pair);
-        // Looking each ancestor up by its text would read ten thousand million bytes.
+        // Hashing the text of each ancestor separately would read ten thousand million bytes.
         assert_eq!(of(&quotas, &deep), None);
         for len in [2, 100, 50] {
             quotas.insert(&deep[..len], pair);

@@ -1,18 +1,18 @@
-//! Exact snapshots of one moment, taken while writes go on.
+//! Exact snapshots of one moment, taken during writes.
 //!
-//! A walk visits slots in order, in slices between writes. What keeps it exact:
+//! A walk visits slots in order, in slices between writes. Three rules keep it exact:
 //!
 //! - Before a slot that was not emitted yet changes, its content is kept (a *pre-image*).
-//! - Before a node is deleted, its parent and name are kept even if it was emitted: a descendant
-//!   that existed at the beginning and is emitted later needs them for its path.
-//! - A slot that was free at the beginning is marked as emitted when it is taken.
+//! - Before a node is deleted, its parent and name are kept even if the node was emitted: a
+//!   descendant that existed at the beginning and is emitted later needs them for its path.
+//! - A slot that was free at the beginning is marked as emitted when a new node takes it.
 //!
-//! Loaders want parents before children, so emitting a node first emits those of its ancestors that
-//! were not emitted; one bit per slot remembers. The bits are atomic because the walker has the tree
-//! only shared; whoever lets writers and readers take turns also orders the accesses to them.
+//! Loaders require parents before children, so emitting a node first emits those of its ancestors
+//! that were not emitted; one bit per slot records that. The bits are atomic because the walker has
+//! the tree only shared; the lock between writers and readers also orders the accesses to the bits.
 //!
-//! The memory a snapshot costs is one bit per slot and what changes during the walk. Without a
-//! running snapshot a write pays one branch.
+//! A snapshot costs one bit per slot and the pre-images of nodes that change during the walk.
+//! Without a running snapshot a write costs one branch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,49 +30,49 @@ use crate::arena::{Arena, Record, Slot};
 use crate::block::Block;
 use crate::tree::Tree;
 
-/// Whether a walk has come to its end.
+/// The progress of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slice {
     More,
     Done,
-    /// The tree that began the walk has been exchanged for another one: it can never be finished.
+    /// The tree that began the walk was replaced by another one: the walk can never finish.
     Lost,
 }
 
-/// A snapshot on its way out. Belongs to one walker, who hands it to [`Tree::snapshot_slice`] until
-/// that says done and then to [`Tree::end_snapshot`]. A walk that is dropped instead is noticed by
-/// the tree at its next transaction.
+/// The cursor of one running snapshot. Its owner passes it to [`Tree::snapshot_slice`] until that
+/// returns [`Slice::Done`], then to [`Tree::end_snapshot`]. If a walk is dropped instead, the tree
+/// discards its part at the next transaction.
 #[derive(Debug)]
 pub struct SnapshotWalk {
     zxid: Zxid,
     digest: u64,
     node_count: usize,
     acls: Vec<(AclHandle, Arc<AclList>)>,
-    /// Shared with the tree's side of the walk, and what tells walks apart.
+    /// Shared with the tree's part of the walk; also identifies the walk.
     emitted: Arc<Emitted>,
     cursor: u32,
-    /// The path of the parent of the last node: the next one often is a sibling.
+    /// The path of the last node's parent: the next node is often a sibling.
     parent: Slot,
     parent_path: String,
 }
 
 impl SnapshotWalk {
-    /// The last transaction in the snapshot.
+    /// Returns the zxid of the last transaction in the snapshot.
     pub fn zxid(&self) -> Zxid {
         self.zxid
     }
 
-    /// The tree's digest at that transaction.
+    /// Returns the tree's digest at that transaction.
     pub fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// How many node records the slices will hold in all.
+    /// Returns the number of node records in all slices.
     pub fn node_count(&self) -> usize {
         self.node_count
     }
 
-    /// Writes the table of access control lists: count and entries. It stands in front of the nodes.
+    /// Writes the table of access control lists: count and entries. It precedes the nodes.
     pub fn encode_head(&self, out: &mut Vec<u8>) {
         out.put_len(self.acls.len());
         for (handle, list) in &self.acls {
@@ -81,14 +81,14 @@ impl SnapshotWalk {
     }
 }
 
-/// What a finished snapshot leaves behind. Dropping it frees memory in proportion to what changed
-/// during the walk, so a writer in a hurry can let others do that.
+/// The memory that a finished snapshot retains. Dropping it frees memory in proportion to the
+/// changes during the walk, so the writer can pass it to another thread.
 #[derive(Debug)]
 pub struct SnapshotRemains {
     _running: Option<Running>,
 }
 
-/// One bit for each slot that was in use, or free to be used again, when the snapshot began.
+/// One bit for each slot below the arena's limit when the snapshot began, in use or free.
 #[derive(Debug)]
 struct Emitted {
     limit: u32,
@@ -114,8 +114,8 @@ fn bit(slot: Slot) -> u64 {
     1 << (slot.0 % u64::BITS)
 }
 
-/// A node as it was when the snapshot began. Of a node that was emitted already only the parent and
-/// the name are of use, and only these are kept.
+/// A node as it was when the snapshot began. For a node that was already emitted, only the parent
+/// and the name are needed, and only these are meaningful.
 #[derive(Debug)]
 struct PreImage {
     stat: StatPersisted,
@@ -124,7 +124,7 @@ struct PreImage {
     block: Block,
 }
 
-/// The tree's side of a walk.
+/// The tree's part of a walk.
 #[derive(Debug)]
 struct Running {
     emitted: Arc<Emitted>,
@@ -132,7 +132,7 @@ struct Running {
 }
 
 impl Running {
-    /// Whether nothing is known of the slot yet that the walk would need.
+    /// Returns whether the slot existed when the snapshot began and has no pre-image yet.
     fn is_untouched(&self, slot: Slot) -> bool {
         slot.0 < self.emitted.limit && !self.before.contains_key(&slot.0)
     }
@@ -142,7 +142,7 @@ impl Running {
         self.before.insert(slot.0, image);
     }
 
-    /// The slot as it was at the beginning, `None` if it was free.
+    /// Returns the slot's content at the beginning of the snapshot, `None` if it was free.
     fn view<'t>(&'t self, arena: &'t Arena, slot: Slot) -> Option<View<'t>> {
         if let Some(image) = self.before.get(&slot.0) {
             return Some(View {
@@ -165,14 +165,14 @@ struct View<'t> {
     block: &'t Block,
 }
 
-/// The snapshots being walked. There are rarely any, never many.
+/// The running snapshots; usually none, never many.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     running: Vec<Running>,
 }
 
 impl Snapshots {
-    /// To be called before the stored part of a node changes.
+    /// Keeps a pre-image. Must be called before the stored part of a node changes.
     #[inline]
     pub(crate) fn before_change(&mut self, arena: &Arena, slot: Slot) {
         if !self.running.is_empty() {
@@ -190,7 +190,7 @@ impl Snapshots {
         }
     }
 
-    /// To be called before a node is taken out of the arena.
+    /// Keeps a pre-image. Must be called before a node is removed from the arena.
     #[inline]
     pub(crate) fn before_remove(&mut self, arena: &Arena, slot: Slot) {
         if !self.running.is_empty() {
@@ -213,8 +213,8 @@ impl Snapshots {
         }
     }
 
-    /// To be called when a slot has been taken. If nothing was kept of it, it was free when the
-    /// snapshot began.
+    /// Marks a slot as emitted if it has no pre-image: it was free when the snapshot began. Must be
+    /// called when a new node has taken a slot.
     #[inline]
     pub(crate) fn slot_taken(&mut self, slot: Slot) {
         for running in &self.running {
@@ -224,7 +224,8 @@ impl Snapshots {
         }
     }
 
-    /// Drops walks whose walker is gone, so that they do not collect pre-images for ever.
+    /// Drops the tree's part of walks that were dropped, so that they do not collect pre-images
+    /// forever.
     #[inline]
     pub(crate) fn forget_abandoned(&mut self) {
         if !self.running.is_empty() {
@@ -238,8 +239,8 @@ impl Snapshots {
 }
 
 impl Tree {
-    /// Starts a snapshot of the tree as it is now. Costs one bit per node and one reference per
-    /// distinct access control list.
+    /// Begins a snapshot of the present tree. Costs one bit per slot and one reference per distinct
+    /// access control list.
     pub fn begin_snapshot(&mut self) -> SnapshotWalk {
         self.snapshots.forget_abandoned();
         let emitted = Arc::new(Emitted::new(self.arena.limit()));
@@ -260,7 +261,7 @@ impl Tree {
     }
 
     /// Appends the next node records, parents first: about `node_max` of them, or until `byte_max`
-    /// is passed. At least one node is visited in each call.
+    /// is exceeded. Each call visits at least one node.
     pub fn snapshot_slice(
         &self,
         walk: &mut SnapshotWalk,
@@ -273,7 +274,7 @@ impl Tree {
         };
         let byte_end = out.len().saturating_add(byte_max);
         let mut budget = node_max.max(1);
-        // Ancestors that must go first, nearest first.
+        // Ancestors that must be emitted first, nearest first.
         let mut waiting = Vec::new();
         while walk.cursor < running.emitted.limit {
             let slot = Slot(walk.cursor);
@@ -288,8 +289,8 @@ impl Tree {
                     self.emit(running, walk, slot, out);
                     budget = budget.saturating_sub(1);
                     if (budget == 0 || out.len() >= byte_end) && !waiting.is_empty() {
-                        // The cursor stays: the next slice climbs from here again and finds the
-                        // ancestors emitted so far.
+                        // The cursor stays: the next slice starts here again and finds these
+                        // ancestors emitted.
                         return Slice::More;
                     }
                 }
@@ -304,7 +305,7 @@ impl Tree {
         Slice::Done
     }
 
-    /// Ends a walk, finished or not. The result can be dropped at leisure.
+    /// Ends a walk, finished or not. The caller decides when to drop the result.
     pub fn end_snapshot(&mut self, walk: SnapshotWalk) -> SnapshotRemains {
         let running = &mut self.snapshots.running;
         let at = running.iter().position(|other| Arc::ptr_eq(&other.emitted, &walk.emitted));
@@ -338,7 +339,7 @@ impl Tree {
         view.stat.encode(out);
     }
 
-    /// Empty for the root.
+    /// Writes the path that the node had when the snapshot began; empty for the root.
     fn write_path_at_begin(&self, running: &Running, slot: Slot, path: &mut String) {
         let mut names = Vec::new();
         let mut at = slot;

@@ -1,22 +1,23 @@
-//! How much is below each node: so that counting a subtree does not take a walk through it.
+//! The size of the subtree below each node, so that counting it needs no traversal.
 //!
-//! A node without children has no entry, nor has the root, below which everything is. A change
-//! costs one entry for each node between the root and the changed one, that is, at most one for
-//! each name in its path.
+//! A node without children has no entry. The root has none either: the whole tree is below it. A
+//! change costs one entry for each node between the root and the changed node, that is, at most one
+//! for each name in its path.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::arena::{Arena, Slot};
 
-/// All nodes below one, and the bytes of their data.
+/// The number of all nodes below a node, and the bytes of their data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Below {
     pub(crate) nodes: usize,
     pub(crate) bytes: usize,
 }
 
-/// So many tables share the entries: when one of them grows, few entries move while a write waits.
+/// The entries are divided among this many tables, so that few entries move when one table grows
+/// and a write waits for it.
 const TABLES: usize = 1024;
 
 type Table = HashMap<Slot, Below, FixedState>;
@@ -36,12 +37,12 @@ impl Totals {
         &mut self.tables[slot.0 as usize % TABLES]
     }
 
-    /// What is below a node that is not the root.
+    /// Returns the totals below a node other than the root.
     pub(crate) fn of(&self, slot: Slot) -> Below {
         self.tables[slot.0 as usize % TABLES].get(&slot).copied().unwrap_or_default()
     }
 
-    /// A node with so much data is new below `parent`.
+    /// Counts a node with `bytes` of data that was created below `parent`.
     pub(crate) fn added(&mut self, arena: &Arena, parent: Slot, bytes: usize) {
         for at in below_root(arena, parent) {
             let below = self.table(at).entry(at).or_default();
@@ -50,7 +51,7 @@ impl Totals {
         }
     }
 
-    /// A node with so much data is gone from below `parent`.
+    /// Subtracts a node with `bytes` of data that was deleted below `parent`.
     pub(crate) fn removed(&mut self, arena: &Arena, parent: Slot, bytes: usize) {
         for at in below_root(arena, parent) {
             let below = self.table(at).get_mut(&at).expect("it has had a child");
@@ -62,7 +63,7 @@ impl Totals {
         }
     }
 
-    /// A node below `parent` has other data.
+    /// Counts a change of the data of a node below `parent`.
     pub(crate) fn resized(&mut self, arena: &Arena, parent: Slot, old: usize, new: usize) {
         if old == new {
             return;
@@ -74,7 +75,7 @@ impl Totals {
     }
 }
 
-/// A node and those above it, without the root.
+/// Returns a node and its ancestors, without the root.
 fn below_root(arena: &Arena, from: Slot) -> impl Iterator<Item = Slot> {
     let inner = |slot: Slot| (slot != Slot::ROOT && slot != Slot::NONE).then_some(slot);
     std::iter::successors(inner(from), move |&at| inner(arena[at].parent))

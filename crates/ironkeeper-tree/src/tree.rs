@@ -1,4 +1,4 @@
-//! The tree itself: lookups, links between nodes, and totals.
+//! The tree: lookups, links between nodes, and totals.
 
 use std::iter;
 
@@ -18,20 +18,20 @@ use crate::quota::Quotas;
 use crate::snapshot::Snapshots;
 use crate::totals::{Below, Totals};
 
-/// What a tree must know that is not in its transactions.
+/// The settings of a tree that are not in its transactions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TreeConfig {
-    /// Whether TTL nodes are understood (`extendedTypesEnabled`).
+    /// Whether TTL nodes are enabled (`extendedTypesEnabled`).
     pub ttl_enabled: bool,
-    /// Whether the TTL encoding of 3.5.3 is understood as well.
+    /// Whether the TTL encoding of 3.5.3 is recognised as well.
     pub emulate_353_ttl: bool,
-    /// Protects the index from names chosen to collide. Does not influence results.
+    /// Protects the index from names chosen to collide. Does not affect results.
     pub hash_seed: u64,
 }
 
 /// The tree of znodes at one zxid.
 ///
-/// Owned by one writer; readers share it while nobody writes.
+/// One writer owns it; readers share it between writes.
 #[derive(Debug)]
 pub struct Tree {
     pub(crate) config: TreeConfig,
@@ -45,13 +45,13 @@ pub struct Tree {
     pub(crate) last_zxid: Zxid,
     pub(crate) digest: u64,
     pub(crate) data_bytes: usize,
-    /// Children that were created by later transactions than this stand in the order of their creation. Those of
-    /// a snapshot stand as they were loaded.
+    /// The largest czxid loaded from a snapshot. Children with a larger czxid are listed in the
+    /// order of creation; loaded children are listed in the order of the snapshot.
     pub(crate) in_order_after: Zxid,
 }
 
 impl Tree {
-    /// A tree as a new server has it.
+    /// Returns the tree of a new server.
     pub fn new(config: TreeConfig) -> Tree {
         let mut tree =
             Tree::with_root(config, &StatPersisted::default(), Some(b""), AclHandle::OPEN);
@@ -62,7 +62,7 @@ impl Tree {
         tree
     }
 
-    /// Only the root.
+    /// Returns a tree with only the root.
     pub(crate) fn with_root(
         config: TreeConfig,
         stat: &StatPersisted,
@@ -80,7 +80,7 @@ impl Tree {
             snapshots: Snapshots::default(),
             last_zxid: Zxid::ZERO,
             digest: 0,
-            // The root counts with the length of its visible path.
+            // The root counts with the length of its visible path, 1.
             data_bytes: 1 + data.map_or(0, <[u8]>::len),
             in_order_after: Zxid::ZERO,
         };
@@ -91,8 +91,8 @@ impl Tree {
         tree
     }
 
-    /// Anybody may read the configuration, nobody may write it. Its aversion is -1 as in Apache,
-    /// where setting the list without a check leaves this trace.
+    /// Adds `/zookeeper/config`, which all clients may read and none may write. Its aversion is -1,
+    /// the value that results in Apache ZooKeeper from setting the ACL without a version check.
     pub(crate) fn add_config_node(&mut self, zookeeper: Slot) {
         let mut list = Vec::new();
         acl::encode_list(&[Acl::new(Perms::READ, "world", "anyone")], &mut list);
@@ -102,28 +102,29 @@ impl Tree {
         self.attach(zookeeper, "/zookeeper/config", Some(b""), acl, &stat);
     }
 
-    /// Finds a node. `""` is another name of the root; a path that is not valid is not found.
+    /// Returns a node. `""` is another name of the root; an invalid path is not found.
     #[inline]
     pub fn find(&self, path: &str) -> Option<Node<'_>> {
         self.slot_of(path).map(|slot| Node::new(self, slot))
     }
 
-    /// The zxid of the last transaction applied, of whatever kind.
+    /// Returns the zxid of the last transaction applied, of any kind.
     pub fn last_zxid(&self) -> Zxid {
         self.last_zxid
     }
 
-    /// The digest after the last transaction.
+    /// Returns the digest after the last transaction.
     pub fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// As Apache reports it, which counts the root twice: a new tree has 5.
+    /// Returns the count as Apache ZooKeeper reports it, which counts the root twice: a new tree
+    /// has 5.
     pub fn node_count(&self) -> usize {
         self.arena.len() + 1
     }
 
-    /// The lengths of all paths and all data.
+    /// Returns the sum of the lengths of all paths and all data.
     pub fn data_bytes(&self) -> usize {
         self.data_bytes
     }
@@ -132,34 +133,34 @@ impl Tree {
         self.owners.ephemeral_count()
     }
 
-    /// The paths of a session's ephemerals.
+    /// Returns the paths of a session's ephemerals.
     pub fn ephemerals(&self, session: SessionId) -> impl Iterator<Item = String> {
         self.owners.ephemerals(session).map(|slot| self.path_of(slot))
     }
 
-    /// The sessions that have ephemerals.
+    /// Returns the sessions that have ephemerals.
     pub fn ephemeral_sessions(&self) -> impl Iterator<Item = SessionId> {
         self.owners.sessions()
     }
 
-    /// All container nodes.
+    /// Returns all container nodes.
     pub fn container_paths(&self) -> impl Iterator<Item = Node<'_>> {
         self.owners.containers().map(|slot| Node::new(self, slot))
     }
 
-    /// All nodes with a time to live; none unless TTL nodes are enabled.
+    /// Returns all TTL nodes; none unless TTL nodes are enabled.
     pub fn ttl_nodes(&self) -> impl Iterator<Item = Node<'_>> {
         self.owners.ttls().map(|slot| Node::new(self, slot))
     }
 
-    /// How many nodes lack their access control list. After loading a snapshot that Apache took
-    /// while it was writing this may be more than zero; replaying the log behind it must bring it to
-    /// zero. Until then such nodes are closed to everybody.
+    /// Returns the number of nodes without their access control list. It can be more than zero
+    /// after a fuzzy snapshot of Apache ZooKeeper was loaded; replaying the log after it must bring
+    /// it to zero. Until then such nodes grant no permissions.
     pub fn nodes_without_acl(&self) -> u64 {
         self.acls.missing_uses()
     }
 
-    /// The numbers and the path do not depend on this, only how the owner is understood.
+    /// Interprets an ephemeral owner according to the configuration, which affects nothing else.
     #[inline]
     pub(crate) fn owner_kind(&self, owner: i64) -> OwnerKind {
         OwnerKind::of(owner, self.config.ttl_enabled, self.config.emulate_353_ttl)
@@ -170,9 +171,9 @@ impl Tree {
         if path.len() <= 1 {
             return (path.is_empty() || path == "/").then_some(Slot::ROOT);
         }
-        // No node but the root has an empty name, so doubled and trailing slashes find nothing.
+        // Only the root has an empty name, so paths with doubled or trailing slashes are not found.
         let (mut parent, mut rest) = (Slot::ROOT, path.strip_prefix('/')?);
-        // For names as short as they are, `split` costs more than the search in the index.
+        // For short names, `split` costs more than the search in the index.
         while let Some(end) = rest.bytes().position(|byte| byte == b'/') {
             parent = self.child(parent, &rest[..end])?;
             rest = &rest[end + 1..];
@@ -210,16 +211,16 @@ impl Tree {
         })
     }
 
-    /// How much is below a node.
+    /// Returns the totals below a node.
     pub(crate) fn below(&self, slot: Slot) -> Below {
         if slot == Slot::ROOT {
-            // The bytes of everything are of no interest so far.
+            // No caller uses the bytes of the whole tree.
             return Below { nodes: self.arena.len() - 1, bytes: 0 };
         }
         self.totals.of(slot)
     }
 
-    /// A node and everything below it, parents first, without a stack: trees can be deep.
+    /// Returns a node and all nodes below it, parents first, without a stack: trees can be deep.
     pub(crate) fn subtree(&self, top: Slot) -> impl Iterator<Item = Slot> {
         iter::successors(Some(top), move |&slot| {
             if let Some(child) = self.arena[slot].first_child.some() {
@@ -237,8 +238,8 @@ impl Tree {
         })
     }
 
-    /// Adds a node that is known to be absent below a parent that is there. Everything that depends
-    /// on the node alone is done here: links, index, side sets, digest, totals.
+    /// Adds a node that does not exist yet below a parent that exists. Updates everything that
+    /// depends on the node alone: links, index, owner sets, digest, totals.
     pub(crate) fn attach(
         &mut self,
         parent: Slot,
@@ -253,7 +254,8 @@ impl Tree {
         self.attach_hashed(hash, parent, path, data, acl, stat)
     }
 
-    /// [`Tree::attach`] for those who have looked the name up already.
+    /// Does the same as [`Tree::attach`] for a caller that has already hashed and searched the
+    /// name.
     pub(crate) fn attach_hashed(
         &mut self,
         hash: u64,
@@ -288,8 +290,8 @@ impl Tree {
         slot
     }
 
-    /// Takes out a node without children. The reverse of [`Tree::attach`], except that the list of
-    /// permissions is left to the caller, who may still want to look at it.
+    /// Removes a node without children: the reverse of [`Tree::attach`], except that the caller
+    /// releases the ACL, which it may still have to read.
     pub(crate) fn detach(&mut self, slot: Slot, path: &str) -> AclHandle {
         let record = &self.arena[slot];
         debug_assert_eq!(record.child_count, 0, "{path}");
@@ -316,8 +318,8 @@ impl Tree {
         acl
     }
 
-    /// The czxid of the oldest of a node's siblings, if that can be told without looking at all of them: the node is the
-    /// oldest itself, and the next was not loaded from a snapshot.
+    /// Returns the czxid of the oldest sibling of a node, if no scan of the siblings is needed: the
+    /// node is the oldest itself, and the next one was not loaded from a snapshot.
     pub(crate) fn oldest_without(&self, slot: Slot) -> Option<Zxid> {
         let record = &self.arena[slot];
         let is_last = record.next == Slot::NONE;
@@ -326,8 +328,8 @@ impl Tree {
         (czxid > self.in_order_after).then_some(czxid)
     }
 
-    /// Changes what is stored of a node (not its links) and keeps the digest right. Every change of
-    /// a node that stays goes through here, so that snapshots see it coming.
+    /// Changes the stored part of a node (not its links) and updates the digest. Every change of a
+    /// node that is not deleted uses this function, so that snapshots can keep a pre-image.
     #[inline]
     pub(crate) fn change(&mut self, slot: Slot, path: &str, change: impl FnOnce(&mut Record)) {
         self.snapshots.before_change(&self.arena, slot);
@@ -342,7 +344,8 @@ impl Tree {
         }
     }
 
-    /// Gives a node other data; `also` changes its stat in the same go. Returns the old length.
+    /// Replaces the data of a node; `also` changes its stat in the same step. Returns the old
+    /// length.
     pub(crate) fn replace_data(
         &mut self,
         slot: Slot,
@@ -365,7 +368,7 @@ impl Tree {
     }
 }
 
-/// The length of a path as Apache counts it: in UTF-16 units.
+/// Returns the length of a path as Apache ZooKeeper counts it: in UTF-16 units.
 fn path_chars(path: &str) -> usize {
     if path.is_ascii() { path.len() } else { path.chars().map(char::len_utf16).sum() }
 }

@@ -1,7 +1,7 @@
-//! The file system of the machine, to be looked at and not touched.
+//! The file system without write access.
 //!
-//! Whoever writes is told that it worked, and nothing happens. So a recovery can be rehearsed on the
-//! data of a server that runs, Apache's included.
+//! Write operations succeed and have no effect. So recovery can be tried on the data of a running
+//! server, Apache's included.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{Disk, DiskFile, Entry, RealDisk, RealFile};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadOnlyDisk;
 
-/// A file that stays as it is, or one that was never made.
+/// An existing file opened for reading, or a file whose creation had no effect.
 #[derive(Debug)]
 pub enum ReadOnlyFile {
     There(RealFile),
@@ -62,7 +62,7 @@ impl Disk for ReadOnlyDisk {
         RealDisk.exists(path)
     }
 
-    /// Whoever only looks may look beside anybody.
+    /// Always succeeds, because a reader does not need to exclude other processes.
     fn lock(&self, _: &Path) -> io::Result<()> {
         Ok(())
     }

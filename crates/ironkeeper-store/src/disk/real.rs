@@ -1,4 +1,4 @@
-//! The file system of the machine.
+//! The file system of the operating system.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::{Disk, DiskFile, Entry, LOCK_FILE, syscalls};
 
-/// The mode of a file that is created here: the data is for the owner of the process alone. An
-/// existing file keeps its mode.
+/// The mode of new files: only the owner of the process has access. An existing file keeps its
+/// mode.
 const FILE_MODE: u32 = 0o600;
 const DIR_MODE: u32 = 0o700;
 
@@ -18,28 +18,28 @@ pub struct RealDisk;
 #[derive(Debug)]
 pub struct RealFile(File);
 
-/// A locked directory: its lock file, and the directory itself where the file system can lock it.
+/// A locked directory: its lock file, and the directory itself if the file system can lock it.
 #[derive(Debug)]
 pub struct RealLock {
     locked: Vec<File>,
 }
 
 impl Drop for RealLock {
-    /// Unlocks explicitly instead of by closing: a child process that another thread is just
-    /// starting has inherited the open files, and would hold the lock until it runs its own
-    /// program.
+    /// Unlocks explicitly instead of relying on the close: a child process that another thread is
+    /// starting has inherited the open files, and would hold the lock until its exec.
     fn drop(&mut self) {
         for file in &self.locked {
-            // If it fails, closing the file follows anyway.
+            // If this fails, closing the file unlocks it.
             let _ = file.unlock();
         }
     }
 }
 
 impl RealLock {
-    /// The lock on the directory keeps other processes out even if the lock file is removed. Not
-    /// every file system has it (NFS turns it into a record lock, which needs a file open for
-    /// writing), so the file is locked too. The file also tells which process holds the lock.
+    /// Locks the directory and its lock file. The lock on the directory excludes other processes
+    /// even if the lock file is removed. Not every file system supports it (NFS turns it into a
+    /// record lock, which needs a file open for writing), so the file is locked as well. The file
+    /// also contains the id of the process that holds the lock.
     fn take(
         dir: &Path,
         lock_dir: impl Fn(&File) -> Result<(), TryLockError>,
@@ -56,7 +56,8 @@ impl RealLock {
         options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
         let file = options.open(dir.join(LOCK_FILE))?;
         file.try_lock().map_err(io::Error::from)?;
-        // For the message of the next process; the lock holds without it, on a full disk as well.
+        // The process id is for the error message of the next process. The lock does not need it,
+        // so a failure (a full disk, for instance) is ignored.
         let pid = format!("{}\n", std::process::id());
         let _ = file.set_len(0).and_then(|()| file.write_all_at(pid.as_bytes(), 0));
         lock.locked.push(file);
@@ -64,7 +65,8 @@ impl RealLock {
     }
 }
 
-/// Whether the file system refuses to lock any directory, as opposed to this one at this time.
+/// Returns whether the file system cannot lock directories at all, as opposed to a lock that is
+/// held by another process.
 fn cannot_lock_directories(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -88,7 +90,7 @@ impl Disk for RealDisk {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            // Another process may remove a file while we look at it.
+            // Another process may remove a file while the directory is listed.
             let metadata = match entry.metadata() {
                 Ok(metadata) => metadata,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -185,7 +187,7 @@ mod tests {
     fn a_lock_is_given_back_though_a_child_being_started_has_its_file() {
         let dir = tempfile::tempdir().unwrap();
         let lock = RealDisk.lock(dir.path()).unwrap();
-        // Shares the open files, as the child does between its fork and its program.
+        // Shares the open files, as a child process does between fork and exec.
         let inherited: Vec<File> =
             lock.locked.iter().map(|file| file.try_clone().unwrap()).collect();
         assert!(is_locked(dir.path()));

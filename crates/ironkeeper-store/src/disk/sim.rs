@@ -1,14 +1,17 @@
-//! A disk in memory that does to files what crashes, full disks and bad sectors do.
+//! A disk in memory that simulates crashes, full disks and bad sectors.
 //!
-//! Every file has two images: what the process sees and what is on the medium. Writes reach the
-//! second one by a sync, or by the luck of a seeded draw when the machine crashes: then each unsynced
-//! write survives as a whole, not at all, or in some of its sectors, in any order, and the same goes
-//! for names of files that were made, renamed or removed without a sync of their directory. After a
-//! failed sync what it should have written is lost or kept by the same draw, and no later sync brings
-//! it back, which is how kernels behave: it can still be read, until the machine stops, or until the cache drops it
-//! as if it were clean, which it may do when the process is gone.
+//! Every file has two images: the content that the process reads and the content of the medium. A
+//! sync copies writes to the medium. In a crash a seeded random choice decides about each unsynced
+//! write: it survives entirely, not at all, or in some of its sectors, in any order. The same
+//! applies to names that were created, renamed or removed without a sync of their directory.
 //!
-//! Changing calls are numbered, so a test can let each of them in turn fail or be the last one.
+//! After a failed sync the same random choice decides which of its writes are on the medium, and no
+//! later sync writes the others, as in real kernels. The process can still read them until the
+//! machine stops, or until the cache drops them as clean pages, which it may do after the process
+//! has ended.
+//!
+//! Calls that change something are numbered, so a test can make each of them fail or be the last
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -19,16 +22,16 @@ use super::{Disk, DiskFile, Entry, SECTOR_BYTES};
 
 const PAGE: u64 = 4096;
 
-/// What happens to a call.
+/// The effect of an injected fault on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It fails. A write leaves a part of itself behind.
+    /// The call fails. A write leaves a part of its bytes.
     Error(io::ErrorKind),
-    /// The machine stops in the middle of it. Every later call fails until [`SimDisk::crash`].
+    /// The machine stops during the call. Every later call fails until [`SimDisk::crash`].
     Stop,
 }
 
-/// Clones share the disk.
+/// A simulated disk. Clones share it.
 #[derive(Clone, Debug)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
@@ -38,7 +41,7 @@ pub struct SimDisk {
 pub struct SimFile {
     state: Arc<Mutex<State>>,
     inode: usize,
-    /// Handles do not survive a crash.
+    /// The boot in which the handle was opened. Handles are invalid after a crash.
     boot: u64,
 }
 
@@ -49,7 +52,7 @@ struct State {
     dirs: BTreeSet<PathBuf>,
     durable_names: BTreeMap<PathBuf, usize>,
     durable_dirs: BTreeSet<PathBuf>,
-    /// Changes of names since their directory was last synced, in order.
+    /// Changes of names since the last sync of their directory, in order.
     unsynced_names: Vec<NameChange>,
     capacity: u64,
     calls: u64,
@@ -72,9 +75,9 @@ enum NameChange {
 struct Inode {
     seen: Image,
     durable: Image,
-    /// What a sync has to do, in order.
+    /// The changes that a sync applies to the medium, in order.
     unsynced: Vec<DataChange>,
-    /// A sync has failed: what can be read may be nowhere else.
+    /// A sync has failed, so the readable content may not be on the medium.
     doubtful: bool,
 }
 
@@ -84,19 +87,19 @@ enum DataChange {
     SetLen(u64),
 }
 
-/// The content of a file. Pages that were never written are zero and take no room.
+/// The content of a file. Pages that were never written are zero and take no space.
 #[derive(Clone, Debug, Default)]
 struct Image {
     len: u64,
     pages: BTreeMap<u64, Box<[u8; PAGE as usize]>>,
 }
 
-/// A small generator; a simulated disk must not be random by itself.
+/// A seeded generator, so that a run is reproducible.
 #[derive(Debug)]
 struct Random(u64);
 
 impl SimDisk {
-    /// An empty disk without a limit. The seed decides what survives crashes.
+    /// Creates an empty disk without a limit. The seed decides which writes survive crashes.
     pub fn new(seed: u64) -> SimDisk {
         let state = State {
             inodes: Vec::new(),
@@ -116,29 +119,30 @@ impl SimDisk {
         SimDisk { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// How many changing calls there have been.
+    /// Returns the number of changing calls so far.
     pub fn calls(&self) -> u64 {
         self.state().calls
     }
 
-    /// Lets the changing call of this number, counted from zero since the disk was made, go wrong.
+    /// Injects a fault into the changing call of this number, counted from zero since the disk was
+    /// created.
     pub fn fail_call(&self, number: u64, fault: Fault) {
         self.state().faults.insert(number, fault);
     }
 
-    /// Room for pages of files. Lengths set ahead take none.
+    /// Sets the space for pages of files. A length that is set ahead takes none.
     pub fn set_capacity(&self, bytes: u64) {
         self.state().capacity = bytes;
     }
 
-    /// The machine stops and starts again. Open files are gone, and so is what was not synced, except
-    /// for what the draw lets survive. Planned faults that did not come to pass are forgotten.
+    /// Stops and restarts the machine. Open files become invalid. Unsynced changes are lost, except
+    /// those that the random choice keeps. Pending faults are removed.
     pub fn crash(&self) {
         self.state().crash();
     }
 
-    /// The process is killed and started again. Open files are gone; what was written is still in the
-    /// kernel's hands, synced or not. Planned faults that did not come to pass are forgotten.
+    /// Kills and restarts the process. Open files become invalid. Writes remain in the kernel's
+    /// cache, synced or not. Pending faults are removed.
     pub fn restart(&self) {
         let mut state = self.state();
         state.drop_doubtful_pages();
@@ -147,23 +151,23 @@ impl SimDisk {
         state.boot += 1;
     }
 
-    /// Whether the machine has stopped in the middle of a call.
+    /// Returns whether the machine has stopped during a call.
     pub fn has_stopped(&self) -> bool {
         self.state().stopped
     }
 
-    /// Planned faults will not come to pass.
+    /// Removes all pending faults.
     pub fn forget_faults(&self) {
         self.state().faults.clear();
     }
 
-    /// Writing what is there already writes nothing from now on: whoever counts on it to reach the medium is
-    /// deceived.
+    /// From now on ignores a write of bytes that the file already contains, so that the write does
+    /// not reach the medium.
     pub fn skip_equal_writes(&self) {
         self.state().skips_equal_writes = true;
     }
 
-    /// Turns one bit of a file over, on the medium.
+    /// Flips one bit of a file on the medium.
     pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
         let mut state = self.state();
         let inode = state.inode_of(path)?;
@@ -178,7 +182,7 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Puts a file on the medium, directories included.
+    /// Creates a file on the medium, including its directories.
     pub fn put(&self, path: &Path, bytes: &[u8]) {
         let mut state = self.state();
         let mut dir = path.parent();
@@ -196,7 +200,7 @@ impl SimDisk {
         state.durable_names.insert(path.to_owned(), inode);
     }
 
-    /// The content of a file as the process sees it.
+    /// Returns the content of a file as the process reads it.
     pub fn content(&self, path: &Path) -> io::Result<Vec<u8>> {
         let state = self.state();
         let image = &state.inodes[state.inode_of(path)?].seen;
@@ -205,7 +209,7 @@ impl SimDisk {
         Ok(bytes)
     }
 
-    /// All files, in the order of their names.
+    /// Returns all files in the order of their names.
     pub fn files(&self) -> Vec<PathBuf> {
         self.state().names.keys().cloned().collect()
     }
@@ -425,7 +429,7 @@ impl State {
         }
     }
 
-    /// Counts a changing call. `true`: the machine stops in it.
+    /// Counts a changing call. Returns `true` if the machine stops during the call.
     fn begin_call(&mut self) -> io::Result<bool> {
         self.alive()?;
         let number = self.calls;
@@ -476,7 +480,7 @@ impl State {
                 self.make_name_durable(&change);
             }
         }
-        // What is in a directory goes with it.
+        // A directory that is lost takes its content with it.
         let made = self.durable_dirs.clone();
         self.durable_dirs.retain(|dir| dir.ancestors().all(|dir| made.contains(dir)));
         let dirs = &self.durable_dirs;
@@ -489,7 +493,8 @@ impl State {
         self.boot += 1;
     }
 
-    /// The cache may drop what it takes for clean; then what is on the medium is read.
+    /// The cache may drop pages that it treats as clean; then reads return the content of the
+    /// medium.
     fn drop_doubtful_pages(&mut self) {
         for inode in &mut self.inodes {
             if inode.doubtful && inode.unsynced.is_empty() && self.random.chance(4) {
@@ -499,7 +504,7 @@ impl State {
         }
     }
 
-    /// Frees the content of files that have no name and are not open any more.
+    /// Frees the content of files that have no name. After a crash they have no open handle either.
     fn forget_unlinked(&mut self) {
         let linked: BTreeSet<usize> = self.names.values().copied().collect();
         for (number, inode) in self.inodes.iter_mut().enumerate() {
@@ -509,7 +514,7 @@ impl State {
         }
     }
 
-    /// Draws what of a file's unsynced changes is on the medium.
+    /// Decides at random which of a file's unsynced changes are on the medium.
     fn survive(&mut self, inode: usize) {
         let inode = &mut self.inodes[inode];
         for change in std::mem::take(&mut inode.unsynced) {
@@ -593,7 +598,7 @@ impl Image {
         count
     }
 
-    /// Whether these bytes are there already.
+    /// Returns whether the file already contains these bytes at the offset.
     fn holds(&self, bytes: &[u8], offset: u64) -> bool {
         let mut there = vec![0; bytes.len()];
         self.read(&mut there, offset) == bytes.len() && there == bytes
@@ -624,7 +629,7 @@ impl Image {
         self.len = len;
     }
 
-    /// How many of `len` bytes can be written with this many new pages.
+    /// Returns how many of `len` bytes can be written with `free_pages` new pages.
     fn fitting(&self, offset: u64, len: usize, mut free_pages: u64) -> usize {
         let end = offset + len as u64;
         let mut at = offset;
@@ -651,7 +656,7 @@ impl Random {
         value ^ (value >> 31)
     }
 
-    /// Below `limit`; zero if the limit is zero.
+    /// Returns a number below `limit`, or zero if the limit is zero.
     fn below(&mut self, limit: u64) -> u64 {
         if limit == 0 { 0 } else { self.next() % limit }
     }

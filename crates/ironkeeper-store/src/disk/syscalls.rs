@@ -1,4 +1,4 @@
-//! System calls the standard library has no name for. The only unsafe code of the store.
+//! System calls that the standard library does not offer. The only unsafe code of the store.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -6,7 +6,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 
-/// Bytes an unprivileged process may still write to the file system of `file`.
+/// Returns the number of bytes that an unprivileged process may still write to the file system of
+/// `file`.
 pub(super) fn free_bytes(file: &File) -> io::Result<u64> {
     let mut stats = MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: the descriptor is open for the length of the call, and `stats` points to writable
@@ -21,7 +22,7 @@ pub(super) fn free_bytes(file: &File) -> io::Result<u64> {
     Ok((stats.f_bavail as u64).saturating_mul(stats.f_frsize as u64))
 }
 
-/// Starts writing a range, waits until it is written, and lets the cache forget it.
+/// Writes a range to the medium, waits for the write, and drops the range from the cache.
 #[cfg(target_os = "linux")]
 pub(super) fn write_back(file: &File, offset: u64, len: u64) -> io::Result<()> {
     let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
@@ -34,13 +35,13 @@ pub(super) fn write_back(file: &File, offset: u64, len: u64) -> io::Result<()> {
     let result = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, flags) };
     if result != 0 {
         let error = io::Error::last_os_error();
-        // Some file systems do not have the call; their own pace has to do.
+        // Some file systems do not support the call; then the kernel decides when it writes.
         return match error.raw_os_error() {
             Some(libc::ENOSYS | libc::EINVAL | libc::ESPIPE) => Ok(()),
             _ => Err(error),
         };
     }
-    // SAFETY: as above. The result is advice not taken at worst.
+    // SAFETY: as above. The call is advisory, so its result is ignored.
     unsafe { libc::posix_fadvise64(file.as_raw_fd(), offset, len, libc::POSIX_FADV_DONTNEED) };
     Ok(())
 }
@@ -50,8 +51,9 @@ pub(super) fn write_back(file: &File, _offset: u64, _len: u64) -> io::Result<()>
     file.sync_data()
 }
 
-/// Makes the calling thread one that waits for a free processor after each of its waits, instead of
-/// taking one from a thread that is at work. A system that refuses is no worse than before.
+/// Sets the scheduling policy of the calling thread to SCHED_BATCH: a thread that becomes runnable
+/// waits for a free processor and does not preempt a running thread. A failure has no effect and is
+/// ignored.
 #[cfg(target_os = "linux")]
 pub fn let_others_finish() {
     let param = libc::sched_param { sched_priority: 0 };

@@ -1,4 +1,4 @@
-//! Reading the log for somebody who is behind.
+//! Reads the log for a learner that is behind.
 
 use ironkeeper_proto::Zxid;
 
@@ -8,21 +8,23 @@ use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::store::Store;
 
-/// What the log had to say about a transaction and what follows it.
+/// The transactions in the log that follow a given one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogTail {
-    /// Whether the transaction is in the log, or is that of a snapshot which the log follows.
+    /// Whether the given transaction is in the log, or is the zxid of a snapshot that the log
+    /// follows.
     pub found: bool,
-    /// What follows it without a hole, each as it stands in the log.
+    /// The transactions that follow it without a gap, as stored in the log.
     pub txns: Vec<(Zxid, Vec<u8>)>,
 }
 
 impl<D: Disk> Store<D> {
-    /// Finds `after` in the log and reads on up to the transaction `until` gives, which is asked
-    /// again before each record: a writer may be at work meanwhile. More than `bytes_max` is as good
-    /// as nothing: then the answer is that nothing was found. So it is if a purge has begun to
-    /// remove a file that was read: records at its end may be missing, and the first of the next
-    /// file, if it is of a later epoch, would hide that.
+    /// Finds `after` in the log and reads up to the transaction that `until` returns. `until` is
+    /// called before each record, because a writer may append at the same time.
+    ///
+    /// Returns `found == false` if the transactions exceed `bytes_max`, and if a purge has started
+    /// to remove a file that was read: records at its end may be missing, and this would go
+    /// unnoticed if the next file starts a later epoch.
     pub fn read_tail(
         &self,
         after: Zxid,

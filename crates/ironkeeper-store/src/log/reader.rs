@@ -1,7 +1,8 @@
-//! Reading one log file, front to back.
+//! Reader of one log file, from start to end.
 //!
-//! The one reader of the format: recovery, catching up of learners and the inspection tools use it.
-//! It never believes a length further than the file goes, and it says where and why it stops.
+//! The only reader of the format: recovery, the synchronization of learners and the inspection
+//! tools use it. It checks every length against the length of the file, and it reports where and
+//! why it stops.
 
 use std::path::{Path, PathBuf};
 
@@ -17,36 +18,35 @@ use super::writer::UNSYNCED_BYTES_MAX;
 use crate::disk::{Disk, DiskFile, read_full};
 use crate::error::{At, StoreError};
 
-/// Read at a time. The buffer grows beyond it for larger records only.
+/// The number of bytes read at once. The buffer grows beyond it only for larger records.
 const CHUNK: usize = 256 << 10;
 
-/// A record whose checksum and end mark are right.
+/// A record with a correct checksum and end mark.
 #[derive(Clone, Copy, Debug)]
 pub struct LogRecord<'a> {
-    /// Where its frame begins in the file.
+    /// The offset of its frame in the file.
     pub offset: u64,
     pub zxid: Zxid,
-    /// Transaction header, record and digest; what travels between servers.
+    /// Transaction header, record and digest, as servers send them to each other.
     pub body: &'a [u8],
 }
 
-/// Why there is no further record in a file.
+/// The reason why there is no further record in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogEnd {
     /// The file ends here, or only padding follows.
     Clean,
-    /// A write that was never finished: what is here was not made durable before the writer
-    /// stopped, and so was never promised to anyone.
+    /// A torn write: it was not durable when the writer stopped, and so it was not acknowledged.
     Torn { what: &'static str, dropped_bytes: u64 },
-    /// Bytes that no interrupted write leaves behind.
+    /// Bytes that an interrupted write cannot have left.
     Damaged { what: String },
 }
 
-/// What [`LogReader::next`] finds.
+/// The result of [`LogReader::next`].
 #[derive(Debug)]
 pub enum Next<'a> {
     Record(LogRecord<'a>),
-    /// The offset is the one at which the next record would have been.
+    /// The offset at which the next record would start.
     End {
         offset: u64,
         end: LogEnd,
@@ -61,25 +61,25 @@ pub struct LogReader<F> {
     buffer: Vec<u8>,
     /// The file offset of the buffer's first byte.
     buffer_offset: u64,
-    /// How many of the buffer's bytes are content of the file.
+    /// The number of bytes in the buffer that were read from the file.
     filled: usize,
-    /// How many of them have been read.
+    /// The number of bytes in the buffer that have been consumed.
     consumed: usize,
     header_seen: bool,
-    /// Where the record that was found last is in the buffer: its frame, and its zxid.
+    /// The last record in the buffer: start and length of its frame, and its zxid.
     last: (usize, usize, Zxid),
-    /// Whether somebody may be writing to the file, so that its end cannot be judged.
+    /// Whether a writer may append to the file, so that its end cannot be classified.
     live: bool,
-    /// Two beginnings of records, each at least as far behind the one before as an unsynced write is long. The
-    /// first one is where what was written last can have begun.
+    /// The starts of two records, at least `UNSYNCED_BYTES_MAX` apart (at first both are the end of
+    /// the file header). Everything that was written without a sync is after `marks[0]`.
     marks: [u64; 2],
 }
 
-/// Where the last records of a file are.
+/// The position of the last records of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileEnd {
     pub path: PathBuf,
-    /// Everything that was written without a sync is behind this, and before `to`.
+    /// Everything that was written without a sync is in `from..to`.
     pub from: u64,
     pub to: u64,
     pub last_zxid: Zxid,
@@ -104,7 +104,7 @@ impl<F: DiskFile> LogReader<F> {
         })
     }
 
-    /// A reader that begins in the middle, at the beginning of a record.
+    /// Opens a file at the start of a record.
     pub(crate) fn open_at<D: Disk<File = F>>(
         disk: &D,
         path: &Path,
@@ -116,14 +116,15 @@ impl<F: DiskFile> LogReader<F> {
         Ok(reader)
     }
 
-    /// A reader of a file that may be written to meanwhile. What cannot be read is taken for what is
-    /// still being written.
+    /// Opens a file to which a writer may append. An unreadable record is treated as still being
+    /// written.
     pub fn open_live<D: Disk<File = F>>(disk: &D, path: &Path) -> Result<LogReader<F>, StoreError> {
         let reader = LogReader::open(disk, path)?;
         Ok(LogReader { live: true, ..reader })
     }
 
-    /// Forgets what was read ahead, so that the next call sees what has been written since.
+    /// Discards the bytes that were read ahead, so that the next call reads what has been written
+    /// since.
     pub fn refresh(&mut self) -> Result<(), StoreError> {
         self.filled = self.consumed;
         self.file_len = self.file.len().at(&self.path, "read the length of the log file")?;
@@ -134,8 +135,8 @@ impl<F: DiskFile> LogReader<F> {
         &self.path
     }
 
-    /// The next record, or the end. After an end every further call finds the same end, unless the
-    /// file has been written to meanwhile.
+    /// Returns the next record or the end. After an end every further call returns the same end,
+    /// unless the file has been written to.
     #[expect(clippy::should_implement_trait, reason = "records borrow from the reader")]
     pub fn next(&mut self) -> Result<Next<'_>, StoreError> {
         if !self.header_seen {
@@ -166,7 +167,7 @@ impl<F: DiskFile> LogReader<F> {
         Ok(Next::Record(self.last_record()))
     }
 
-    /// The end of what has been read; none before the first record.
+    /// Returns the end of what has been read, or `None` before the first record.
     pub(crate) fn end(&self) -> Option<FileEnd> {
         let (_, frame_len, last_zxid) = self.last;
         if frame_len == 0 {
@@ -177,14 +178,14 @@ impl<F: DiskFile> LogReader<F> {
         Some(FileEnd { path: self.path.clone(), from, to: self.position(), last_zxid })
     }
 
-    /// The record that the last call of [`LogReader::next`] found. Meaningless before the first.
+    /// Returns the record of the last call of [`LogReader::next`]. Meaningless before the first.
     pub(crate) fn last_record(&self) -> LogRecord<'_> {
         let (start, frame_len, zxid) = self.last;
         let body = &self.buffer[start + RECORD_HEADER_LEN..start + frame_len - 1];
         LogRecord { offset: self.buffer_offset + start as u64, zxid, body }
     }
 
-    /// The length of the whole frame if it is intact.
+    /// Returns the length of the whole frame if it is intact.
     fn check_frame(&mut self) -> Result<Result<usize, LogEnd>, StoreError> {
         let left = self.fill(RECORD_HEADER_LEN)?;
         if left.is_empty() {
@@ -204,7 +205,7 @@ impl<F: DiskFile> LogReader<F> {
             Ok(body_len) => body_len,
         };
         let frame_len = RECORD_HEADER_LEN + body_len + 1;
-        // Before any memory is set aside for a length that only the file claims.
+        // Checked before memory is allocated for a length that is not verified.
         if frame_len as u64 > self.file_len.saturating_sub(self.position()) {
             return self.stop(frame_len, "the record is longer than the rest of the file").map(Err);
         }
@@ -222,7 +223,7 @@ impl<F: DiskFile> LogReader<F> {
         Ok(Ok(frame_len))
     }
 
-    /// Finds out what a frame that cannot be read is.
+    /// Classifies a frame that cannot be read.
     fn stop(&self, frame_len: usize, what: &'static str) -> Result<LogEnd, StoreError> {
         if self.live {
             return Ok(LogEnd::Torn { what, dropped_bytes: 0 });
@@ -231,7 +232,7 @@ impl<F: DiskFile> LogReader<F> {
             .at(&self.path, "read the log")
     }
 
-    /// Passes over the file's header; tells the end if there is none.
+    /// Reads the file header. Returns the end if the header is missing.
     fn read_file_header(&mut self) -> Result<Option<LogEnd>, StoreError> {
         let head = self.fill(FILE_HEADER_LEN)?;
         if head.len() >= FILE_HEADER_LEN && head[..4] == log_record::MAGIC {
@@ -247,12 +248,12 @@ impl<F: DiskFile> LogReader<F> {
             .map(Some)
     }
 
-    /// The offset of the next unread byte.
+    /// Returns the offset of the next unread byte.
     pub fn position(&self) -> u64 {
         self.buffer_offset + self.consumed as u64
     }
 
-    /// At least `count` unread bytes, or all that are left in the file.
+    /// Returns at least `count` unread bytes, or all that are left in the file.
     fn fill(&mut self, count: usize) -> Result<&[u8], StoreError> {
         if self.filled - self.consumed < count {
             self.buffer.copy_within(self.consumed..self.filled, 0);

@@ -1,14 +1,15 @@
-//! Making sure that what was read is what is on the medium.
+//! Tail rewrite: makes the records that recovery has read durable.
 //!
-//! A process whose sync fails ends, and so does one that is killed before its sync. Started again on the same
-//! running machine it finds what it has written, for it reads it from the kernel's cache. But a kernel that could
-//! not write a page may call it clean all the same: no later sync writes it, and the next loss of power takes it.
-//! A record that was voted with, or acknowledged, would be gone.
+//! A process ends if its sync fails, or if it is killed before its sync. After a restart on the
+//! same running machine the process reads its writes from the kernel's cache. But a kernel that
+//! could not write a page may mark it clean: no later sync writes it, and the next power failure
+//! loses it. A record that the server has voted with, or has acknowledged, would be lost.
 //!
-//! So recovery writes the end of the newest log once more, in place. The bytes are the same, hence nothing is lost
-//! if that is interrupted; and written pages are dirty, hence the sync behind them tells the truth. How much is at
-//! stake is known: a file is synced before the next one is begun, and no more than
-//! [`UNSYNCED_BYTES_MAX`](super::writer::UNSYNCED_BYTES_MAX) bytes, or one record, are written without a sync.
+//! So recovery writes the end of the newest log again, in place. The bytes are the same, so an
+//! interruption loses nothing; and the written pages are dirty, so the following sync writes them.
+//! The amount is bounded: a file is synced before the next one is created, and at most
+//! [`UNSYNCED_BYTES_MAX`](super::writer::UNSYNCED_BYTES_MAX) bytes, or one record, are written
+//! without a sync.
 
 use super::reader::{FileEnd, LogReader, Next};
 use crate::disk::{Disk, DiskFile, read_full};
@@ -18,8 +19,8 @@ use crate::store::Store;
 const CHUNK: usize = 256 << 10;
 
 impl<D: Disk> Store<D> {
-    /// Makes the end of the newest log durable, whatever became of earlier attempts. Nothing that was read from
-    /// it may be relied on before.
+    /// Makes the end of the newest log durable, regardless of earlier failed syncs. The records in
+    /// it must not be relied on before this returns.
     pub(crate) fn renew_log_end(&self, end: &FileEnd) -> Result<(), StoreError> {
         let path = &end.path;
         let mut file = self.disk.open_to_write(path).at(path, "open the log file")?;
@@ -34,7 +35,8 @@ impl<D: Disk> Store<D> {
             file.write_at(&chunk[..count], offset).at(path, "write the log")?;
             offset += count as u64;
         }
-        // A log that was cut must stay so. To set a length that is already there may do nothing.
+        // The truncation of a torn tail must be durable as well. Setting the same length again may
+        // have no effect, so the length is changed first.
         let len = file.len().at(path, "read the length of the log file")?;
         file.set_len(len + 1).at(path, "lengthen the log file")?;
         file.set_len(len).at(path, "cut the log file")?;
@@ -42,8 +44,8 @@ impl<D: Disk> Store<D> {
         file.sync_data().at(path, "sync the log file")
     }
 
-    /// Between the first reading and the second the kernel may have dropped a page that it took for clean, and
-    /// found something else on the medium.
+    /// Reads the end again and compares it. Since the first reading the kernel may have dropped a
+    /// page that it treated as clean, and then reads the content of the medium.
     fn check_end(&self, end: &FileEnd) -> Result<(), StoreError> {
         let mut reader = LogReader::open_at(&self.disk, &end.path, end.from)?;
         let mut last = None;

@@ -1,11 +1,11 @@
-//! The log as one sequence of records, whatever the files it is spread over.
+//! The log as one sequence of records across its files.
 //!
-//! The rule that keeps a lost record from going unnoticed is here: each record is the successor of
-//! the one before it, or the first of a later epoch. A file that ends in a torn record is followed
-//! by a file that repeats the torn one's zxid, because the server that wrote it had to start again.
+//! The stream detects missing records: each record must be the successor of the previous one, or
+//! the first of a later epoch. A file that ends in a torn record is followed by a file that starts
+//! with the zxid of the torn record, because its writer restarted.
 //!
-//! Apache 3.9 gives the refusal of a request that it cannot read the zxid of the transaction before it. Such a
-//! record changes nothing and is passed over.
+//! Apache 3.9 logs an error transaction for a request that it cannot decode with the zxid of the
+//! previous transaction. Such a record changes nothing and is skipped.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -19,39 +19,39 @@ use crate::catalog::{self, LogFile};
 use crate::disk::Disk;
 use crate::error::StoreError;
 
-/// A walk over the records of all files from some zxid on.
+/// A cursor over the records of all files from a zxid on.
 #[derive(Debug)]
 pub struct LogStream<D: Disk> {
     disk: D,
     dir: PathBuf,
-    /// Files not opened yet, oldest first.
+    /// Files that are not opened yet, oldest first.
     waiting: VecDeque<LogFile>,
     reader: Option<LogReader<D::File>>,
-    /// The zxid in the name of the file opened last.
+    /// The zxid in the name of the file that was opened last.
     opened: Option<Zxid>,
-    /// Those of all files that were opened.
+    /// The zxids in the names of all files that were opened.
     read: Vec<Zxid>,
-    /// Records below are passed over.
+    /// Records below this zxid are skipped.
     from: Zxid,
-    /// The last record handed out, or what the first one must follow.
+    /// The last record that was returned, or the zxid that the first one must follow.
     last: Option<Zxid>,
-    /// Whether a writer may be at work.
+    /// Whether a writer may append at the same time.
     live: bool,
     torn: Option<Torn>,
 }
 
-/// A record that was never finished.
+/// An incomplete record.
 #[derive(Clone, Debug)]
 pub(crate) struct Torn {
     pub file: PathBuf,
     pub offset: u64,
     pub dropped_bytes: u64,
     pub what: &'static str,
-    /// Whether it was at the end of the newest file.
+    /// Whether the record is at the end of the newest file.
     pub newest: bool,
 }
 
-/// A record and the file it is in.
+/// A record and its file.
 #[derive(Debug)]
 pub struct Located<'a> {
     pub file: &'a Path,
@@ -59,17 +59,17 @@ pub struct Located<'a> {
 }
 
 impl<D: Disk> LogStream<D> {
-    /// Records at `zxid` and above, for a reader beside a running writer.
+    /// Returns the records at `zxid` and above, for a reader that runs beside a writer.
     pub(crate) fn from(disk: &D, dir: &Path, zxid: Zxid) -> Result<LogStream<D>, StoreError> {
         LogStream::new(disk, dir, zxid, None, true)
     }
 
-    /// Records above `base`, the first of which must follow it, for recovery.
+    /// Returns the records above `base`, the first of which must follow it, for recovery.
     pub(crate) fn after(disk: &D, dir: &Path, base: Zxid) -> Result<LogStream<D>, StoreError> {
         LogStream::new(disk, dir, Zxid(base.0.saturating_add(1)), Some(base), false)
     }
 
-    /// All records, without asking what came before.
+    /// Returns all records. The first one may have any zxid.
     pub(crate) fn all(disk: &D, dir: &Path) -> Result<LogStream<D>, StoreError> {
         LogStream::new(disk, dir, Zxid(i64::MIN), None, false)
     }
@@ -82,7 +82,7 @@ impl<D: Disk> LogStream<D> {
         live: bool,
     ) -> Result<LogStream<D>, StoreError> {
         let mut files = catalog::logs(disk, dir)?;
-        // The newest file that begins at or below the first wanted record holds it.
+        // The newest file that starts at or below the first wanted record contains it.
         let first = files.partition_point(|file| file.zxid <= from).saturating_sub(1);
         let waiting = files.split_off(first.min(files.len())).into();
         Ok(LogStream {
@@ -99,7 +99,7 @@ impl<D: Disk> LogStream<D> {
         })
     }
 
-    /// The next record; `None` at the end. A torn tail ends the stream like a clean one.
+    /// Returns the next record, or `None` at the end. A torn tail ends the stream like a clean one.
     #[expect(clippy::should_implement_trait, reason = "records borrow from the stream")]
     pub fn next(&mut self) -> Result<Option<Located<'_>>, StoreError> {
         if !self.advance()? {
@@ -109,7 +109,7 @@ impl<D: Disk> LogStream<D> {
         Ok(Some(Located { file: reader.path(), record: reader.last_record() }))
     }
 
-    /// Moves to the next wanted record.
+    /// Moves to the next wanted record. Returns `false` at the end.
     fn advance(&mut self) -> Result<bool, StoreError> {
         let mut refreshed = false;
         loop {
@@ -146,8 +146,9 @@ impl<D: Disk> LogStream<D> {
             };
             let newest = self.waiting.is_empty();
             if self.live && newest && !refreshed {
-                // The writer may have gone on since the last bytes were read, here or in a new file.
-                // A file is complete before the next one appears, so the order of looking matters.
+                // The writer may have appended since the last read, to this file or to a new one. A
+                // file is complete before the next one appears, so the list of files is read before
+                // the file.
                 let files = catalog::logs(&self.disk, &self.dir)?;
                 self.waiting =
                     files.into_iter().filter(|file| Some(file.zxid) > self.opened).collect();
@@ -178,33 +179,33 @@ impl<D: Disk> LogStream<D> {
         }
     }
 
-    /// Where the last records of the newest file are, when there are no more.
+    /// Returns the position of the last records of the newest file, at the end of the stream.
     pub(crate) fn newest_end(&self) -> Option<FileEnd> {
         self.reader.as_ref()?.end()
     }
 
-    /// Whether all files that were read up to now still have their names. A purge takes the name of
-    /// a file away before it shortens it: what was read from one that has its name was whole.
+    /// Returns whether all files that were read so far still have their names. A purge renames a
+    /// file before it truncates it, so a file that has its name was read completely.
     pub(crate) fn is_all_there(&self) -> Result<bool, StoreError> {
         let files = catalog::logs(&self.disk, &self.dir)?;
         Ok(self.read.iter().all(|zxid| files.iter().any(|file| file.zxid == *zxid)))
     }
 
-    /// The last unfinished record that was met, in whatever file.
+    /// Returns the last incomplete record that was found, in any file.
     pub(crate) fn torn(&self) -> Option<&Torn> {
         self.torn.as_ref()
     }
 }
 
-/// Whether it is the record of a request that was refused.
+/// Returns whether a record is an error transaction.
 fn is_refusal(body: &[u8]) -> bool {
     TxnHeader::decode(&mut Reader::new(body)).is_ok_and(|header| header.op == OpCode::Error)
 }
 
-/// Whether no transaction can have been between these two.
+/// Returns whether no transaction can exist between the two.
 pub(crate) fn follows(before: Zxid, next: Zxid) -> bool {
-    // A new leader counts from one. (A standalone server that uses up its counter walks into the
-    // next epoch at zero; that is plain counting.)
+    // A new leader counts from one. (A standalone server whose counter overflows continues in the
+    // next epoch at zero; this is covered by plain counting.)
     before.0.checked_add(1) == Some(next.0)
         || (next.epoch() > before.epoch() && next.counter() == 1)
 }

@@ -1,18 +1,19 @@
-//! Is this a torn write or damage?
+//! Classification of an unreadable record: torn write or damage.
 //!
-//! A commit is one write of many records and one sync. When the machine dies between the two, any
-//! subset of the write's sectors may be on the medium, in any order; the others still hold the zeroes
-//! that were there before. So the trace of an unfinished write is one of:
+//! A commit is one write of many records and one sync. If the machine stops between the two, any
+//! subset of the write's sectors may be on the medium, in any order; the others still contain the
+//! zeroes that were there before. So a torn write has one of two forms:
 //!
-//! - a prefix: from some byte on, the record and everything behind it is missing or zero;
-//! - a hole: a sector that the record reaches into is zero, from the record's beginning or the
-//!   sector's, whichever is later, up to the sector's end. Records behind the hole, whole or not, are
-//!   of the same unfinished write.
+//! - a prefix: from some byte on, the record and everything after it is missing or zero;
+//! - a hole: a sector that the record overlaps is zero, from the start of the record or of the
+//!   sector, whichever is later, to the end of the sector. Records after the hole, complete or not,
+//!   belong to the same torn write.
 //!
-//! Anything else was intact once, was perhaps acknowledged, and is damage. A flipped bit in the very
-//! last record is therefore damage and not a torn tail, even though nothing follows it. So is a
-//! record that is whole but for its length field, a length that no record can have, and a length that
-//! reaches past the last written byte although those bytes are the end of an intact record.
+//! Anything else was intact once, may have been acknowledged, and is damage. A flipped bit in the
+//! very last record is therefore damage and not a torn tail, even though nothing follows it. Damage
+//! is also a record that is intact except for its length field, a length that no record can have,
+//! and a length that reaches past the last written byte although those bytes end with an intact
+//! record.
 
 use std::io;
 
@@ -23,13 +24,13 @@ use ironkeeper_proto::log_record::{
 use super::reader::LogEnd;
 use crate::disk::{DiskFile, SECTOR_BYTES, read_full};
 
-/// No unfinished write is longer, and so no record. A hole with more than this behind it lies in the
-/// middle of finished writes.
+/// The maximal length of a torn write, and so of a record. A hole that more bytes follow is in the
+/// middle of complete writes.
 const TORN_BYTES_MAX: u64 = 64 << 20;
 const CHUNK: usize = 256 << 10;
 
-/// Judges the frame at `offset`, which reaches over `frame_len` bytes as far as can be told and could
-/// not be read because of `what`.
+/// Classifies the frame at `offset`. `frame_len` is its apparent length, and `what` the reason why
+/// it could not be read.
 pub(super) fn explain<F: DiskFile>(
     file: &F,
     file_len: u64,
@@ -58,8 +59,8 @@ pub(super) fn explain<F: DiskFile>(
     Ok(LogEnd::Damaged { what: what.to_owned() })
 }
 
-/// Judges a file that does not begin as a log does. What was never written in full is torn: the first
-/// write of a file holds its header and its first records.
+/// Classifies a file without a valid header. A header that was never written in full is torn: the
+/// first write of a file contains its header and its first records.
 pub(super) fn explain_file_header<F: DiskFile>(file: &F, file_len: u64) -> io::Result<LogEnd> {
     let Some(last) = last_nonzero(file, 0, file_len)? else {
         return Ok(LogEnd::Torn { what: "the file is empty", dropped_bytes: 0 });
@@ -80,7 +81,8 @@ pub(super) fn explain_file_header<F: DiskFile>(file: &F, file_len: u64) -> io::R
     Ok(LogEnd::Damaged { what })
 }
 
-/// Whether a right record begins here and ends at an earlier mark than its length says.
+/// Returns whether an intact record starts at `offset` and ends at an earlier end mark than its
+/// length field specifies.
 fn whole_but_for_its_length<F: DiskFile>(file: &F, offset: u64, last: u64) -> io::Result<bool> {
     let body_start = offset + RECORD_HEADER_LEN as u64;
     let mut head = [0; RECORD_HEADER_LEN];
@@ -101,11 +103,12 @@ fn whole_but_for_its_length<F: DiskFile>(file: &F, offset: u64, last: u64) -> io
     Ok(found)
 }
 
-/// Whether an intact record that begins behind `offset` ends at `last`. The frame at `offset` claims
-/// these bytes for itself; a prefix of it would end in the middle of its body.
+/// Returns whether an intact record that starts after `offset` ends at `last`. The frame at
+/// `offset` includes these bytes according to its length; a prefix of it would end in the middle of
+/// its body.
 ///
-/// The search goes backwards: the checksum of each possible body follows from the one that is a byte
-/// shorter, so the cost is linear, whatever the bytes are.
+/// The search runs backwards: the checksum of each candidate body follows from that of the body
+/// that is one byte shorter, so the cost is linear for any content.
 fn ends_in_a_record<F: DiskFile>(file: &F, offset: u64, last: u64) -> io::Result<bool> {
     let mut sum = RunningAdler::new();
     let mut len = 0_i64;
@@ -114,7 +117,7 @@ fn ends_in_a_record<F: DiskFile>(file: &F, offset: u64, last: u64) -> io::Result
     if read_full(file, &mut buffer[..1], last)? != 1 || buffer[0] != END_MARK {
         return Ok(false);
     }
-    // Each turn reads the headers of the bodies that begin in `start..end` together with those bytes.
+    // Each iteration reads the bytes `start..end`, and the headers of the bodies that start there.
     while end > offset + RECORD_HEADER_LEN as u64 + 1 {
         let start = end.saturating_sub(CHUNK as u64).max(offset + RECORD_HEADER_LEN as u64 + 1);
         let wanted = RECORD_HEADER_LEN + (end - start) as usize;
@@ -136,7 +139,7 @@ fn ends_in_a_record<F: DiskFile>(file: &F, offset: u64, last: u64) -> io::Result
     Ok(false)
 }
 
-/// Adler-32 that has a value after every byte.
+/// Adler-32 that can be read after every byte.
 struct RunningAdler {
     a: u32,
     b: u32,
@@ -156,7 +159,7 @@ impl RunningAdler {
         self.len = (self.len + 1) % Self::MODULUS;
     }
 
-    /// The value as if `byte` had come before all others: `b` counts it once for each byte.
+    /// Updates the value as if `byte` preceded all others: `b` counts it once for each byte.
     fn add_in_front(&mut self, byte: u8) {
         self.len = (self.len + 1) % Self::MODULUS;
         self.a = (self.a + u32::from(byte)) % Self::MODULUS;
@@ -168,7 +171,7 @@ impl RunningAdler {
     }
 }
 
-/// Whether a sector that `from..to` reaches into is zero where the frame should be.
+/// Returns whether a sector that overlaps `from..to` is zero within the frame.
 fn has_hole<F: DiskFile>(file: &F, from: u64, to: u64) -> io::Result<bool> {
     let mut sector = from - from % SECTOR_BYTES;
     let mut bytes = [0; SECTOR_BYTES as usize];
@@ -188,7 +191,7 @@ fn last_nonzero<F: DiskFile>(file: &F, from: u64, to: u64) -> io::Result<Option<
     let mut last = None;
     let zeroes = vec![0; CHUNK];
     for_each_chunk(file, from, to, |chunk, at| {
-        // Padding is long and compares fast.
+        // Padding is long, and this comparison is fast.
         if chunk == &zeroes[..chunk.len()] {
             return true;
         }
@@ -200,7 +203,7 @@ fn last_nonzero<F: DiskFile>(file: &F, from: u64, to: u64) -> io::Result<Option<
     Ok(last)
 }
 
-/// Hands out the bytes of a range with the offset of each chunk, until told to stop.
+/// Calls `visit` with each chunk of a range and its offset, until it returns `false`.
 fn for_each_chunk<F: DiskFile>(
     file: &F,
     mut from: u64,

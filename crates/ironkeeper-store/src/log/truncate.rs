@@ -1,8 +1,8 @@
-//! Going back: the log is cut behind a zxid because the leader never heard of what follows.
+//! Truncation: the log is cut after a zxid because the leader does not have the later transactions.
 //!
-//! Safe against a crash at any moment, because the order is from the newest to the oldest: first the
-//! snapshots that are too new, then whole files of the log, newest first and each made durable before
-//! the next, then the file with the cut. Every intermediate state is a correct, only longer, history.
+//! A crash at any moment is safe, because the removal goes from the newest to the oldest: first the
+//! snapshots above the zxid, then whole log files, newest first and each made durable before the
+//! next, then the file that is cut. Every intermediate state is a valid, only longer, history.
 
 use ironkeeper_proto::Zxid;
 
@@ -16,9 +16,9 @@ use crate::store::Store;
 impl<D: Disk> Store<D> {
     /// Removes every transaction above `zxid` from the log, and every snapshot above it.
     ///
-    /// The state at `zxid` must be there to go back to: a snapshot at or below it, and the log from
-    /// there up to just that transaction. Otherwise nothing is touched. A
-    /// [`LogWriter`](crate::LogWriter) made before must be dropped first.
+    /// The state at `zxid` must be recoverable: a snapshot at or below it, and the log from there
+    /// up to exactly that transaction. Otherwise nothing is changed. An existing
+    /// [`LogWriter`](crate::LogWriter) must be dropped first.
     pub fn truncate_log(&self, zxid: Zxid) -> Result<(), StoreError> {
         let cannot = |what| StoreError::CannotTruncate { dir: self.log_dir.clone(), zxid, what };
         let snapshots = catalog::snapshots(&self.disk, &self.snap_dir)?;
@@ -43,7 +43,7 @@ impl<D: Disk> Store<D> {
                     reached = located.record.zxid;
                 }
                 Ok(_) => break,
-                // Whatever follows the place to go back to goes, gap or not.
+                // Everything after `zxid` is removed, so a gap there does not matter.
                 Err(StoreError::Gap { found, .. }) if reached == zxid && found > zxid => break,
                 Err(StoreError::Gap { .. }) if reached < zxid => {
                     return Err(cannot("the log does not lead there from the snapshot before"));

@@ -1,16 +1,16 @@
 //! Appending to the log.
 //!
-//! The sketch: a record costs one copy into the batch and one Adler-32 of its body; a commit costs
-//! one write and one fdatasync, whatever the number of records. Both calls happen in
-//! [`LogWriter::commit`], so appending never waits and never fails for want of room.
+//! Costs: a record takes one copy into the batch and one Adler-32 of its body; a commit takes one
+//! write and one fdatasync, independent of the number of records. Both calls are made by
+//! [`LogWriter::commit`], so an append never blocks and never fails for lack of space.
 //!
-//! Two things make the fdatasync cheap. The file's length is set ahead in large steps (Apache's,
-//! so that the sizes are the same), hence the length rarely changes. And blocks are written with
-//! zeroes a little ahead of the records, hence most commits only overwrite blocks that the file
-//! system has already mapped and need no commit of its journal. On ext4, with 6 KB per commit, that
-//! takes a commit from 250 to 150 microseconds; a few zeroes more in every fortieth commit are
-//! not to be seen. Reserving blocks without writing them (fallocate) does not help: the first write
-//! to each still changes the mapping.
+//! Two measures make the fdatasync cheap. The length of the file is set ahead in large steps
+//! (Apache's, so that the sizes are the same), so the length rarely changes. And zeroes are written
+//! to blocks a little ahead of the records, so most commits only overwrite blocks that the file
+//! system has already mapped, and need no commit of its journal. On ext4, with 6 KB per commit,
+//! this reduces a commit from 250 to 150 microseconds; the additional zeroes in every fortieth
+//! commit are not measurable. Reserving blocks without writing them (fallocate) does not help: the
+//! first write to each still changes the mapping.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -24,51 +24,52 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::{At, StoreError};
 use crate::store::StoreOptions;
 
-/// The file grows when less than this is left of it, as Apache does it.
+/// The file grows when less than this is left of it, as in Apache.
 const GROW_MARGIN: u64 = 4096;
-/// How far ahead of the records blocks are written.
+/// The distance in bytes that zeroed blocks are ahead of the records.
 const ZERO_AHEAD: usize = 256 << 10;
-/// Commits larger than this pay for new blocks themselves: writing everything twice would cost more
-/// than the journal does.
+/// Larger commits do not zero blocks ahead: writing everything twice would cost more than the
+/// journal.
 const ZERO_AHEAD_BATCH_MAX: usize = 128 << 10;
 const BLOCK: u64 = 4096;
-/// Capacity kept for the next batch. A rare giant is given back to the allocator.
+/// The capacity that is kept for the next batch. A larger buffer is freed.
 const BATCH_CAPACITY_KEPT: usize = 4 << 20;
-/// No more than this, or one record that is larger, is written without a sync. A commit of more takes several.
-/// Recovery relies on it when it writes again what the last sync may have failed on.
+/// The maximal number of bytes that are written without a sync, except for one larger record. A
+/// larger commit makes several syncs. The tail rewrite relies on this bound: it writes again what
+/// the last sync may have failed on.
 pub(crate) const UNSYNCED_BYTES_MAX: usize = 4 << 20;
 
 static ZEROES: [u8; ZERO_AHEAD + BLOCK as usize] = [0; ZERO_AHEAD + BLOCK as usize];
 
-/// Writes the log. Owned by one thread.
+/// Writer of the log. Owned by one thread.
 ///
-/// [`append`](LogWriter::append) collects, [`commit`](LogWriter::commit) makes durable. When a commit
-/// fails because the disk is full ([`StoreError::is_disk_full`]) nothing is lost or given up: the
-/// batch is kept, the position has not moved, and the next commit writes the same bytes to the same
-/// place, over whatever part had been written. If the process stops instead, recovery finds a prefix
-/// of the batch, which was never promised to anybody. Any failed fsync is final: the writer refuses
-/// all further work, because a later fsync can succeed without the lost pages. What the next process does
-/// about them is told in `renew.rs`.
+/// [`append`](LogWriter::append) adds to the batch, [`commit`](LogWriter::commit) makes it durable.
+/// If a commit fails because the disk is full ([`StoreError::is_disk_full`]), nothing is lost: the
+/// batch is kept, the position is unchanged, and the next commit writes the same bytes to the same
+/// offset, over any part that was written. If the process stops instead, recovery finds a prefix of
+/// the batch, which was never acknowledged. Any failed fsync is final: the writer rejects all
+/// further calls, because a later fsync can succeed without the lost pages. `renew.rs` describes
+/// what the next process does about them.
 #[derive(Debug)]
 pub struct LogWriter<D: Disk> {
     disk: D,
     dir: PathBuf,
     prealloc_bytes: u64,
     force_sync: bool,
-    /// Framed records that are not durable yet, and file headers where new files begin.
+    /// Framed records that are not durable yet, and file headers where new files start.
     batch: Vec<u8>,
-    /// How much of the batch has been written (less than all of it only after an error).
+    /// The number of bytes of the batch that have been written (less than all only after an error).
     written: usize,
-    /// Where in the batch a new file begins, and the zxid that names it.
+    /// Offsets in the batch at which a new file starts, with the zxid that names it.
     new_files: VecDeque<(usize, Zxid)>,
-    /// Where in the batch what was written before has to be synced first.
+    /// Offsets in the batch before which the earlier bytes must be synced.
     syncs: VecDeque<usize>,
-    /// What follows this in the batch becomes durable by one sync.
+    /// The bytes of the batch from this offset on are made durable by one sync.
     unsynced_from: usize,
-    /// Whether the next append begins a new file.
+    /// Whether the next append starts a new file.
     roll: bool,
     current: Option<Current<D::File>>,
-    /// Whether a file was made since the directory was last synced.
+    /// Whether a file was created since the last sync of the directory.
     dir_changed: bool,
     failed: bool,
 }
@@ -77,7 +78,7 @@ pub struct LogWriter<D: Disk> {
 struct Current<F> {
     file: F,
     path: PathBuf,
-    /// Where the next record goes.
+    /// The offset of the next record.
     position: u64,
     /// The length that was set ahead.
     len: u64,
@@ -87,7 +88,7 @@ struct Current<F> {
 }
 
 impl<D: Disk> LogWriter<D> {
-    /// Where the log files are.
+    /// Returns the directory of the log files.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -123,7 +124,7 @@ impl<D: Disk> LogWriter<D> {
         let unsynced = self.batch.len() - self.unsynced_from;
         if self.roll {
             self.roll = false;
-            // The old file is synced before the new one is made.
+            // The old file is synced before the new one is created.
             self.unsynced_from = self.batch.len();
             self.new_files.push_back((self.batch.len(), zxid));
             log_record::encode_file_header(&mut self.batch);
@@ -139,7 +140,7 @@ impl<D: Disk> LogWriter<D> {
         Ok(())
     }
 
-    /// Makes everything appended so far durable. Returns at once if there is nothing.
+    /// Makes everything that was appended durable. Returns at once if the batch is empty.
     pub fn commit(&mut self) -> Result<(), StoreError> {
         if self.failed {
             return Err(self.failure());
@@ -160,12 +161,12 @@ impl<D: Disk> LogWriter<D> {
         Ok(())
     }
 
-    /// Lets the next append begin a new file. What is in the batch still goes to the old one.
+    /// Makes the next append start a new file. The records in the batch still go to the old one.
     pub fn roll(&mut self) {
         self.roll = true;
     }
 
-    /// Bytes of the file that the next append goes to, those not committed yet included.
+    /// Returns the length of the file that the next append goes to, including uncommitted records.
     pub fn bytes_in_file(&self) -> u64 {
         if self.roll {
             return 0;
@@ -179,7 +180,7 @@ impl<D: Disk> LogWriter<D> {
         }
     }
 
-    /// Bytes waiting for a commit.
+    /// Returns the number of bytes that wait for a commit.
     pub fn pending_bytes(&self) -> usize {
         self.batch.len() - self.written
     }
@@ -202,8 +203,8 @@ impl<D: Disk> LogWriter<D> {
             if next_file.is_none() {
                 return Ok(());
             }
-            // The old file is complete. Its sync may not be forgotten, and a new one may not become
-            // visible before it: recovery takes a torn tail only at the end of the newest file.
+            // The old file is complete. It must be synced before the new file becomes visible:
+            // recovery accepts a torn tail only at the end of the newest file.
             self.sync_current()?;
             let Some((_, zxid)) = self.new_files.front() else { return Ok(()) };
             let path = self.dir.join(catalog::log_name(*zxid));
@@ -216,7 +217,7 @@ impl<D: Disk> LogWriter<D> {
         }
     }
 
-    /// Syncs what was written in the middle of a commit.
+    /// Syncs the current file in the middle of a commit.
     fn sync_current(&mut self) -> Result<(), StoreError> {
         if let Some(current) = &mut self.current
             && current.unsynced
@@ -245,7 +246,7 @@ impl<D: Disk> LogWriter<D> {
         StoreError::WriterFailed { path: path.clone() }
     }
 
-    /// The file being written, if any.
+    /// Returns the file that is being written, if any.
     pub fn path(&self) -> Option<&Path> {
         self.current.as_ref().map(|current| current.path.as_path())
     }
@@ -268,7 +269,8 @@ impl<F: DiskFile> Current<F> {
         Ok(())
     }
 
-    /// Writes zeroes behind the last record, up to a block's end and never beyond the file's.
+    /// Writes zeroes after the last record, up to the end of a block and never beyond the end of
+    /// the file.
     fn zero_ahead(&mut self) -> Result<(), StoreError> {
         let end = (self.position + ZERO_AHEAD as u64).next_multiple_of(BLOCK).min(self.len);
         if end <= self.position {
@@ -278,7 +280,8 @@ impl<F: DiskFile> Current<F> {
         let zeroed = self.file.write_at(&ZEROES[..count], self.position);
         match zeroed.at(&self.path, "write the log") {
             Ok(()) => self.zeroed_to = end,
-            // The records themselves found room. When they no longer do, the commit will say so.
+            // The records themselves were written. When they no longer fit, the commit returns the
+            // error.
             Err(error) if error.is_disk_full() => self.zeroed_to = u64::MAX,
             Err(error) => return Err(error),
         }
@@ -292,8 +295,8 @@ impl<F: DiskFile> Current<F> {
     }
 }
 
-/// The length of a file whose records end at `position`: the header and as many steps as it takes
-/// to keep the margin.
+/// Returns the length of a file whose records end at `position`: the header and the number of steps
+/// that keeps the margin.
 fn grown_len(position: u64, len: u64, step: u64) -> u64 {
     if step == 0 || (len > 0 && position + GROW_MARGIN < len) {
         return len;

@@ -1,14 +1,14 @@
-//! The plain stream behind a file of any compression.
+//! The uncompressed stream of a file of any compression.
 
 use std::io::{self, BufReader, Read};
 
 use super::Compression;
 use super::snappy::SnappyReader;
 
-/// Compressed bytes are read in pieces of this size.
+/// The number of compressed bytes that are read at once.
 const CHUNK: usize = 256 << 10;
 
-/// A snapshot's bytes as they were before compression.
+/// The uncompressed bytes of a snapshot.
 #[derive(Debug)]
 pub(super) enum Plain<R: Read> {
     None(R),

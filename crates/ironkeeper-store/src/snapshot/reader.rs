@@ -1,8 +1,8 @@
-//! Reading a snapshot.
+//! Reader of a snapshot.
 //!
-//! The sketch for a million nodes of 180 bytes: 180 reads of 1 MiB, one Adler-32 over each, and per
-//! node a decoding that borrows everything from the buffer. What a chunk cuts in two is carried over
-//! to the next. Nothing is allocated by a length that the file merely claims.
+//! Costs for a million nodes of 180 bytes: 180 reads of 1 MiB, one Adler-32 over each, and per node
+//! a decoding that borrows everything from the buffer. A record that spans two chunks is moved to
+//! the front of the buffer. No memory is allocated for a length that is not verified.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -21,10 +21,10 @@ use crate::error::{At, StoreError};
 use crate::recover::Visitor;
 
 const CHUNK: usize = 1 << 20;
-/// A seal's checksum and its "/".
+/// The length of a seal: checksum and "/".
 const SEAL_LEN: usize = 8 + 4 + 1;
 
-/// What a snapshot holds besides its records.
+/// The contents of a snapshot besides its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotSummary {
     pub sessions: u64,
@@ -32,14 +32,14 @@ pub struct SnapshotSummary {
     pub nodes: u64,
     pub digest: Option<SnapshotDigest>,
     pub last_zxid: Option<Zxid>,
-    /// Of the stream before compression.
+    /// The length of the uncompressed stream.
     pub bytes: u64,
 }
 
-/// Reads the snapshot file at `path`, whose name tells zxid and compression.
+/// Reads the snapshot file at `path`, whose name contains the zxid and the compression.
 ///
-/// The visitor gets records before the file's checksum is known: if this fails, it has to forget
-/// them, which [`Visitor::snapshot_start`] of the next attempt tells it.
+/// The visitor receives records before the file's checksum is verified. If this function fails, the
+/// visitor must discard them, at the latest on [`Visitor::snapshot_start`] of the next attempt.
 pub fn read_snapshot_file<D: Disk>(
     disk: &D,
     path: &Path,
@@ -47,7 +47,7 @@ pub fn read_snapshot_file<D: Disk>(
     visitor: &mut dyn Visitor,
 ) -> Result<SnapshotSummary, StoreError> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    // A file under another name can still be looked at.
+    // The inspection tools also read files with other names.
     let (zxid, compression) = catalog::snapshot_name(name).unwrap_or_else(|| {
         let compression = match path.extension().and_then(|suffix| suffix.to_str()) {
             Some("gz") => Compression::Gzip,
@@ -61,8 +61,8 @@ pub fn read_snapshot_file<D: Disk>(
     read_snapshot(source, zxid, path, field_max, visitor)
 }
 
-/// Reads a plain snapshot stream of the state at `zxid`. `path` is the name errors bear; their
-/// offsets count uncompressed bytes.
+/// Reads an uncompressed snapshot stream of the state at `zxid`. Errors carry `path` and offsets in
+/// uncompressed bytes.
 pub fn read_snapshot(
     source: impl Read,
     zxid: Zxid,
@@ -82,7 +82,7 @@ pub fn read_snapshot(
         }
     })?;
 
-    // Java reads a negative count as none.
+    // As in Java, a negative count is zero.
     let sessions = window.parse(|reader| Ok(reader.i32()?.max(0)))?;
     for _ in 0..sessions {
         window.parse(|reader| {
@@ -118,8 +118,9 @@ pub fn read_snapshot(
     let sum = window.sum();
     window.parse(|reader| read_seal(reader, sum))?;
 
-    // Two optional sections follow, and nothing says which. The seal behind each does: it fits only
-    // if the section was the one it was taken for. Whatever follows both is of a later version.
+    // Two optional sections follow, without a type. The seal after each identifies it: the checksum
+    // matches only if the section has the expected length. Data after both sections is of a later
+    // version.
     if let Some(section) = window.section(SnapshotDigest::ENCODED_LEN)? {
         let digest = SnapshotDigest::decode(&mut Reader::new(&section));
         summary.digest = Some(digest.expect("the section has the length of a digest"));
@@ -147,11 +148,11 @@ fn read_seal(reader: &mut Reader<'_>, sum: u32) -> Result<(), Trouble> {
     }
 }
 
-/// Why a record could not be taken.
+/// The reason why a record could not be read.
 enum Trouble {
     Decode(DecodeError),
     Damaged(&'static str),
-    /// The visitor would not have it.
+    /// The visitor rejected the record.
     Refused(String),
 }
 
@@ -172,14 +173,15 @@ struct Window<'p, R> {
     source: R,
     path: &'p Path,
     field_max: usize,
-    /// No record is longer: a path, data and the fixed parts; an ACL list is held to the same.
+    /// The maximal length of a record: path, data and the fixed fields. The same bound applies to
+    /// an ACL list.
     record_max: usize,
     buffer: Vec<u8>,
-    /// Bytes of the stream before the buffer.
+    /// The number of bytes of the stream before the buffer.
     passed: u64,
     filled: usize,
     consumed: usize,
-    /// How many of the consumed bytes are in the checksum.
+    /// The number of consumed bytes that are in the checksum.
     summed: usize,
     adler: simd_adler32::Adler32,
     at_end: bool,
@@ -214,7 +216,8 @@ impl<'p, R: Read> Window<'p, R> {
         StoreError::Rejected { file: self.path.to_owned(), offset: self.position(), what }
     }
 
-    /// Lets `read` take one record off the front, giving it more bytes as long as it finds too few.
+    /// Lets `read` decode one record at the front, and calls it again with more bytes if they are
+    /// too few.
     #[inline]
     fn parse<T>(
         &mut self,
@@ -249,19 +252,19 @@ impl<'p, R: Read> Window<'p, R> {
         }
     }
 
-    /// Adds what was consumed to the checksum.
+    /// Adds the consumed bytes to the checksum.
     fn update_sum(&mut self) {
         self.adler.write(&self.buffer[self.summed..self.consumed]);
         self.summed = self.consumed;
     }
 
-    /// The checksum of everything consumed so far.
+    /// Returns the checksum of everything consumed so far.
     fn sum(&mut self) -> u32 {
         self.update_sum();
         self.adler.finish()
     }
 
-    /// Reads on, keeping what is unread. `false` if the stream is over.
+    /// Reads more bytes and keeps the unread ones. Returns `false` at the end of the stream.
     fn more(&mut self) -> Result<bool, StoreError> {
         if self.at_end {
             return Ok(false);
@@ -272,7 +275,7 @@ impl<'p, R: Read> Window<'p, R> {
         self.filled -= self.consumed;
         self.consumed = 0;
         self.summed = 0;
-        // A record that does not fit doubles the buffer, up to the limit on records.
+        // A record that does not fit doubles the buffer, up to the maximal length of a record.
         if self.filled * 2 > self.buffer.len() {
             self.buffer.resize(self.buffer.len() * 2, 0);
         }
@@ -285,7 +288,7 @@ impl<'p, R: Read> Window<'p, R> {
                 }
                 Ok(count) => self.filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // What a decompressor cannot read is damage, not trouble with the machine.
+                // A failure of the decompressor is damage, not an I/O error.
                 Err(error) if error.raw_os_error().is_none() => {
                     self.at_end = true;
                     let offset = self.passed + self.filled as u64;
@@ -298,7 +301,7 @@ impl<'p, R: Read> Window<'p, R> {
         Ok(self.filled > before)
     }
 
-    /// Takes the next `len` bytes if a seal that fits follows them.
+    /// Consumes the next `len` bytes if a valid seal follows them.
     fn section(&mut self, len: usize) -> Result<Option<Vec<u8>>, StoreError> {
         while self.filled - self.consumed < len + SEAL_LEN {
             if !self.more()? {
@@ -318,7 +321,7 @@ impl<'p, R: Read> Window<'p, R> {
         Ok(Some(section))
     }
 
-    /// Whether nothing is left of the stream.
+    /// Returns whether the stream has ended.
     fn is_over(&mut self) -> Result<bool, StoreError> {
         Ok(self.filled == self.consumed && !self.more()?)
     }

@@ -1,4 +1,4 @@
-//! The framing around snappy blocks that Java's library writes.
+//! The framing of snappy blocks by Java's library.
 //!
 //! ```text
 //! | 82 'SNAPPY' 00 | version 1 i32 | compatible 1 i32 | (length i32, block) ... |
@@ -7,19 +7,20 @@
 use std::io::{self, Read};
 
 pub(super) const MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
-/// What the Java library puts in one block.
+/// The block size of the Java library.
 pub(super) const BLOCK_LEN: usize = 32 << 10;
-/// Blocks above this are not believed. Java's are 32 KiB unless somebody tunes them.
+/// The maximal length of a block that is accepted. Java's blocks have 32 KiB unless configured
+/// otherwise.
 const BLOCK_LEN_MAX: usize = 16 << 20;
 
-/// Writes the head of a stream.
+/// Writes the header of a stream.
 pub(super) fn put_head(out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&1i32.to_be_bytes());
     out.extend_from_slice(&1i32.to_be_bytes());
 }
 
-/// Compresses one block with its length in front.
+/// Compresses one block and writes its length before it.
 pub(super) fn put_block(
     encoder: &mut snap::raw::Encoder,
     block: &[u8],
@@ -34,7 +35,7 @@ pub(super) fn put_block(
     Ok(())
 }
 
-/// Reads a framed stream.
+/// Reader of a framed stream.
 #[derive(Debug)]
 pub(super) struct SnappyReader<R> {
     source: R,
@@ -50,7 +51,7 @@ impl<R: Read> SnappyReader<R> {
         SnappyReader { source, head_seen: false, compressed, block, consumed: 0 }
     }
 
-    /// Decodes the next block; `false` at the end of the stream.
+    /// Decodes the next block. Returns `false` at the end of the stream.
     fn next_block(&mut self) -> io::Result<bool> {
         if !self.head_seen {
             let mut head = [0; MAGIC.len() + 8];

@@ -1,10 +1,11 @@
-//! Writing a snapshot, gently.
+//! Writer of a snapshot, which limits the effect on the log.
 //!
-//! A snapshot is some hundred megabytes that nobody waits for, written beside a log that everybody
-//! waits for. Left to the page cache, all of it becomes due at once: on ext4 a log's fdatasync then
-//! waits for the whole snapshot (*measured* 95 to 120 ms beside 200 MB). So every piece of 256 KiB is
-//! pushed to the medium before the next one is made, which keeps the log's worst fdatasync within 2 ms
-//! of its usual one. The waiting also paces the thread that walks the tree.
+//! A snapshot has some hundred megabytes and no client waits for it, while clients wait for every
+//! sync of the log. If the page cache writes the snapshot back, it does so all at once: on ext4 a
+//! log's fdatasync then waits for the whole snapshot (*measured* 95 to 120 ms beside 200 MB). So
+//! every piece of 256 KiB is written back to the medium before the next one is produced, which
+//! keeps the log's worst fdatasync within 2 ms of its usual one. The wait also slows down the
+//! thread of the snapshot walk.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -21,15 +22,15 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::{At, StoreError};
 use crate::store::StoreOptions;
 
-/// Written and pushed to the medium at a time.
+/// The number of bytes that are written and written back at once.
 const PIECE: usize = 256 << 10;
 
-/// A snapshot in the making. It appears under its name as a whole, in [`SnapshotWriter::finish`], or
-/// not at all.
+/// A snapshot in progress. The complete file gets its name in [`SnapshotWriter::finish`]; an
+/// incomplete one never does.
 ///
 /// The caller writes the file header, sessions, ACLs and nodes with the encoders of
-/// [`snapshot_record`] and closes with [`SnapshotWriter::finish_with`], which knows which sections to
-/// append. Dropping the writer gives the snapshot up.
+/// [`snapshot_record`] and calls [`SnapshotWriter::finish_with`], which appends the sections that
+/// the options select. Dropping the writer abandons the snapshot.
 pub struct SnapshotWriter<D: Disk> {
     disk: D,
     dir: PathBuf,
@@ -38,16 +39,16 @@ pub struct SnapshotWriter<D: Disk> {
     write_digest: bool,
     write_last_zxid: bool,
     adler: simd_adler32::Adler32,
-    /// Plain bytes that are in the checksum only up to `summed`.
+    /// Uncompressed bytes; those up to `summed` are in the checksum.
     plain: Vec<u8>,
     summed: usize,
     packer: Packer,
     file: D::File,
-    /// Bytes of the file, packed.
+    /// The number of compressed bytes in the file.
     position: u64,
     /// Whether the file has its final name.
     finished: bool,
-    /// Whether a write has failed, so that the file can have holes.
+    /// Whether a write has failed, so that the file may have holes.
     failed: bool,
 }
 
@@ -58,11 +59,12 @@ impl<D: Disk> fmt::Debug for SnapshotWriter<D> {
     }
 }
 
-/// Where a snapshot comes from. One of our own can be in the making at a time, and of leaders any number.
+/// The origin of a snapshot. At most one own snapshot is in progress at a time; of leaders there
+/// may be several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Own,
-    /// With a number of its own.
+    /// With a unique number.
     Leader(u64),
 }
 
@@ -116,7 +118,7 @@ impl<D: Disk> SnapshotWriter<D> {
         })
     }
 
-    /// Appends to the stream. An error is final for this snapshot, also if the disk is merely full.
+    /// Appends to the stream. Any error is final for this snapshot, even if the disk is only full.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
         while !bytes.is_empty() {
             let count = bytes.len().min(PIECE - self.plain.len());
@@ -138,7 +140,7 @@ impl<D: Disk> SnapshotWriter<D> {
         self.write(&seal)
     }
 
-    /// Ends the nodes, seals them, adds the sections that the options ask for, and finishes.
+    /// Ends the nodes, seals them, appends the sections that the options select, and finishes.
     pub fn finish_with(
         mut self,
         digest: SnapshotDigest,
@@ -161,7 +163,8 @@ impl<D: Disk> SnapshotWriter<D> {
         self.finish()
     }
 
-    /// Makes the file durable and gives it its name. The last seal must have been written.
+    /// Makes the file durable and renames it to its final name. The last seal must have been
+    /// written.
     pub fn finish(mut self) -> Result<PathBuf, StoreError> {
         if self.failed {
             return Err(StoreError::WriterFailed { path: self.unfinished.clone() });
@@ -175,7 +178,7 @@ impl<D: Disk> SnapshotWriter<D> {
         Ok(self.path.clone())
     }
 
-    /// Bytes of the file so far.
+    /// Returns the number of bytes in the file so far.
     pub fn bytes_written(&self) -> u64 {
         self.position
     }
@@ -185,7 +188,7 @@ impl<D: Disk> SnapshotWriter<D> {
         self.summed = self.plain.len();
     }
 
-    /// Packs and writes what has been collected.
+    /// Compresses and writes the collected bytes.
     fn write_piece(&mut self) -> Result<(), StoreError> {
         self.update_sum();
         let (plain, file, position) = (&self.plain, &mut self.file, &mut self.position);
@@ -231,7 +234,7 @@ fn flush_if_full<F: DiskFile>(
     Ok(())
 }
 
-/// Writes a piece and waits until it has left the cache.
+/// Writes a piece and waits until it is written back and dropped from the cache.
 fn push<F: DiskFile>(file: &mut F, position: &mut u64, bytes: &[u8]) -> io::Result<()> {
     if bytes.is_empty() {
         return Ok(());
@@ -245,7 +248,7 @@ fn push<F: DiskFile>(file: &mut F, position: &mut u64, bytes: &[u8]) -> io::Resu
 impl<D: Disk> Drop for SnapshotWriter<D> {
     fn drop(&mut self) {
         if !self.finished {
-            // If this fails too, the next start clears it away.
+            // If this fails, the next start removes the file.
             let _ = self.disk.remove(&self.unfinished);
         }
     }

@@ -1,5 +1,5 @@
-//! Files that Apache ZooKeeper 3.9.5 wrote: sessions, every kind of node, a multi that works and one
-//! that does not, ACLs, a container, a TTL, names beyond ASCII.
+//! Files written by Apache ZooKeeper 3.9.5: sessions, every kind of node, a successful and a failed
+//! multi, ACLs, a container, a TTL node, names beyond ASCII.
 
 use ironkeeper_proto::{OpCode, Zxid};
 use ironkeeper_store::StoreOptions;
@@ -97,8 +97,8 @@ fn compressed_snapshots_hold_the_same_tree() {
         (&snappy.nodes, &snappy.acls, &snappy.sessions)
     );
     assert_eq!((gz.snapshot, gz.nodes.len()), (Some(Zxid(0x1b)), 16));
-    // The second was written after a restart without any transaction since, when Apache does not know
-    // the digest and writes zeroes.
+    // The second was written after a restart without any later transaction, when Apache does not
+    // know the digest and writes zeroes.
     let digest = |recorder: &Recorder| recorder.digest.map(|digest| (digest.zxid.0, digest.digest));
     assert_eq!(digest(&gz), Some((0x1b, 0x8_182e_4384)));
     assert_eq!(digest(&snappy), Some((0, 0)));

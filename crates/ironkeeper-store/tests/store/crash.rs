@@ -1,5 +1,5 @@
-//! The machine stops at every call in turn. What was committed is found again, and what is found was
-//! appended.
+//! The machine stops at each call in turn. Recovery finds what was committed, and finds only what
+//! was appended.
 
 use std::io::ErrorKind;
 
@@ -9,22 +9,22 @@ use ironkeeper_store::{Store, StoreError};
 
 use crate::recorder::*;
 
-/// What a server knows about its log.
+/// The state of the log that the server may rely on.
 #[derive(Debug, Default)]
 struct Ledger {
     committed: i64,
     bodies: Vec<Vec<u8>>,
 }
 
-/// Sizes around the sector, the page and beyond.
+/// Returns a record. The sizes are around a sector, a page, and larger.
 fn body(zxid: i64) -> Vec<u8> {
     const SIZES: [usize; 7] = [1, 400, 60, 5000, 513, 0, 2000];
-    // Data of zeroes looks like what was never written.
+    // Data of zeroes looks like data that was never written.
     let fill = if zxid % 3 == 0 { 0 } else { zxid as u8 };
     set_data(zxid, &vec![fill; SIZES[zxid as usize % SIZES.len()]])
 }
 
-/// A server's life: recovery, then batches with rolls, snapshots and purges between them.
+/// Runs a server: recovery, then batches with rolls, snapshots and purges between them.
 fn live(disk: &SimDisk, ledger: &mut Ledger, batches: usize) -> Result<(), StoreError> {
     let store = Store::open(disk.clone(), dirs(), small())?;
     let mut recorder = Recorder::default();
@@ -38,7 +38,7 @@ fn live(disk: &SimDisk, ledger: &mut Ledger, batches: usize) -> Result<(), Store
         assert_eq!(ledger.committed, 0);
         write_snapshot(&store, 0)?;
     }
-    // What recovery delivered is promised from here on; what it did not is forgotten.
+    // What recovery has delivered counts as committed from here on; everything else is dropped.
     ledger.committed = last;
     ledger.bodies.truncate(last as usize);
 
@@ -92,7 +92,7 @@ fn many_crashes_in_a_row_lose_nothing_either() {
         let disk = SimDisk::new(seed);
         let mut ledger = Ledger::default();
         for round in 0..12 {
-            // Early and late in the life of a server, recovery included.
+            // At early and late calls of a run, including those of recovery.
             let after = (seed * 7 + round * 13) % 37;
             disk.fail_call(disk.calls() + after, Fault::Stop);
             if let Err(error) = live(&disk, &mut ledger, 6) {
@@ -114,7 +114,8 @@ fn a_process_that_comes_back_after_an_error_of_any_call_relies_on_nothing_that_p
             let mut ledger = Ledger::default();
             disk.fail_call(call, Fault::Error(ErrorKind::Other));
             let _ = live(&disk, &mut ledger, 8);
-            // The machine runs on: what is in its cache is read, and believed from then on.
+            // The machine keeps running: recovery reads its cache and relies on that content
+            // afterwards.
             disk.restart();
             live(&disk, &mut ledger, 1).unwrap_or_else(|error| panic!("{seed} {call}: {error}"));
             disk.crash();
@@ -150,7 +151,7 @@ fn an_error_of_any_call_ends_the_server_and_loses_nothing() {
             let disk = SimDisk::new(seed);
             let mut ledger = Ledger::default();
             disk.fail_call(call, Fault::Error(ErrorKind::Other));
-            // Removing a file that was given up may fail without harm.
+            // A failure to remove an abandoned file is harmless.
             let _ = live(&disk, &mut ledger, 8);
             disk.crash();
             live(&disk, &mut ledger, 2).unwrap_or_else(|error| panic!("{seed} {call}: {error}"));

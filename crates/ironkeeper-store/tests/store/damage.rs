@@ -1,7 +1,7 @@
-//! Every cut, every tear, every flipped bit of a small log and a small snapshot.
+//! Every truncation, every torn write and every flipped bit of a small log and a small snapshot.
 //!
-//! The rule: recovery yields the longest prefix that an interrupted write explains, or a clear error.
-//! It never panics and never passes over a record.
+//! The rule: recovery returns the longest prefix that an interrupted write explains, or a clear
+//! error. It never panics and never skips a record.
 
 use ironkeeper_proto::Zxid;
 use ironkeeper_store::StoreError;
@@ -11,7 +11,7 @@ use crate::recorder::*;
 
 const RECORDS: i64 = 9;
 
-/// A log of small and not so small records, and where each of them ends.
+/// Returns a log of smaller and larger records, and the offset at which each of them ends.
 fn log() -> (Vec<u8>, Vec<usize>) {
     let disk = SimDisk::new(1);
     let store = open(&disk);
@@ -28,7 +28,7 @@ fn log() -> (Vec<u8>, Vec<usize>) {
     (bytes, ends)
 }
 
-/// A disk with a first snapshot and this log.
+/// Returns a disk with a first snapshot and this log.
 fn disk_with(log: &[u8]) -> SimDisk {
     let disk = SimDisk::new(1);
     let store = open(&disk);
@@ -42,7 +42,7 @@ fn check_prefix(disk: &SimDisk, records: usize, context: &str) {
     let (recorder, recovered) = recover(disk).unwrap_or_else(|error| panic!("{context}: {error}"));
     assert_eq!(recorder.zxids(), (1..=records as i64).collect::<Vec<i64>>(), "{context}");
     assert_eq!(recovered.last_zxid.0, records as i64);
-    // What was dropped is gone: the next start finds a clean log.
+    // The torn tail was removed: the next start finds a clean log.
     let again = recover(disk).unwrap().1;
     assert_eq!((again.last_zxid, again.torn_tail), (recovered.last_zxid, None), "{context}");
 }
@@ -80,7 +80,7 @@ fn a_log_that_is_zero_from_anywhere_on_yields_the_records_before() {
 fn a_flipped_bit_in_any_record_stops_the_server() {
     let (log, ends) = log();
     for offset in 0..ends[RECORDS as usize] {
-        // Version and database id are not looked at, as in Apache.
+        // As in Apache, version and database id are not checked.
         if (4..16).contains(&offset) {
             continue;
         }
@@ -134,13 +134,13 @@ fn any_sectors_of_the_last_write_may_be_missing() {
         let last = recorder.zxids().len() as i64;
         assert!(last >= 2 && (last == 9) == (missing == 0), "{missing:b}: {last}");
         assert_eq!(recorder.zxids(), (1..=last).collect::<Vec<i64>>());
-        // Life goes on in a new file.
+        // The next process continues in a new file.
         write_log(&open(&disk), last + 1..=last + 2);
         assert_eq!(recover(&disk).unwrap().1.last_zxid.0, last + 2);
     }
 }
 
-/// Two files: the first as given, the second beginning with `next`.
+/// Returns a disk with two log files: the first as given, the second starting with `next`.
 fn two_files(first: &[u8], next: i64) -> SimDisk {
     let disk = disk_with(first);
     write_log(&open(&disk), next..next + 2);
@@ -149,7 +149,7 @@ fn two_files(first: &[u8], next: i64) -> SimDisk {
 
 #[test]
 fn a_torn_older_file_is_fine_if_the_next_one_goes_on_where_it_ends() {
-    // Apache leaves this behind when it is killed in the middle of a write and started again.
+    // Apache leaves this state when it is killed during a write and restarted.
     let (log, ends) = log();
     for cut in ends[4] + 1..ends[5] {
         let (recorder, recovered) = recover(&two_files(&log[..cut], 5)).unwrap();
@@ -160,7 +160,7 @@ fn a_torn_older_file_is_fine_if_the_next_one_goes_on_where_it_ends() {
             matches!(error, StoreError::Gap { before: Zxid(4), found: Zxid(6), .. }),
             "{error}"
         );
-        // A new leader's first transaction cannot tell what was before it.
+        // The first transaction of a new epoch may follow any other.
         recover(&two_files(&log[..cut], 1 << 32 | 1)).unwrap();
         recover(&two_files(&log[..cut], 1 << 32 | 2)).unwrap_err();
     }
@@ -174,7 +174,7 @@ fn a_damaged_older_file_stops_the_server() {
         disk.flip_bit(&log_path("log.1"), offset as u64, 6).unwrap();
         check_damage(&disk, "log.1", &format!("bit 6 of {offset}"));
     }
-    // Even a record that the newer file repeats.
+    // Also a record that the newer file repeats.
     let disk = two_files(&log[..ends[5]], 6);
     disk.flip_bit(&log_path("log.1"), ends[4] as u64 + 30, 0).unwrap();
     check_damage(&disk, "log.1", "the last record of the older file");
@@ -199,7 +199,7 @@ fn a_missing_file_is_noticed() {
 #[test]
 fn files_without_records() {
     let (log, _) = log();
-    // The newest may be empty, or have a header only.
+    // The newest file may be empty, or have only a header.
     for newest in [&b""[..], b"ZKLG", b"ZKLG\0\0\0\x02\0\0\0\0\0\0\0\0", &[0; 5000]] {
         let disk = disk_with(&log);
         disk.put(&log_path("log.a"), newest);
@@ -207,14 +207,14 @@ fn files_without_records() {
         let header_only = newest.len() == 16;
         assert_eq!(disk.files().contains(&log_path("log.a")), header_only);
     }
-    // An older one has to have a header at least.
+    // An older file must have at least a header.
     for older in [&b""[..], b"ZKLG", &[0; 5000]] {
         let disk = disk_with(&log);
         disk.put(&log_path("log.a"), older);
         write_log(&open(&disk), 0xb..=0xc);
         check_damage(&disk, "log.a", "an older file without a header");
     }
-    // This is something else.
+    // A file of another kind.
     let disk = disk_with(&log);
     disk.put(&log_path("log.a"), b"a file of somebody else's");
     check_damage(&disk, "log.a", "another kind of file");
@@ -230,7 +230,7 @@ fn zxids_out_of_order_are_not_passed_over() {
         let error = recover(&disk).unwrap_err();
         assert!(matches!(error, StoreError::Gap { .. }), "{zxids:?}: {error}");
     }
-    // What a snapshot covers may be missing: a learner was sent one.
+    // Records that a snapshot covers may be missing, as after a leader has sent a snapshot.
     let disk = SimDisk::new(1);
     let store = open(&disk);
     write_snapshot(&store, 0).unwrap();
@@ -254,7 +254,7 @@ fn a_record_with_a_right_checksum_and_no_sense_is_named() {
     assert!(error.is_damage() && error.to_string().contains("offset 16"), "{error}");
 }
 
-/// Two snapshots and the log between and behind them.
+/// Returns a disk with two snapshots, and the log between and after them.
 fn two_snapshots() -> SimDisk {
     let disk = SimDisk::new(1);
     let store = open(&disk);
@@ -287,7 +287,7 @@ fn a_flipped_bit_in_a_snapshot_leads_to_the_one_before() {
 fn a_cut_snapshot_leads_to_the_one_before() {
     let path = snap_path("snapshot.5");
     let whole = two_snapshots().content(&path).unwrap();
-    // The ends of the seals are ends of whole snapshots of older versions.
+    // A file that ends after a seal is a complete snapshot of an older version.
     let seals = [whole.len() - 21 - 33, whole.len() - 21];
     for cut in 0..whole.len() {
         let disk = two_snapshots();
@@ -301,7 +301,7 @@ fn a_cut_snapshot_leads_to_the_one_before() {
 
 #[test]
 fn a_lost_snapshot_that_no_log_replaces_stops_the_server() {
-    // As after a leader has sent a snapshot: the log does not lead there.
+    // As after a leader has sent a snapshot: the log does not reach its zxid.
     let disk = SimDisk::new(1);
     let store = open(&disk);
     write_snapshot(&store, 0).unwrap();
@@ -325,8 +325,8 @@ fn compressed_snapshots_survive_no_damage_either() {
             for bit in [0, 3, 7] {
                 disk.flip_bit(&snap_path(name), offset as u64, bit).unwrap();
                 match recover(&disk) {
-                    // Some bits do not matter: the time in a header, a copy from one run of zeroes
-                    // or another.
+                    // Some bits have no effect: the time in a header, or the offset of a copy
+                    // within equal runs of zeroes.
                     Ok((found, _)) => assert_eq!(found, expected, "{name}: bit {bit} of {offset}"),
                     Err(error) => assert!(error.is_damage(), "{error}"),
                 }
@@ -366,7 +366,7 @@ fn a_record_whose_head_is_destroyed_is_no_unfinished_write() {
     let (log, ends) = log();
     for record in 0..RECORDS as usize {
         let mut bytes = log.clone();
-        // Checksum, length, and the beginning of the body.
+        // Checksum, length, and the start of the body.
         for byte in &mut bytes[ends[record]..ends[record] + 16] {
             *byte ^= 0x55;
         }
@@ -462,7 +462,7 @@ fn large_records_come_back() {
 
 #[test]
 fn a_refusal_with_the_zxid_before_it_is_passed_over_and_nothing_else_is() {
-    // As Apache 3.9 writes for a request that it cannot read.
+    // As Apache 3.9 writes for a request that it cannot decode.
     let repeated = |again: &[u8]| {
         let disk = SimDisk::new(1);
         let store = open(&disk);

@@ -1,4 +1,4 @@
-//! An empty database, and who may make one.
+//! An empty directory, and when it becomes a new database.
 
 use ironkeeper_proto::Zxid;
 use ironkeeper_store::StoreOptions;
@@ -23,7 +23,7 @@ fn without_leave_to_make_one_there_is_no_database() {
     let careful = || StoreOptions { db_auto_create: false, ..small() };
     let (_, recovered) = recover_with(&disk, careful()).unwrap();
     assert_eq!((recovered.fresh, recovered.last_zxid), (true, Zxid(-1)));
-    // The marker gives leave, once.
+    // The `initialize` file permits it once.
     disk.put("/logs/initialize".as_ref(), b"");
     let (_, recovered) = recover_with(&disk, careful()).unwrap();
     assert_eq!((recovered.fresh, recovered.last_zxid), (true, Zxid(0)));

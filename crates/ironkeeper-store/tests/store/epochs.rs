@@ -1,4 +1,4 @@
-//! The files that hold a voter's promises.
+//! The epoch files of a voter.
 
 use ironkeeper_proto::{Epoch, Zxid};
 use ironkeeper_store::disk::sim::{Fault, SimDisk};
@@ -6,7 +6,7 @@ use ironkeeper_store::{Epochs, StoreError};
 
 use crate::recorder::*;
 
-/// Files in, last zxid of epoch 5 in, epochs and files out.
+/// Writes `files`, loads the epochs with a last zxid of epoch 5, and checks the result.
 #[track_caller]
 fn check(files: &[(&str, &str)], expected: Result<(i64, i64), &str>) -> SimDisk {
     let disk = SimDisk::new(1);

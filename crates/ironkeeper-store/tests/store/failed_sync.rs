@@ -1,5 +1,6 @@
-//! A sync fails, the process ends and comes back on a machine that runs on. It reads what it has written from the
-//! cache, but the medium has never had it. What it tells others of must be there when the power goes.
+//! A sync fails, and the process ends and restarts while the machine keeps running. The process
+//! reads its writes from the cache, but they are not on the medium. Everything that it relies on
+//! after recovery must survive a power failure.
 
 use std::io::ErrorKind;
 
@@ -12,7 +13,7 @@ use crate::recorder::*;
 
 const ERROR: Fault = Fault::Error(ErrorKind::Other);
 
-/// Three transactions that are durable.
+/// Creates a store with three durable transactions.
 fn begun(disk: &SimDisk, options: StoreOptions) -> Store<SimDisk> {
     let store = Store::open(disk.clone(), dirs(), options).unwrap();
     write_snapshot(&store, 0).unwrap();
@@ -20,14 +21,15 @@ fn begun(disk: &SimDisk, options: StoreOptions) -> Store<SimDisk> {
     store
 }
 
-/// The call at which `work` syncs for the last time, with nothing behind it.
+/// Returns the number of the last call of `work`.
 fn last_call(work: impl Fn(&SimDisk)) -> u64 {
     let disk = SimDisk::new(0);
     work(&disk);
     disk.calls() - 1
 }
 
-/// What the next process finds is what it has after a loss of power.
+/// Checks that the next process finds the same transactions before and after a power failure, and
+/// returns the last zxid.
 #[track_caller]
 fn found_and_kept(disk: &SimDisk, options: &StoreOptions) -> i64 {
     disk.restart();
@@ -38,7 +40,7 @@ fn found_and_kept(disk: &SimDisk, options: &StoreOptions) -> i64 {
     found.0
 }
 
-/// A commit of so many records of so many bytes whose sync fails.
+/// Commits `records` records of `bytes` bytes, with a failing sync.
 fn fail_commit(
     disk: &SimDisk,
     options: &StoreOptions,
@@ -60,7 +62,7 @@ fn fail_commit(
 #[track_caller]
 fn check_commit(records: i64, bytes: usize, seeds: u64) {
     let options = StoreOptions { prealloc_bytes: 64 << 10, ..StoreOptions::default() };
-    // The last call syncs the directory, the one before it the file.
+    // The last call syncs the directory, the call before it syncs the file.
     let call = last_call(|disk| fail_commit(disk, &options, records, bytes, None)) - 1;
     let mut read_again = 0;
     for seed in 0..seeds {
@@ -81,7 +83,7 @@ fn records_that_are_only_in_the_cache_are_written_again_before_they_count() {
 
 #[test]
 fn a_batch_is_never_larger_than_what_is_written_again() {
-    // More than is written without a sync, in records of several sizes, and one record that is larger.
+    // More than is written without a sync, in records of several sizes, and one larger record.
     check_commit(5000, 1000, 4);
     check_commit(9, 1 << 20, 4);
     check_commit(1, 6 << 20, 4);
@@ -132,7 +134,8 @@ fn a_cut_that_failed_is_made_again_before_it_counts() {
                 recover(&disk).unwrap().1.last_zxid
             };
             assert!(found >= Zxid(5));
-            // What the next leader says follows what was found, and nothing comes back in between.
+            // The next leader's transaction follows what was found, and no removed record reappears
+            // before it.
             write_log(&open(&disk), [1 << 32 | 1]);
             disk.crash();
             let (recorder, _) = recover(&disk).unwrap();
@@ -160,7 +163,7 @@ fn a_tree_that_was_found_is_there_after_power_was_lost() {
             let store = begun(&disk, small());
             disk.fail_call(disk.calls() + fail_in, fault);
             let done = install(&store).is_ok();
-            // Whatever was given up is cleared away by the next start.
+            // The next start deletes abandoned files.
             drop(store);
             found_and_kept(&disk, &small());
             if done {
@@ -213,7 +216,7 @@ fn an_epoch_whose_sync_failed_is_written_again_before_its_rename_is_finished() {
         let store = open(&disk);
         store.write_accepted_epoch(Epoch(2)).unwrap();
         store.write_current_epoch(Epoch(1)).unwrap();
-        // Made, written, and not synced. The history of the new epoch is there already.
+        // The file was created and written, and its sync fails. The log already has the new epoch.
         disk.fail_call(disk.calls() + 2, ERROR);
         store.write_current_epoch(Epoch(2)).unwrap_err();
         disk.restart();

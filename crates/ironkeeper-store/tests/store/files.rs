@@ -35,7 +35,7 @@ fn swapped_directories_are_noticed() {
         let error = Store::open(disk, dirs(), small()).unwrap_err().to_string();
         assert!(error.contains(part) && error.contains("swapped"), "{error}");
     }
-    // In one directory both are at home.
+    // A single directory may contain both.
     let disk = SimDisk::new(1);
     disk.put("/data/version-2/log.1".as_ref(), b"");
     disk.put("/data/version-2/snapshot.0".as_ref(), b"");
@@ -61,13 +61,13 @@ fn a_leaders_snapshot_is_kept_apart_until_it_is_finished() {
     let disk = SimDisk::new(1);
     let store = open(&disk);
     write_snapshot(&store, 5).unwrap();
-    // One of its own at the same transaction does not get in the way.
+    // A snapshot of this server at the same zxid does not conflict with it.
     let incoming = store.incoming_snapshot_writer(Zxid(9)).unwrap();
     write_snapshot(&store, 9).unwrap();
     assert!(disk.exists(&snap_path("incoming.0.snapshot.9")).unwrap());
     drop(incoming);
     assert_eq!(disk.files(), [snap_path("snapshot.5"), snap_path("snapshot.9")]);
-    // What a crash has left of one is cleared away.
+    // An incoming snapshot that a crash interrupted is deleted.
     disk.put(&snap_path("incoming.7.snapshot.a"), b"ZKSN");
     let (_, recovered) = recover(&disk).unwrap();
     assert_eq!(recovered.last_zxid, Zxid(9));

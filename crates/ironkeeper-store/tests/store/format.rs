@@ -1,4 +1,4 @@
-//! The formats to the byte, against captures of Apache ZooKeeper 3.9.5.
+//! The formats, byte by byte, compared with files captured from Apache ZooKeeper 3.9.5.
 
 use std::path::Path;
 
@@ -68,8 +68,8 @@ fn a_log_file_gets_a_step_longer_when_less_than_a_page_is_left() {
     assert_eq!(len(&disk), 16 + 14 * 8192);
 }
 
-/// The tail of a snapshot from the last node's pzxid on: seals, digest, last zxid. The checksums in
-/// it depend on everything before, so the captured file is rebuilt through the writer.
+/// The end of a snapshot, from the last node's pzxid on: seals, digest, last zxid. The checksums
+/// depend on all bytes before them, so the captured file is rebuilt with the writer.
 #[test]
 fn a_snapshot_that_is_read_and_written_again_has_the_same_bytes() {
     let golden = include_bytes!("../data/apache-3.9.5/snapshot.1a");
@@ -78,7 +78,7 @@ fn a_snapshot_that_is_read_and_written_again_has_the_same_bytes() {
     let disk = SimDisk::new(1);
     let store = open(&disk);
     let mut writer = store.snapshot_writer(Zxid(0x1a)).unwrap();
-    // In uneven pieces, so that seals fall anywhere.
+    // In pieces of odd size, so that seals are at arbitrary offsets.
     for piece in golden[..end_of_nodes].chunks(7) {
         writer.write(piece).unwrap();
     }

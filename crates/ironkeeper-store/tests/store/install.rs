@@ -1,4 +1,4 @@
-//! A leader's tree takes the place of ours.
+//! A leader's snapshot replaces the local data.
 
 use ironkeeper_proto::snapshot_record::END_PATH;
 use ironkeeper_proto::{Put, Zxid};
@@ -7,7 +7,7 @@ use ironkeeper_store::{Store, StoreError};
 
 use crate::recorder::*;
 
-/// Our own history: a snapshot at 0, one at 5, and the log from 1 to 9.
+/// Writes a local history: a snapshot at 0, one at 5, and the log from 1 to 9.
 fn history(disk: &SimDisk) {
     let store = open(disk);
     write_snapshot(&store, 0).unwrap();
@@ -16,7 +16,7 @@ fn history(disk: &SimDisk) {
     write_log(&store, 6..=9);
 }
 
-/// Installs a tree as a leader sends it.
+/// Installs a snapshot as a leader sends it.
 fn install(disk: &SimDisk, zxid: i64) -> Result<(), StoreError> {
     let mut sent = tree(b"leader");
     sent.put_str(END_PATH);
@@ -37,7 +37,7 @@ fn is_the_leaders(disk: &SimDisk, zxid: i64) {
 /// ZOOKEEPER-582.
 #[test]
 fn nothing_of_the_old_history_is_left() {
-    // Below what we have, at it, above it, and where a snapshot of ours is.
+    // Below the last zxid of the log, at a local snapshot, at the last zxid, and above it.
     for zxid in [3, 5, 9, 2 << 32 | 4] {
         let disk = SimDisk::new(1);
         history(&disk);
@@ -45,7 +45,7 @@ fn nothing_of_the_old_history_is_left() {
         is_the_leaders(&disk, zxid);
         assert!(disk.content(&snap_path("snapshot.0")).is_err());
         assert!(disk.content(&log_path("log.1")).is_err());
-        // What the leader sends next is found behind it.
+        // The next transactions of the leader follow the snapshot.
         write_log(&open(&disk), [zxid + 1, zxid + 2]);
         assert_eq!(recover(&disk).unwrap().1.last_zxid, Zxid(zxid + 2));
     }
@@ -63,7 +63,7 @@ fn a_tree_that_is_given_up_late_does_not_take_the_next_one_of_its_transaction_al
     };
     let mut sent = tree(b"leader");
     sent.put_str(END_PATH);
-    // The connection broke in the middle, and the next one is faster than whoever clears up.
+    // The connection broke in the middle, and the next snapshot starts before the first is dropped.
     let given_up = begin(&sent[..20]);
     let next = begin(&sent);
     drop(given_up);

@@ -1,4 +1,4 @@
-//! What the log has for a learner that is behind.
+//! The part of the log that a learner needs that is behind.
 
 use ironkeeper_proto::Zxid;
 use ironkeeper_store::LogTail;
@@ -6,7 +6,7 @@ use ironkeeper_store::disk::sim::SimDisk;
 
 use crate::recorder::*;
 
-/// A log of 11 to 15 and of epoch 2, built on a snapshot at 10.
+/// Reads from a log of 11 to 15 and of epoch 2 that follows a snapshot at 10.
 #[track_caller]
 fn check(after: i64, until: i64, expected: Option<&[i64]>) {
     let disk = SimDisk::new(1);
@@ -52,8 +52,8 @@ fn a_tail_that_is_too_long_is_none() {
     assert!(read(6) && !read(5));
 }
 
-/// A purge shortens a large file step by step. Here it does so while the file is read, and the next
-/// file begins with the first transaction of a later epoch, which may follow any other.
+/// A purge truncates a large file in steps. Here it does so while the file is read, and the next
+/// file starts with the first transaction of a later epoch, which may follow any other.
 #[test]
 fn what_is_read_while_a_purge_removes_it_is_none() {
     let disk = SimDisk::new(1);

@@ -90,7 +90,7 @@ fn a_full_disk_delays_a_commit_and_loses_nothing() {
         let mut writer = store.log_writer();
         disk.set_capacity(4 * 4096);
         let mut zxid = 3;
-        // Two files in one batch, so that the second cannot even begin.
+        // Two files in one batch, so that the second cannot be started.
         for _ in 0..2 {
             for _ in 0..5 {
                 zxid += 1;
@@ -103,8 +103,8 @@ fn a_full_disk_delays_a_commit_and_loses_nothing() {
             assert!(error.is_disk_full(), "{error}");
         }
         if seed % 2 == 0 {
-            // The process stops instead of waiting for room: what was committed is there, and some
-            // prefix of what was not.
+            // The process stops instead of waiting for space: recovery finds what was committed and
+            // a prefix of the rest.
             disk.crash();
             disk.set_capacity(u64::MAX);
             let (recorder, _) = recover(&disk).unwrap();
@@ -177,7 +177,7 @@ fn reading_goes_on_where_the_writer_is() {
     append(&mut writer, 8);
     assert_eq!(read(), [7, 8]);
     assert_eq!(read(), []);
-    // Also into files that did not exist when reading began.
+    // Also in files that did not exist when the reading started.
     for zxid in 9..=13 {
         writer.append(Zxid(zxid), &set_data(zxid, b"data")).unwrap();
         writer.roll();
@@ -185,7 +185,7 @@ fn reading_goes_on_where_the_writer_is() {
     writer.commit().unwrap();
     assert_eq!(read(), [9, 10, 11, 12, 13]);
     assert!(store.read_log_from(Zxid(14)).unwrap().next().unwrap().is_none());
-    // From before the beginning.
+    // From a zxid before the first record.
     let mut all = store.read_log_from(Zxid(0)).unwrap();
     assert_eq!(all.next().unwrap().unwrap().record.zxid, Zxid(1));
 }

@@ -1,4 +1,5 @@
-//! The store from the outside: Apache's files in, our files out, and every way to break them.
+//! Tests of the store's public API: reading Apache's files, writing files, and damage of every
+//! kind.
 
 mod apache;
 mod crash;

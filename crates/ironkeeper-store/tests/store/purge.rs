@@ -1,11 +1,12 @@
-//! What may go and what must stay.
+//! The files that a purge removes and keeps.
 
 use ironkeeper_proto::Zxid;
 use ironkeeper_store::disk::sim::{Fault, SimDisk};
 
 use crate::recorder::*;
 
-/// Zxids of logs and of snapshots in, those left out. A name with a `!` is a stump.
+/// Creates logs and snapshots of these zxids, purges, and checks which are left. A name with a `!`
+/// is an incomplete snapshot file.
 #[track_caller]
 fn check(logs: &str, snapshots: &str, retain: usize, kept_logs: &str, kept_snapshots: &str) {
     let disk = SimDisk::new(1);

@@ -1,4 +1,4 @@
-//! A visitor that writes down what it is told, and the records to tell it of.
+//! A visitor that records its calls, and helpers that write records.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use ironkeeper_store::disk::Disk;
 use ironkeeper_store::disk::sim::SimDisk;
 use ironkeeper_store::{Dirs, Recovered, Store, StoreError, StoreOptions, Visitor};
 
-/// What a recovery delivered.
+/// The records that a recovery delivered.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Recorder {
     pub snapshot: Option<Zxid>,
@@ -62,14 +62,14 @@ impl Visitor for Recorder {
     }
 }
 
-/// The body of a `setData` of /n.
+/// Returns the body of a `setData` of /n.
 pub fn set_data(zxid: i64, data: &[u8]) -> Vec<u8> {
     let mut body = header(zxid, OpCode::SetData);
     txn::encode::set_data("/n", Some(data), 3, &mut body);
     body
 }
 
-/// The body of a request that was refused.
+/// Returns the body of an error transaction.
 pub fn refusal(zxid: i64) -> Vec<u8> {
     let mut body = header(zxid, OpCode::Error);
     txn::encode::error(-5, &mut body);
@@ -101,7 +101,7 @@ pub fn log_path(name: &str) -> PathBuf {
     Path::new("/logs/version-2").join(name)
 }
 
-/// Small files, so that every byte of them can be tried.
+/// Returns options for small files, so that every byte of them can be tested.
 pub fn small() -> StoreOptions {
     StoreOptions { prealloc_bytes: 8192, ..StoreOptions::default() }
 }
@@ -110,7 +110,7 @@ pub fn open(disk: &SimDisk) -> Store<SimDisk> {
     Store::open(disk.clone(), dirs(), small()).expect("the directories can be made")
 }
 
-/// Opens the store as a server does at its start and recovers.
+/// Opens the store as a server does at its start, and recovers.
 pub fn recover(disk: &SimDisk) -> Result<(Recorder, Recovered), StoreError> {
     recover_with(disk, small())
 }
@@ -142,7 +142,7 @@ pub fn write_snapshot<D: Disk>(store: &Store<D>, zxid: i64) -> Result<PathBuf, S
     writer.finish_with(digest, Zxid(zxid))
 }
 
-/// A snapshot's stream up to the end of the nodes.
+/// Returns a snapshot's stream up to the end of the nodes.
 pub fn tree(data: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     snapshot_record::encode_file_header(&mut bytes);

@@ -1,4 +1,4 @@
-//! Going back to what the leader knows.
+//! Truncation to the last transaction that the leader has.
 
 use ironkeeper_proto::Zxid;
 use ironkeeper_store::StoreError;
@@ -6,7 +6,7 @@ use ironkeeper_store::disk::sim::{Fault, SimDisk};
 
 use crate::recorder::*;
 
-/// Three files of five records each and a snapshot before each.
+/// Writes three files of five records each and a snapshot before each.
 fn history(disk: &SimDisk) {
     let store = open(disk);
     for start in [1, 6, 11] {
@@ -24,7 +24,7 @@ fn any_record_can_be_the_last() {
         let (_, recovered) = recover(&disk).unwrap();
         assert_eq!(recovered.last_zxid, Zxid(zxid));
         assert_eq!(recovered.torn_tail, None);
-        // What comes instead goes to a new file.
+        // The next transactions go to a new file.
         write_log(&open(&disk), (2 << 32 | 1)..(2 << 32 | 4));
         assert_eq!(recover(&disk).unwrap().1.last_zxid, Zxid(2 << 32 | 3));
     }
@@ -42,7 +42,7 @@ fn a_snapshot_is_a_place_to_go_back_to_without_a_record() {
 
 #[test]
 fn a_log_that_does_not_belong_to_the_snapshot_can_be_cleared_away() {
-    // A leader has sent a snapshot to a learner that had gone another way.
+    // A leader has sent a snapshot to a learner with a diverging history.
     let disk = SimDisk::new(1);
     let store = open(&disk);
     write_snapshot(&store, 0).unwrap();
@@ -66,7 +66,7 @@ fn what_is_not_there_cannot_be_gone_back_to_and_nothing_is_touched() {
         assert!(matches!(error, StoreError::CannotTruncate { .. }), "{error}");
     }
     assert_eq!(recover(&disk).unwrap().1.last_zxid, Zxid(15));
-    // No log at all.
+    // Without any log.
     let store = open(&SimDisk::new(1));
     write_snapshot(&store, 100).unwrap();
     store.truncate_log(Zxid(5)).unwrap_err();

@@ -1,12 +1,12 @@
-//! A log that Apache ZooKeeper 3.9.5 wrote, applied to our tree. Each record but the errors carries the
-//! digest Apache came to after it.
+//! A log that Apache ZooKeeper 3.9.5 wrote, applied to our tree. Each record except errors carries
+//! the digest that Apache computed after it.
 
 use ironkeeper_proto::txn::FullTxn;
 use ironkeeper_proto::{OpCode, Zxid};
 use ironkeeper_tree::{NoChanges, Outcome, Tree, TreeConfig};
 
-/// One record per line: all kinds of creates, ephemerals that go with their session, a sequence, multis
-/// that succeed and fail, quotas, a container that is reaped, data on the root.
+/// One record per line: all kinds of creates, ephemerals deleted with their session, a sequence,
+/// multis that succeed and fail, quotas, a container that is deleted when empty, data on the root.
 const LOG: &str = include_str!("apache_log.hex");
 
 fn records() -> Vec<Vec<u8>> {
@@ -51,9 +51,9 @@ fn every_transaction_leads_to_the_digest_apache_came_to() {
     assert_eq!(stats.data(), Some(&b"count=4,bytes=28"[..]));
 }
 
-/// Replaying everything over a tree that has it all already is what a snapshot taken during writes
-/// amounts to at worst. Apart from the ephemerals of closed sessions and the like, which come and go,
-/// the result must be the same.
+/// Replaying the whole log over a tree that already contains it is the worst case of a fuzzy
+/// snapshot. Apart from nodes that the log creates and deletes again, such as ephemerals of closed
+/// sessions, the result must be the same.
 #[test]
 fn replay_over_its_own_result_changes_nothing() {
     let mut tree = Tree::new(TreeConfig { ttl_enabled: true, ..TreeConfig::default() });

@@ -1,5 +1,5 @@
-//! Snapshots as Apache takes them: node by node while transactions go on, so that they hold a mixture of
-//! moments. Replaying the log from the zxid of their beginning must lead to the true tree.
+//! Snapshots as Apache ZooKeeper takes them: node by node during transactions, so that they mix
+//! several moments. Replaying the log from the zxid of their beginning must produce the true tree.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::model::{Model, is_in};
 use crate::random::{Command, command};
 use crate::world::{World, acl_vec, encoded};
 
-/// Turns a command into one a leader could have decided on in this state; `None` if it would have
-/// refused.
+/// Converts a command into one that a leader could propose in this state; `None` if the leader
+/// would reject it.
 fn decided(model: &Model, command: &Command) -> Option<Command> {
     let command = command.clone();
     match command {
@@ -57,12 +57,12 @@ fn decided(model: &Model, command: &Command) -> Option<Command> {
     }
 }
 
-/// Apache's walk: first the zxid, then the table of lists, then the nodes, each with its children of
+/// Apache's walk: first the zxid, then the table of ACLs, then the nodes, each with its children at
 /// that moment.
 struct Walk {
     zxid: i64,
     acls: BTreeMap<Vec<u8>, i64>,
-    /// Paths still to be visited.
+    /// Paths that are not visited yet.
     stack: Vec<String>,
     loader: Loader,
 }
@@ -137,7 +137,8 @@ proptest! {
     }
 }
 
-/// The hardest case by hand: the snapshot has a later node of the same path, with children.
+/// The hardest case as a fixed sequence: the snapshot has a later node of the same path, with
+/// children.
 #[test]
 fn a_later_incarnation_is_taken_down_and_built_up_again() {
     let (mut world, mut model) = (World::new(), Model::new());

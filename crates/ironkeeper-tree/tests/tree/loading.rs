@@ -1,4 +1,4 @@
-//! Trees from snapshots.
+//! Tests of loading a tree from a snapshot.
 
 use ironkeeper_proto::acl::{self, Acl, Perms};
 use ironkeeper_proto::snapshot_record::{OPEN_ACL_ID, SnapshotNode};

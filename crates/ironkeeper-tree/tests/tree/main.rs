@@ -1,4 +1,5 @@
-//! The tree from outside: rules one by one, and random histories against a naive model.
+//! Tests of the public interface of the tree: single rules, and random histories against a naive
+//! model.
 
 mod apache;
 mod fuzzy;

@@ -1,4 +1,4 @@
-//! A tree as simple as can be: a map from paths to nodes.
+//! The reference model: a map from paths to nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -160,7 +160,7 @@ impl Model {
         owned.map(|(path, _)| path.clone()).collect()
     }
 
-    /// The digest from scratch.
+    /// Computes the digest from all nodes.
     pub fn digest(&self) -> u64 {
         let counted = self.nodes.iter().filter(|(path, _)| !path.starts_with("/zookeeper/"));
         counted.map(|(path, node)| u64::from(digest_of(path, node))).sum()
@@ -242,7 +242,7 @@ fn name_of(path: &str) -> &str {
     &path[path.rfind('/').unwrap() + 1..]
 }
 
-/// Whether a path is at or below another.
+/// Returns whether a path equals or is below another.
 pub fn is_in(path: &str, top: &str) -> bool {
     top == "/" || path == top || path.starts_with(&format!("{top}/"))
 }

@@ -1,4 +1,5 @@
-//! Who is the oldest child from now on: told with a deletion where it is known, and never wrongly.
+//! The czxid of the oldest remaining child in deletions: given where it is known, and always
+//! correct.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ struct Line {
     zxid: i64,
 }
 
-/// What was said of each deletion.
+/// The `oldest` argument of each deletion.
 #[derive(Default)]
 struct Told(Vec<Option<Zxid>>);
 
@@ -75,7 +76,7 @@ impl Line {
         self.names().iter().map(|name| self.czxid(name)).min()
     }
 
-    /// Through a snapshot with the children in this order.
+    /// Replaces the tree by one loaded from a snapshot with the children in this order.
     fn reload(&mut self, names: &[String]) {
         let paths = ["", "/zookeeper", LINE].into_iter().map(str::to_owned);
         let children = names.iter().map(|name| format!("{LINE}/{name}"));
@@ -121,7 +122,7 @@ fn whoever_comes_back_stands_at_the_end() {
     assert_eq!(line.leave("b"), Some(again));
 }
 
-/// Whoever is the oldest in the middle of it would take itself for the next, and is gone at its end.
+/// The child that is the oldest after the first deletion is deleted by the second one.
 #[test]
 fn a_transaction_that_takes_several_tells_of_none() {
     let mut line = Line::new();

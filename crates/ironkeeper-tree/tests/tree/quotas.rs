@@ -1,4 +1,4 @@
-//! Quotas as clients set and see them.
+//! Quotas as clients set and read them.
 
 use ironkeeper_proto::Zxid;
 use ironkeeper_proto::txn::CreateKind;
@@ -146,7 +146,7 @@ fn a_large_subtree_is_counted_without_a_walk_through_it() {
     for n in 0..30_000 {
         world.create_with(&format!("/top/large/{n}"), Some(b"12"), CreateKind::Persistent);
     }
-    // Walks would come to nine thousand million nodes, and to three hundred million.
+    // Traversals would visit nine thousand million nodes, and three hundred million.
     for _ in 0..300_000 {
         assert_eq!(world.node("/top").descendant_count(), 30_001);
     }

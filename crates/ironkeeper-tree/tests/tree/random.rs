@@ -83,7 +83,7 @@ impl Command {
         }
     }
 
-    /// Whose transaction it is.
+    /// Returns the session of the transaction.
     pub fn session(&self) -> i64 {
         match self {
             Command::Create { session, .. } | Command::CloseSession { session, .. } => *session,
@@ -97,7 +97,7 @@ impl Command {
 }
 
 impl World {
-    /// Applies a command to the tree and the model alike.
+    /// Applies a command to the tree and to the model.
     pub fn run(&mut self, model: &mut Model, command: &Command) {
         self.session = SessionId(command.session());
         let (op, body) = command.encode();
@@ -106,7 +106,7 @@ impl World {
     }
 }
 
-/// Few names and shallow paths, so that commands meet.
+/// Few names and shallow paths, so that commands affect the same nodes.
 fn path() -> impl Strategy<Value = String> {
     let name = prop::sample::select(vec!["a", "b", "\u{e4}"]);
     let ordinary =
@@ -136,8 +136,8 @@ fn single() -> impl Strategy<Value = Command> {
     let cversion = prop_oneof![3 => Just(-1), 1 => 0..6i32];
     let create = (path(), prop::option::of(data()), 0..5u8, kind, 1..4i64, cversion).prop_map(
         |(path, data, acl, kind, session, cversion)| {
-            // Ephemerals go with their session in no particular order, which must not matter to the
-            // rest: a quota that ends at the same time would make it matter.
+            // The ephemerals of a session are deleted in no particular order, which must not affect
+            // other nodes. It would if a quota ended in the same transaction.
             let is_quota = path.starts_with("/zookeeper");
             let kind = if is_quota { CreateKind::Persistent } else { kind };
             Command::Create { path, data, acl, kind, session, cversion }

@@ -1,4 +1,4 @@
-//! What each kind of transaction does to stats, sets and digest.
+//! The effect of each kind of transaction on stats, sets and digest.
 
 use ironkeeper_proto::acl::{self, Acl, Perms};
 use ironkeeper_proto::stat::{CONTAINER_OWNER, OwnerKind, Stat, ttl_owner};
@@ -243,7 +243,7 @@ fn the_counter_of_children_sticks_at_its_end() {
     let (op, body) = world::create("/q/a", None, &acl::open(), kind, i32::MAX);
     world.apply(op, &body);
     assert_eq!(world.node("/q").persisted().cversion, i32::MAX);
-    // What a leader computes next has wrapped around.
+    // The cversion that a leader computes next has wrapped around.
     let (op, body) = world::create("/q/b", None, &acl::open(), kind, i32::MIN);
     assert_done(&world.apply(op, &body));
     let (op, body) = world::create("/q/c", None, &acl::open(), kind, -1);
@@ -262,8 +262,7 @@ fn creates_of_very_old_logs_count_one_more() {
     assert_eq!(world.node("/").persisted().cversion, 2);
 }
 
-/// From here on: transactions meet their own traces, as in replay over a snapshot that was taken
-/// while they were written.
+/// Transactions whose effects are already in the tree, as in replay over a fuzzy snapshot.
 mod replayed {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Snapshots hold exactly the tree at their beginning, whatever happens during the walk.
+//! Snapshots contain exactly the tree at their beginning, whatever changes during the walk.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::model::{Model, ModelNode};
 use crate::random::{Command, command};
 use crate::world::{World, encoded};
 
-/// A walk under way and what it must come to.
+/// A running walk and its expected result.
 struct Walking {
     walk: SnapshotWalk,
     bytes: Vec<u8>,
@@ -32,7 +32,7 @@ impl Walking {
         world.tree.snapshot_slice(&mut self.walk, &mut self.bytes, node_max, byte_max)
     }
 
-    /// Walks to the end, compares, and ends the walk.
+    /// Walks to the end, compares the result, and ends the walk.
     fn finish(mut self, world: &mut World, node_max: usize) {
         while self.slice(world, node_max, usize::MAX) == Slice::More {}
         let zxid = self.walk.zxid();
@@ -48,8 +48,8 @@ impl Walking {
     }
 }
 
-/// The nodes in their order, and a loader that was fed with them: it refuses children that come
-/// before their parents.
+/// Returns the nodes in their order, and a loader that received them: it rejects children that
+/// precede their parents.
 fn decode(bytes: &[u8]) -> (Vec<(String, ModelNode)>, Loader) {
     let mut loader =
         Loader::new(TreeConfig { ttl_enabled: true, hash_seed: 9, ..TreeConfig::default() });
@@ -145,7 +145,7 @@ fn delete(path: &str) -> Command {
     Command::Delete { path: path.to_owned() }
 }
 
-/// A child in a lower slot than its parent, and the parent gone before the child's turn.
+/// A child in a lower slot than its parent; the parent is deleted before the child is emitted.
 #[test]
 fn paths_lead_through_deleted_and_reused_slots() {
     let (mut world, mut model) = (World::new(), Model::new());
@@ -155,7 +155,7 @@ fn paths_lead_through_deleted_and_reused_slots() {
     for path in ["/low/x", "/low"] {
         world.run(&mut model, &delete(path));
     }
-    // The freed slots are taken from the last: /a/b and its child stand before /a.
+    // Freed slots are reused last first: /a/b and its child have lower slots than /a.
     for path in ["/a/b", "/a/b/c"] {
         world.run(&mut model, &create(path));
     }
@@ -196,7 +196,7 @@ fn a_deep_chain_of_ancestors_is_cut_into_slices_too() {
     for _ in 0..50 {
         paths.push(format!("{}/d", paths.last().unwrap()));
     }
-    // Freed from the top down, slots are taken again from the bottom up.
+    // Slots freed from the top down are reused from the bottom up.
     for n in 0..50 {
         world.run(&mut model, &create(&format!("/n{n}")));
     }

@@ -13,11 +13,11 @@ pub struct World {
     pub tree: Tree,
     pub zxid: i64,
     pub session: SessionId,
-    /// What was reported since this was last taken.
+    /// Changes reported since the last `take_events`.
     pub events: Vec<String>,
 }
 
-/// The time of a transaction in these tests.
+/// Returns the time of a transaction in these tests.
 pub fn time_of(zxid: i64) -> i64 {
     zxid * 10
 }
@@ -32,7 +32,7 @@ impl World {
         World { tree, zxid, session: SessionId(0x100), events: Vec::new() }
     }
 
-    /// Applies a transaction that has made its way through its encoding.
+    /// Applies a transaction after decoding it from its encoding.
     pub fn apply(&mut self, op: OpCode, body: &[u8]) -> Applied {
         self.zxid += 1;
         self.apply_at(self.zxid, op, body)
@@ -49,7 +49,7 @@ impl World {
         self.create_with(path, Some(b""), CreateKind::Persistent)
     }
 
-    /// Counts the parent's children as a leader would.
+    /// Creates a node with the parent's next cversion, as a leader would.
     pub fn create_with(&mut self, path: &str, data: Option<&[u8]>, kind: CreateKind) -> Applied {
         let parent = ironkeeper_proto::path::parent(path).unwrap();
         let cversion = self.tree.find(parent).map_or(1, |node| node.persisted().cversion + 1);
@@ -116,7 +116,7 @@ impl Changes for Recorder<'_> {
     }
 }
 
-/// Shows lists that are not open by the bits of their entries.
+/// Formats a list by the permission bits of its entries; empty for the open list.
 fn mark(list: &AclList) -> String {
     if list.entries() == acl::open() {
         return String::new();
