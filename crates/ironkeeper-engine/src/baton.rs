@@ -1,18 +1,19 @@
-//! One owner at a time without a thread of its own, and no work left lying.
+//! A combining lock: mutual exclusion with a work queue, without a thread of its own.
 //!
-//! Whoever brings work leaves it in the inbox and then takes the baton if it is free: who has it
-//! works off everything that has arrived. Who finds it taken goes away, because whoever holds it
-//! looks into the inbox once more after letting go. That last look is what makes going away safe:
-//! the work was in the inbox before the baton was tried.
+//! A thread that has work enqueues it, then tries the lock. If the lock is free, the thread drains
+//! the queue; if it is taken, the thread returns, because the holder checks the queue again after
+//! it has unlocked. This last check is what makes returning safe: the work was enqueued before the
+//! thread tried the lock.
 //!
-//! The inbox is bounded by those who bring work: each connection stops reading when it has too much
-//! of it under way.
+//! The threads that enqueue bound the queue: each connection stops reading while it has too many
+//! requests in flight.
 
 use std::sync::PoisonError;
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// See the head of this file. `W` is what only one thread at a time may have, `I` is work for it.
+/// The combining lock. `W` is the state that at most one thread at a time may access, `I` is an
+/// item of work for it.
 #[derive(Debug)]
 pub struct Baton<W, I> {
     inbox: Mutex<Vec<I>>,
@@ -28,37 +29,38 @@ impl<W, I> Baton<W, I> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves work for whoever comes next: follow with [`Baton::run`] on some thread.
+    /// Enqueues work without running it: call [`Baton::run`] afterwards on some thread.
     pub fn leave(&self, work: impl IntoIterator<Item = I>) {
         self.inbox().extend(work);
     }
 
-    /// Fetches everything that was left, for the one who has the baton. `into` must be empty; its
-    /// room is used for what comes next.
+    /// Dequeues all work, for the thread that holds the lock. `into` must be empty; its capacity is
+    /// reused for the queue.
     pub fn fetch(&self, into: &mut Vec<I>) {
         debug_assert!(into.is_empty());
         std::mem::swap(&mut *self.inbox(), into);
     }
 
-    /// Has `work` done unless another thread is at it, or a panic has cut work short: what that
-    /// left is never built upon. It must [`Baton::fetch`] until nothing comes.
+    /// Runs `work` unless another thread holds the lock or an earlier `work` panicked: state that a
+    /// panic left half changed is never used again. `work` must call [`Baton::fetch`] until it
+    /// returns no items.
     pub fn run(&self, mut work: impl FnMut(&mut W)) {
         loop {
             let Ok(mut owned) = self.owner.try_lock() else { return };
             work(&mut owned);
             drop(owned);
-            // What was left here while we still had the baton is ours to do.
+            // This thread also does the work that was enqueued while it held the lock.
             if self.inbox().is_empty() {
                 return;
             }
         }
     }
 
-    /// Waits for the baton and does something else with it. Follow with [`Baton::run`]: work may
-    /// have been left meanwhile by those who found the baton taken.
+    /// Waits for the lock and calls `look` with the state. Call [`Baton::run`] afterwards: threads
+    /// that found the lock taken meanwhile may have enqueued work.
     ///
     /// # Panics
-    /// If an earlier panic has cut work short.
+    /// If an earlier holder of the lock panicked.
     pub fn hold<T>(&self, look: impl FnOnce(&mut W) -> T) -> T {
         look(&mut self.owner.lock().expect("no earlier panic has cut the engine's work short"))
     }

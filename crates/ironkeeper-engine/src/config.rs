@@ -1,4 +1,4 @@
-//! What the engine has to know of the server's configuration.
+//! The settings of the engine.
 
 use ironkeeper_proto::jute::MAX_BUFFER_DEFAULT;
 use ironkeeper_tree::TreeConfig;
@@ -19,21 +19,22 @@ pub struct EngineConfig {
     pub session_timeout_max_ms: i32,
     /// The longest request frame (`jute.maxbuffer`).
     pub frame_bytes_max: usize,
-    /// The longest string or buffer inside a record, and the longest transaction: it is one such buffer
-    /// on its way to learners and in the log.
+    /// The longest string or buffer inside a record, and the longest transaction, which is one such
+    /// buffer in packets to learners and in the log.
     pub field_bytes_max: usize,
-    /// Requests inside the server above which busy connections are not read (`globalOutstandingLimit`).
+    /// Requests inside the server above which busy connections are not read
+    /// (`globalOutstandingLimit`).
     pub outstanding_max: usize,
     /// Requests longer than this count as large; `None` switches the limit off.
     pub large_request_bytes_min: Option<usize>,
     /// Bytes of large requests inside the server at one time.
     pub large_request_bytes_max: usize,
-    /// Bytes that may wait for clients to read them, over all connections. Above it connections
-    /// are closed, those first that read nothing and hold the most.
+    /// Bytes in the outboxes of all connections together. Above it connections are closed: first
+    /// the clients that read nothing and have the most bytes.
     pub unsent_bytes_max: usize,
     /// Limits how fast sessions are opened; `None` is no limit.
     pub connection_throttle: Option<ConnectionThrottleConfig>,
-    /// Limits the requests in work; `None` is no limit.
+    /// Limits the requests in progress; `None` is no limit.
     pub request_throttle: Option<RequestThrottleConfig>,
     pub auth: AuthConfig,
     pub tree: TreeConfig,
@@ -44,13 +45,11 @@ pub struct EngineConfig {
     pub close_session_lists_paths: bool,
     /// Whether the members of the ensemble can be changed by clients (`reconfigEnabled`).
     pub reconfig_enabled: bool,
-    /// Whether an ensemble may shrink to less than two voters only by being configured so
-    /// (`standaloneEnabled`).
+    /// Whether a reconfig that leaves fewer than two voters is rejected (`standaloneEnabled`).
     pub standalone_enabled: bool,
     /// Whether a leader serves clients itself (`leaderServes`).
     pub leader_serves: bool,
-    /// Whether a server without a leader serves those who only want to read
-    /// (`readonlymode.enabled`).
+    /// Whether a server without a leader serves read-only clients (`readonlymode.enabled`).
     pub read_only_enabled: bool,
     pub local_sessions: LocalSessions,
     pub container: ContainerConfig,
@@ -58,28 +57,28 @@ pub struct EngineConfig {
     pub snap_count: u64,
     /// Bytes of log between snapshots; `None` is off.
     pub snap_bytes: Option<u64>,
-    /// Where a test wants a panic; without debug assertions it has no effect.
+    /// Where a test injects a panic; without debug assertions it has no effect.
     #[doc(hidden)]
     pub planted_panic: Option<Place>,
 }
 
-/// Sessions that only the server knows to which their client is connected (`localSessionsEnabled`,
+/// Sessions known only to the server that their client is connected to (`localSessionsEnabled`,
 /// `localSessionsUpgradingEnabled`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalSessions {
     Off,
-    /// They cannot own ephemeral nodes.
+    /// Local sessions cannot create ephemeral nodes.
     On,
-    /// The first ephemeral node makes a session known to all.
+    /// The first ephemeral node makes a local session global.
     Upgrading,
 }
 
-/// When empty containers and outlived TTL nodes are removed.
+/// When empty containers and expired TTL nodes are deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct ContainerConfig {
     pub check_interval_ms: u64,
     pub deletions_per_minute_max: u64,
-    /// A container that never had a child goes after this long; zero means never.
+    /// A container that never had a child is deleted after this time; zero means never.
     pub never_used_ms: u64,
 }
 

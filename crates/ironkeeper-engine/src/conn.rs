@@ -1,9 +1,9 @@
-//! One client connection's protocol: framing, order, reads served at once, writes handed on.
+//! The protocol of one client connection: framing, order, serving of reads, submission of writes.
 //!
-//! [`Conn::receive`] is called by the connection's I/O task with the bytes it has; replies and
-//! events appear in the outbox, which the task fetches with [`Conn::take_output`]. Nothing here
-//! touches a socket. A connection is shared between its task and the engine; what both need is under
-//! one small lock, taken after the gate.
+//! The connection's I/O task calls [`Conn::receive`] with the bytes it has received; replies and
+//! events appear in the outbox, which the task drains with [`Conn::take_output`]. This module does
+//! no I/O. A connection is shared between its task and the engine; the shared state is under one
+//! small lock, taken after the gate.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -33,26 +33,26 @@ use crate::time::Now;
 use crate::unsent::{Holding, Unsent, UnsentPart};
 use crate::watch::{Modes, OldWatches};
 
-/// Requests served, and bytes of replies made, while the gate is held once.
+/// The maximum number of requests served, and of reply bytes made, in one hold of the gate.
 const SERVE_REQUESTS_MAX: usize = 32;
 const SERVE_BYTES_MAX: usize = 64 << 10;
 /// Above this many unsent bytes the server stops reading requests from the connection.
 pub const OUTBOX_BYTES_SOFT: usize = 1 << 20;
-/// Above this many unsent bytes a watch event closes the connection: the client does not read. No
-/// single reply to a multiRead, and no run of replies made at once, may take more memory either.
+/// Above this many unsent bytes a watch event closes the connection: the client does not read. The
+/// same bound applies to a single reply to a multiRead and to the replies made in one hold.
 pub const OUTBOX_BYTES_HARD: usize = 64 << 20;
 
-/// The longest connect request. It has 45 bytes and a password, which is 16 bytes long; the memory
-/// for more is not given to a client without a session.
+/// The longest connect request. It has 45 bytes and a password of 16 bytes; a client without a
+/// session gets no memory for more.
 const CONNECT_BYTES_MAX: usize = 4 << 10;
-/// Work done on reads of one connection before others get their turn, and the part of it that is
-/// done while the gate is held once. See [`Reads::work`].
+/// The maximum work on the reads of one connection in one turn, and the part of it that is done in
+/// one hold of the gate. See [`Reads::work`].
 const TURN_WORK_MAX: usize = 4096;
 const HOLD_WORK_MAX: usize = 1024;
-/// A client that has taken nothing for this long does not read.
+/// A client whose socket has accepted no bytes for this long does not read.
 const STALLED_MS: u64 = 1000;
 
-/// Why a connection ends. For the log; the client sees a closed socket.
+/// The reason for closing a connection. For the log; the client sees a closed socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CloseReason {
     #[error("the client closed its session")]
@@ -105,20 +105,20 @@ pub enum CloseReason {
     Shutdown,
 }
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nothing has come yet: a connect request or a four-letter word.
+    /// No bytes have arrived yet: the first ones are a connect request or a four-letter word.
     Greeting,
-    /// The engine is opening or checking the session; nothing is read meanwhile.
+    /// The engine opens or checks the session; the task reads no requests meanwhile.
     Opening,
     Open,
-    /// A last reply is on its way; what comes after it is not looked at.
+    /// A last reply is in flight; bytes received after it are ignored.
     Closing(CloseReason),
     Gone,
 }
 
-/// A request on its way to the engine.
+/// A request for the engine.
 #[derive(Debug)]
 pub struct Submit {
     pub conn: Arc<Conn>,
@@ -136,7 +136,7 @@ pub enum SubmitKind {
         password: [u8; PASSWORD_LEN],
         timeout_ms: i32,
     },
-    /// A write or a sync: everything that takes its turn in the order of transactions.
+    /// A write or a sync: every request that is ordered among the transactions.
     Write {
         session: SessionId,
         xid: Xid,
@@ -145,42 +145,43 @@ pub enum SubmitKind {
         identity: Arc<Identity>,
         permit: Option<LargePermit>,
     },
-    /// A request that is refused unread, in its turn.
+    /// A request that is rejected without decoding it, in the order of requests.
     Refuse {
         session: SessionId,
         xid: Xid,
         op: OpCode,
         error: ErrorCode,
     },
-    /// The socket is gone; the session lives on.
+    /// The socket is closed; the session continues.
     Disconnected {
         session: SessionId,
-        /// It had been granted a slot of the request throttle and did not use it.
+        /// The connection had been granted a slot of the request throttle and did not use it.
         has_slot: bool,
     },
 }
 
-/// What became of the bytes given to [`Conn::receive`].
+/// The result of [`Conn::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// How many of them are done with.
+    /// The number of input bytes that are processed.
     pub consumed: usize,
     pub next: Next,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Give more bytes when there are some.
+    /// Call again when more bytes have arrived.
     Read,
-    /// Give the rest again after the connection was woken: it has too much in work.
+    /// Call again with the rest after the connection was woken: too many of its requests are in
+    /// progress.
     Wait,
-    /// Give the rest again after other connections had their turn.
+    /// Call again with the rest after other connections have had their turn.
     Yield,
-    /// A four-letter word: answer it and close.
+    /// A four-letter word: send its reply and close.
     FourLetter { word: FourLetterWord, argument: i64 },
 }
 
-/// The connections to wake after a batch, each once.
+/// The connections to wake after a batch, each at most once.
 #[derive(Debug, Default)]
 pub struct Wakes {
     conns: Vec<Arc<Conn>>,
@@ -188,9 +189,9 @@ pub struct Wakes {
 
 impl Wakes {
     pub(crate) fn add(&mut self, conn: &Arc<Conn>, inner: &mut Inner) {
-        // While a client takes nothing, its task does not fetch what it was woken for, so the wake-up
-        // stays pending. That the connection is to end must reach the task nevertheless, and so
-        // must the leave to go on, which the task may just have looked for in vain.
+        // While a client does not read, its task does not drain the outbox, so `wake_pending` stays
+        // set. Two changes must reach the task nevertheless: the end of the connection, and a
+        // granted slot of the throttle, for which the task may have checked just before.
         let insist =
             matches!(inner.phase, Phase::Closing(_)) || inner.turn.state == TurnState::Granted;
         if !inner.wake_pending || insist {
@@ -208,19 +209,19 @@ impl Wakes {
     }
 }
 
-/// See the head of this file.
+/// A client connection; see the module documentation.
 #[derive(Debug)]
 pub struct Conn {
     pub id: u64,
-    /// Whatever the driver needs to find the connection's task.
+    /// The driver's own number for the task of the connection.
     pub tag: u64,
     pub peer: SocketAddr,
-    /// The engine takes nothing from here any more, because something before it was given up.
+    /// Set when the engine has dropped a request of this connection: it ignores all later ones.
     cut: AtomicBool,
     inner: Mutex<Inner>,
 }
 
-/// What the connection's task and the engine share.
+/// The state that the connection's task and the engine share.
 #[derive(Debug)]
 pub(crate) struct Inner {
     phase: Phase,
@@ -229,24 +230,24 @@ pub(crate) struct Inner {
     pub identity: Arc<Identity>,
     pub session: SessionId,
     pub timeout_ms: i32,
-    /// Whether the connect request had its read-only byte: then the response has one, too.
+    /// Whether the connect request had its read-only byte: then the response has one too.
     pub sent_read_only: bool,
-    /// Whether the client is content with a server that only serves reads.
+    /// Whether the client accepts a read-only server.
     pub allows_read_only: bool,
     clock: Option<Arc<SessionClock>>,
     pub watches: HashMap<Arc<str>, Modes, Hasher>,
     pub stats: ConnStats,
     pub turn: Turn,
     wake_pending: bool,
-    /// What the driver has fetched from the outbox and not sent yet.
+    /// The bytes that the driver has taken from the outbox and not sent yet.
     at_socket: AtSocket,
-    /// When that number last changed.
+    /// When `at_socket` last changed.
     moved_ms: u64,
     unsent: UnsentPart,
 }
 
 impl Inner {
-    /// False if the client will not see the event.
+    /// Appends an event. Returns false if the client will not receive it.
     pub(crate) fn push_event(&mut self, frame: &Bytes, unsent: &Unsent) -> bool {
         use CloseReason::{RoleChanged, SlowReader};
         if matches!(self.phase, Phase::Gone | Phase::Closing(SlowReader(_) | RoleChanged)) {
@@ -264,20 +265,21 @@ impl Inner {
         true
     }
 
-    /// To be called after the outbox has changed.
+    /// Updates the count of unsent bytes; must be called after the outbox has changed.
     #[inline]
     pub(crate) fn count_unsent(&mut self, unsent: &Unsent) {
         self.unsent.set(unsent, self.outbox.held_len(self.at_socket));
     }
 
-    /// Whether nothing more is read for now: the lane is full, or too many requests are in work
-    /// altogether and one of them is ours, so that its answer will let us go on.
+    /// Returns whether the task must stop reading for now: the lane is full, or too many requests
+    /// of all connections are in progress and one of them is a write of this connection, whose
+    /// reply will wake the task.
     fn must_pause(&self, db: &Database) -> bool {
         self.lane.is_full()
             || (self.lane.writes() > 0 && db.outstanding.load(Relaxed) > db.config.outstanding_max)
     }
 
-    /// Ends the connection of a client that does not read, without what it has not read.
+    /// Closes the connection of a client that does not read, and drops its outbox.
     pub(crate) fn cut_off(&mut self) {
         if !self.is_gone() {
             let waiting = self.outbox.len() + self.at_socket.len;
@@ -290,24 +292,24 @@ impl Inner {
         matches!(self.phase, Phase::Gone)
     }
 
-    /// Whether the client waits for its session.
+    /// Returns whether the client waits for its session.
     pub(crate) fn is_opening(&self) -> bool {
         self.phase == Phase::Opening
     }
 
-    /// Whether requests are served: not before the session is there, nor after a last reply.
+    /// Returns whether requests are served: the session is open and no last reply has been made.
     pub(crate) fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }
 
-    /// Lets what is in the outbox go out and then ends the connection. The first reason counts.
+    /// Closes the connection after its outbox is sent. The first reason counts.
     pub(crate) fn close_after_flush(&mut self, reason: CloseReason) {
         if !matches!(self.phase, Phase::Closing(_) | Phase::Gone) {
             self.phase = Phase::Closing(reason);
         }
     }
 
-    /// The session is there: from now on requests are read.
+    /// Makes the session known to the connection: from now on the task reads requests.
     pub(crate) fn open(&mut self, session: SessionId, timeout_ms: i32, clock: Arc<SessionClock>) {
         if self.phase == Phase::Opening {
             self.phase = Phase::Open;
@@ -318,16 +320,17 @@ impl Inner {
     }
 }
 
-/// What the task has to send.
+/// The bytes that the task has to send.
 #[derive(Debug)]
 pub struct Outgoing {
-    /// Goes first.
+    /// Sent first.
     pub pieces: VecDeque<Bytes>,
-    /// Of the pieces: bytes that lie in the tree.
+    /// The number of bytes of the pieces that are shared with the tree.
     pub shared_len: usize,
-    /// After this output the connection ends.
+    /// Set if the connection is closed after this output.
     pub close: Option<CloseReason>,
-    /// The output is long enough to count: the result is reported by [`Conn::note_unsent`].
+    /// The output is long enough to be counted: the task reports the result by
+    /// [`Conn::note_unsent`].
     pub is_counted: bool,
 }
 
@@ -359,8 +362,8 @@ impl Conn {
         })
     }
 
-    /// Ends the connection after what it was told so far; what it has asked for besides is given
-    /// up, also if it comes to the engine only later. For the engine alone.
+    /// Closes the connection after its outbox is sent, and drops its other requests, including
+    /// requests that reach the engine later. Called only by the engine.
     pub(crate) fn cut(self: &Arc<Conn>, reason: CloseReason, wakes: &mut Wakes) {
         self.cut.store(true, Relaxed);
         let mut inner = self.lock();
@@ -376,9 +379,10 @@ impl Conn {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in bytes from the socket: serves reads, hands writes to `submits`.
+    /// Processes bytes from the socket: serves reads, adds writes to `submits`.
     ///
-    /// Pure but for the locks: the same code runs in the server and in the simulator.
+    /// Has no side effects except for the locks: the same code runs in the server and in the
+    /// simulator.
     pub fn receive(
         self: &Arc<Conn>,
         now: Now,
@@ -412,7 +416,7 @@ impl Conn {
                         Run::Full => return Ok(Received { consumed, next: Next::Wait }),
                     }
                 }
-                // What follows a last request is dropped unread.
+                // Bytes that follow a last request are ignored.
                 Phase::Closing(_) | Phase::Gone => {
                     return Ok(Received { consumed: input.len(), next: Next::Read });
                 }
@@ -420,7 +424,7 @@ impl Conn {
         }
     }
 
-    /// The first frame, or a four-letter word in its place.
+    /// Processes the first frame, or a four-letter word in its place.
     fn greet(
         self: &Arc<Conn>,
         now: Now,
@@ -446,7 +450,8 @@ impl Conn {
         let Some(frame) = frame else { return Ok(None) };
         let request = ConnectRequest::decode(frame).map_err(|_| CloseReason::BadConnect)?;
         let is_new = request.session == SessionId::NONE;
-        // Who waits for the request throttle has passed this one.
+        // A connection that waits for the request throttle has already passed the connection
+        // throttle.
         let waits = self.lock().turn.state != TurnState::None;
         if !waits && !db.admits_session(now, !is_new) {
             db.stats.connections_rejected.fetch_add(1, Relaxed);
@@ -477,7 +482,7 @@ impl Conn {
         let kind = if is_new {
             SubmitKind::OpenSession { timeout_ms }
         } else {
-            // A password of another length matches no session; zeros match none either.
+            // A password of another length matches no session, and neither do zeros.
             let password = request.password.try_into().unwrap_or_default();
             SubmitKind::AttachSession { session: request.session, password, timeout_ms }
         };
@@ -495,7 +500,7 @@ impl Conn {
         Ok(Some((4 + frame.len(), Next::Read)))
     }
 
-    /// Works through frames as long as they are of one class: reads under the gate, or others
+    /// Processes frames as long as they are of one class: reads under the gate, other requests
     /// without it.
     fn serve_run(
         self: &Arc<Conn>,
@@ -515,7 +520,8 @@ impl Conn {
             return Ok((0, Run::Incomplete));
         };
         let first = classify(frame)?;
-        // Gate before connection, and only if a read is really to be served.
+        // Lock order: the gate, then the connection. The gate is locked only if a read is to be
+        // served.
         let state = (first.class == Class::Read).then(|| db.read());
         let mut reads = state.as_deref().map(|state| Reads::new(db, state, now));
         let mut inner = self.lock();
@@ -569,7 +575,7 @@ impl Conn {
             }
             self.dispatch(now, db, reads.as_mut(), &mut inner, frame, &request, permit, submits)?;
             if request.class == Class::Auth {
-                // A new identity is a copy of all that the connection has.
+                // A new identity copies all ids of the connection.
                 *work += 1 + inner.identity.ids().len() / 4;
             }
             if inner.phase != Phase::Open {
@@ -589,9 +595,8 @@ impl Conn {
         Ok((consumed, outcome))
     }
 
-    /// Lets the next request pass, be it that it needs no slot of the throttle, finds one or was
-    /// granted one; otherwise the connection waits in line. `rest` are the bytes from the request
-    /// on.
+    /// Lets the next request pass if it needs no slot of the throttle, finds a free one or was
+    /// granted one; otherwise queues the connection. `rest` begins with the request.
     fn take_turn(
         self: &Arc<Conn>,
         now: Now,
@@ -617,7 +622,7 @@ impl Conn {
         match inner.turn.state {
             TurnState::InLine => return Ok(TurnTaken::Wait),
             TurnState::Granted => {}
-            // A refusal only has to keep its place.
+            // A rejected request only keeps its position in the order of replies.
             TurnState::None if too_late => throttle.enter_anyway(),
             TurnState::None if !needs_slot || throttle.enter(self) => {}
             TurnState::None => {
@@ -639,7 +644,7 @@ impl Conn {
         Ok(TurnTaken::Now)
     }
 
-    /// Has a request answered with an error behind everything that was asked before it.
+    /// Submits a request for a reply with an error, after the replies to all earlier requests.
     fn submit_refusal(
         self: &Arc<Conn>,
         now: Now,
@@ -656,7 +661,7 @@ impl Conn {
         submits.push(Submit { conn: Arc::clone(self), received_ms: now.mono_ms, kind });
     }
 
-    /// How long the server may take for the session the client has asked for, while it does.
+    /// While the client waits for its session, returns how long the server may take to open it.
     pub fn opening_timeout_ms(&self) -> Option<u64> {
         let inner = self.lock();
         let asked = inner.phase == Phase::Opening || inner.turn.state != TurnState::None;
@@ -664,7 +669,8 @@ impl Conn {
         opening.then(|| u64::try_from(inner.timeout_ms).unwrap_or(0))
     }
 
-    /// Whether the connection waits for the request throttle, or has waited and is next.
+    /// Returns whether the connection waits for the request throttle, or has been granted a slot
+    /// that it has not used.
     pub fn is_in_line(&self) -> bool {
         self.lock().turn.state != TurnState::None
     }
@@ -718,8 +724,8 @@ impl Conn {
         Ok(())
     }
 
-    /// Serves reads that waited behind writes which are answered by now. True if the bound of one
-    /// hold of the gate was reached and more can be served at once.
+    /// Serves reads at the front of the lane. Returns true if the bound of one hold of the gate was
+    /// reached and more reads can be served immediately.
     pub fn serve_lane(self: &Arc<Conn>, now: Now, db: &Database) -> bool {
         let state = db.read();
         let mut reads = Reads::new(db, &state, now);
@@ -739,7 +745,8 @@ impl Conn {
         inner.phase == Phase::Open && inner.lane.has_read_in_front()
     }
 
-    /// Whether reads wait in the lane that may be served now, and there is room for their answers.
+    /// Returns whether reads at the front of the lane can be served and the outbox has room for the
+    /// replies.
     pub fn has_ready_reads(&self) -> bool {
         let inner = self.lock();
         inner.phase == Phase::Open
@@ -747,8 +754,8 @@ impl Conn {
             && inner.outbox.len() < SERVE_BYTES_MAX
     }
 
-    /// Whether watch events are all there is to do: nothing else is to be sent, no read waits to be served, and the
-    /// connection goes on.
+    /// Returns whether watch events are the only work: nothing else is to be sent, no read waits to
+    /// be served, and the connection stays open.
     pub fn has_only_events(&self) -> bool {
         let inner = self.lock();
         inner.phase == Phase::Open
@@ -757,8 +764,8 @@ impl Conn {
             && inner.outbox.has_only_events()
     }
 
-    /// Fetches what is to be sent. `tail` must be empty; it comes back with the bytes that go after
-    /// the pieces.
+    /// Takes the bytes to send out of the outbox. `tail` must be empty; it returns the bytes to
+    /// send after the pieces.
     pub fn take_output(&self, tail: &mut Vec<u8>) -> Outgoing {
         debug_assert!(tail.is_empty());
         let mut inner = self.lock();
@@ -772,8 +779,8 @@ impl Conn {
         Outgoing { pieces, shared_len, close, is_counted: inner.unsent.is_counted() }
     }
 
-    /// The driver has sent what it fetched, all but what is `left`. To be called if something is
-    /// left, and if [`Outgoing::is_counted`] was set.
+    /// Records that the driver has sent all of the bytes it took except for `left`. Must be called
+    /// if bytes are left, and if [`Outgoing::is_counted`] was set.
     pub fn note_unsent(&self, now: Now, db: &Database, left: AtSocket) {
         let mut inner = self.lock();
         if inner.is_gone() {
@@ -786,28 +793,29 @@ impl Conn {
         inner.count_unsent(&db.unsent);
     }
 
-    /// What the connection holds of the bytes that wait for clients; `None` if it is hardly any.
+    /// Returns the unsent bytes of this connection; `None` if they are too few to be counted.
     pub fn holding(&self, now: Now) -> Option<Holding> {
         let inner = self.lock();
-        // What the socket has not refused yet may leave at any moment.
+        // Only bytes that the socket did not accept count: the others may be sent at any moment.
         let is_stalled =
             inner.at_socket.len > 0 && now.mono_ms.saturating_sub(inner.moved_ms) >= STALLED_MS;
         inner.unsent.is_counted().then(|| Holding { is_stalled, bytes: inner.unsent.counted() })
     }
 
-    /// Ends the connection without what the client has not read. Its task must be woken to notice.
+    /// Closes the connection and drops the bytes that the client has not read. The caller must wake
+    /// its task.
     pub fn cut_off(&self, db: &Database) {
         let mut inner = self.lock();
         inner.cut_off();
         inner.count_unsent(&db.unsent);
     }
 
-    /// Has the connection end after what it was told so far. Its task must be woken to notice.
+    /// Closes the connection after its outbox is sent. The caller must wake its task.
     pub fn end(&self, reason: CloseReason) {
         self.lock().close_after_flush(reason);
     }
 
-    /// Why the connection is to end, if it is.
+    /// Returns why the connection is being closed, if it is.
     pub fn close_reason(&self) -> Option<CloseReason> {
         match self.lock().phase {
             Phase::Closing(reason) => Some(reason),
@@ -815,8 +823,8 @@ impl Conn {
         }
     }
 
-    /// The socket is gone: the session stays, the watches are left to the caller to be removed.
-    /// The engine is notified through `submits`.
+    /// Records that the socket is closed: the session continues, and the caller has to remove the
+    /// watches. Notifies the engine through `submits`.
     pub fn disconnect(
         self: &Arc<Conn>,
         now: Now,
@@ -848,7 +856,7 @@ impl Conn {
         watches
     }
 
-    /// What the administrator is shown.
+    /// Returns what the administrator sees of this connection.
     pub fn view(&self) -> ConnView {
         let inner = self.lock();
         ConnView {
@@ -857,7 +865,7 @@ impl Conn {
             timeout_ms: inner.timeout_ms,
             queued: inner.lane.len(),
             is_read: match inner.phase {
-                // The packet was a four-letter word: nothing more is read.
+                // The packet was a four-letter word: no more bytes are read.
                 Phase::Greeting => inner.stats.packets_received == 0,
                 Phase::Opening | Phase::Open => !inner.lane.is_full(),
                 Phase::Closing(_) | Phase::Gone => false,
@@ -867,7 +875,7 @@ impl Conn {
         }
     }
 
-    /// The paths this connection watches, as far as administrators are shown them, in no order.
+    /// Returns the paths that this connection watches and that administrators see, in no order.
     pub fn listed_watches(&self) -> Vec<Arc<str>> {
         let inner = self.lock();
         let listed = inner.watches.iter().filter(|(_, modes)| modes.is_in_data_table());
@@ -889,20 +897,20 @@ impl Conn {
         self.lock().session
     }
 
-    /// Who the client has proved to be, without addresses and without what proves it, for the log.
+    /// Returns the user names of the client for the log, without addresses and without secrets.
     pub fn user_names(&self) -> Vec<String> {
         const NAMES_MAX: usize = 4;
         const NAME_CHARS_MAX: usize = 64;
         let identity = Arc::clone(&self.lock().identity);
         let users = identity.ids().iter().filter(|auth| auth.scheme != "ip");
         let name = |id: &str| -> String {
-            // Of a digest the user alone: the rest is a hash of the password.
+            // Of a digest only the user: the rest is a hash of the password.
             id.split(':').next().unwrap_or_default().chars().take(NAME_CHARS_MAX).collect()
         };
         users.take(NAMES_MAX).map(|auth| format!("{}:{}", auth.scheme, name(&auth.id))).collect()
     }
 
-    /// Whether the client has introduced itself and was accepted.
+    /// Returns whether the server has accepted the client's session.
     pub fn has_session(&self) -> bool {
         self.session() != SessionId::NONE
     }
@@ -915,17 +923,17 @@ pub struct ConnView {
     pub session: SessionId,
     pub timeout_ms: i32,
     pub queued: usize,
-    /// Whether the server takes in more from it.
+    /// Whether the server reads from the socket.
     pub is_read: bool,
     pub unsent: bool,
     pub stats: ConnStats,
 }
 
-/// What the request throttle said to a request.
+/// The decision of the request throttle on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TurnTaken {
     Now,
-    /// It goes on, but only to be told that it waited too long.
+    /// The request passes, but only to be rejected because it waited too long.
     TooLate,
     Wait,
 }
@@ -938,15 +946,15 @@ enum Run {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// Served from memory, in order; unknown operations are answered here as well.
+    /// Served from memory, in order; unknown operations get their error here as well.
     Read,
     Write(OpCode),
-    /// Answered at once, whatever else waits.
+    /// Processed immediately, regardless of waiting requests.
     Auth,
 }
 
 impl Class {
-    /// Whether a request of this class can be worked through together with one of the other.
+    /// Returns whether both classes can be processed in the same run.
     fn is_like(self, other: Class) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
@@ -959,8 +967,8 @@ struct Classified {
 }
 
 impl Classified {
-    /// The operation, if it goes through the request throttle. Authentication does not, and what
-    /// no client may send is not worth a wait.
+    /// Returns the operation if it goes through the request throttle. Authentication does not, and
+    /// neither do operations that clients may not send.
     fn throttled_op(&self) -> Option<OpCode> {
         match (self.class, OpCode::from_code(self.op)?) {
             (Class::Auth, _) => None,
@@ -973,7 +981,7 @@ impl Classified {
     }
 }
 
-/// The body of the next frame, if it is complete.
+/// Returns the body of the next frame, if it is complete.
 fn next_frame(input: &[u8], max: usize) -> Result<Option<&[u8]>, CloseReason> {
     let Some(head) = input.first_chunk::<4>() else { return Ok(None) };
     let len = i32::from_be_bytes(*head);
@@ -994,8 +1002,8 @@ fn classify(frame: &[u8]) -> Result<Classified, CloseReason> {
     Ok(Classified { class, xid: header.xid, op: header.op })
 }
 
-/// How much work a read can ask for that has to wait: its reply may be long, and a list of
-/// ephemerals costs as much as all of the session's, however few are part of the reply.
+/// Returns how much work a waiting read can cause: its reply may be long, and a list of ephemerals
+/// costs as much as all ephemerals of the session, however few are part of the reply.
 fn weight(op: i32) -> Weight {
     match OpCode::from_code(op) {
         Some(OpCode::GetEphemerals) => Weight(LANE_WEIGHT_MAX),
@@ -1011,7 +1019,7 @@ fn weight(op: i32) -> Weight {
     }
 }
 
-/// Whether the operation takes its turn in the order of transactions.
+/// Returns whether the operation is ordered among the transactions.
 fn is_write(op: OpCode) -> bool {
     matches!(
         op,
@@ -1044,7 +1052,7 @@ fn authenticate(
     let before = inner.outbox.len();
     let reader = Reader::with_limit(body, db.config.field_bytes_max);
     match Request::decode(op, reader).map_err(|_| CloseReason::BadAuth)? {
-        // Without SASL configured every token is answered with a null one, as Apache does.
+        // Without SASL configured the reply to every token is a null token, as in Apache ZooKeeper.
         Request::Sasl { token: Some(_) } => {
             let out = inner.outbox.tail();
             let start = reply::start_frame(out, request.xid, Zxid::ZERO);

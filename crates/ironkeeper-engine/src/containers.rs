@@ -1,5 +1,5 @@
-//! Removing empty containers and TTL nodes that outlived their time. Runs where transactions are
-//! decided.
+//! Deletion of empty containers and of TTL nodes whose time has passed. Active on the leader and on
+//! a standalone server.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use ironkeeper_tree::Tree;
 use crate::config::ContainerConfig;
 use crate::time::Now;
 
-/// Looks through the candidates once per interval and hands them out at a bounded rate.
+/// Collects the candidates once per interval and returns them at a bounded rate.
 #[derive(Debug)]
 pub(crate) struct Reaper {
     config: ContainerConfig,
@@ -36,7 +36,8 @@ impl Reaper {
         }
     }
 
-    /// The next path to delete now, if any. Whether it may still go is judged like any write.
+    /// Returns the next path to delete now, if any. The deletion is prepared like any write, which
+    /// checks the node again.
     pub fn next(&mut self, now: Now, tree: &Tree) -> Option<String> {
         if now.mono_ms >= self.next_check_ms {
             self.next_check_ms = now.mono_ms + self.config.check_interval_ms;

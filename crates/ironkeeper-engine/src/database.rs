@@ -1,10 +1,10 @@
-//! What readers and the writer share, and the rule under which they do.
+//! The state that readers and the writer share, and the rule for access to it.
 //!
-//! > Whoever looks at [`State`] to produce a reply or an event still holds the gate when the bytes
-//! > go into the outbox. Lock order: gate, then connection.
+//! > A thread that reads [`State`] to produce a reply or an event still holds the gate when it
+//! > appends the bytes to the outbox. Lock order: gate, then connection.
 //!
-//! From this follow, without further machinery: a watch is set atomically with its read; an event
-//! comes before any newer data; no event overtakes the reply that registers its watch; the zxid in a
+//! This rule alone has these consequences: a watch is set atomically with its read; an event
+//! precedes any newer data; no event precedes the reply that registers its watch; the zxid in a
 //! reply's header is never older than the data; a multi is atomic to readers.
 
 use std::collections::VecDeque;
@@ -30,39 +30,40 @@ use crate::time::Now;
 use crate::unsent::Unsent;
 use crate::watch::WatchTable;
 
-/// Seeded, so that the simulator sees the same order every time and a client cannot aim at buckets.
+/// Seeded, so that the simulator iterates in the same order every time and a client cannot choose
+/// keys that collide.
 pub type Hasher = foldhash::fast::FixedState;
 
-/// How many digests `hash` shows, and every how many transactions one is kept.
+/// The number of digests that `hash` shows, and the number of transactions between two of them.
 const DIGESTS_KEPT: usize = 1024;
 const DIGEST_INTERVAL: i64 = 128;
 
-/// Everything that transactions change.
+/// All state that transactions change.
 #[derive(Debug)]
 pub struct State {
     pub tree: Tree,
     pub sessions: SessionTable,
-    /// Readers add to it under the shared side, which is why it has locks of its own.
+    /// Readers add to it under the shared gate, so it has locks of its own.
     pub watches: WatchTable,
     pub digests: Digests,
     pub long_lists: LongLists,
 }
 
 impl State {
-    /// The last transaction that readers can see.
+    /// Returns the zxid of the last transaction that readers can see.
     pub fn applied(&self) -> Zxid {
         self.tree.last_zxid()
     }
 }
 
-/// Digests of the tree at round transaction ids, newest last. Bounded.
+/// Digests of the tree at every 128th zxid, newest last. Bounded.
 #[derive(Debug, Default)]
 pub struct Digests {
     kept: VecDeque<(Zxid, u64)>,
 }
 
 impl Digests {
-    /// To be called after every transaction.
+    /// Records the digest if one is due; must be called after every transaction.
     pub(crate) fn keep(&mut self, tree: &Tree) {
         let zxid = tree.last_zxid();
         if zxid.0 % DIGEST_INTERVAL == 0 {
@@ -78,37 +79,38 @@ impl Digests {
     }
 }
 
-/// Whether clients are welcome.
+/// Whether the server accepts clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Serving {
-    /// There is no leader, or this server is not yet where its leader is.
+    /// There is no leader, or this server is not synchronized with its leader yet.
     No,
-    /// There is no leader, but who wants no more than to read may do so.
+    /// There is no leader, but read-only clients are accepted.
     ReadOnly,
     Yes,
 }
 
-/// The state behind its gate, with what is counted beside it.
+/// The state behind its gate, and the counters and limits beside it.
 #[derive(Debug)]
 pub struct Database {
     gate: Gate<State>,
     /// A [`Serving`].
     serving: AtomicU8,
-    /// The beginning of the leader's epoch, as a zxid: whoever serves in it has seen everything
-    /// before it.
+    /// The beginning of the leader's epoch, as a zxid: a server that serves clients in this epoch
+    /// has all transactions before it.
     epoch_began: AtomicI64,
     pub config: EngineConfig,
     pub stats: ServerStats,
     /// Requests that wait for the engine, over all connections.
     pub outstanding: AtomicUsize,
-    /// Writes wait for room on the disk. The driver sets it; new sessions are refused meanwhile.
+    /// Writes wait for room on the disk. The driver sets it; new sessions are rejected meanwhile.
     pub disk_full: AtomicBool,
     pub unsent: Unsent,
-    /// Bytes of large requests in work; `None` is no limit.
+    /// Bytes of large requests in progress; `None` is no limit.
     pub large_requests: Option<Arc<LargeRequests>>,
     connection_throttle: Option<Mutex<ConnectionThrottle>>,
-    /// Who may hand a request to the engine, and who waits for it; `None` is no limit.
+    /// The slots for requests to the engine and the connections that wait for a slot; `None` is no
+    /// limit.
     pub request_throttle: Option<RequestThrottle<Arc<Conn>>>,
     #[doc(hidden)]
     pub planted_panic: PlantedPanic,
@@ -150,7 +152,8 @@ impl Database {
         (database, token)
     }
 
-    /// Whether clients are welcome now. Known ones need not ask: their connections are closed.
+    /// Returns whether the server accepts new clients. Present clients need not check: their
+    /// connections are closed when this changes.
     pub fn serving(&self) -> Serving {
         match self.serving.load(Relaxed) {
             0 => Serving::No,
@@ -167,18 +170,19 @@ impl Database {
         self.epoch_began.store(Zxid::new(epoch, 0).0, Relaxed);
     }
 
-    /// Everything up to here can be seen, or will never be anywhere: a client that has seen more has
-    /// been elsewhere.
+    /// Returns the zxid up to which every transaction is visible here or does not exist: a client
+    /// that has seen a larger one was connected to a server that is ahead.
     pub(crate) fn reached(&self) -> Zxid {
         self.read().applied().max(Zxid(self.epoch_began.load(Relaxed)))
     }
 
-    /// The shared side: for reads on I/O threads and slices of a snapshot.
+    /// Locks the gate shared: for reads on I/O threads and slices of a snapshot.
     pub fn read(&self) -> Shared<'_, State> {
         self.gate.read()
     }
 
-    /// Whether a client may have the session it asks for, or asks to have back.
+    /// Returns whether the connection throttle lets a client open a session or, if `renewal`,
+    /// resume one.
     pub(crate) fn admits_session(&self, now: Now, renewal: bool) -> bool {
         let mut deficit = 0;
         if let Some(throttle) = &self.connection_throttle {
@@ -192,14 +196,14 @@ impl Database {
         true
     }
 
-    /// How probable it is that the next client is turned away at random.
+    /// Returns the probability that the next client is rejected at random.
     pub fn connection_drop_probability(&self) -> f64 {
         self.connection_throttle.as_ref().map_or(0.0, |throttle| {
             throttle.lock().unwrap_or_else(PoisonError::into_inner).drop_probability()
         })
     }
 
-    /// The exclusive side: for the engine alone.
+    /// Locks the gate exclusively: only for the engine.
     pub fn write(&self, token: &mut CoreToken) -> Exclusive<'_, State> {
         self.gate.write(token)
     }

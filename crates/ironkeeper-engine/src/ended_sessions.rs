@@ -1,8 +1,9 @@
-//! Sessions that have ended lately.
+//! Sessions that have ended recently.
 //!
-//! Where sessions can be local, a leader takes writes of sessions it does not know: they may be local ones of
-//! other servers. But a write of a session that everybody knew may have been on its way when the session
-//! ended, through a server its client had left before: it must not be taken for one of those.
+//! Where sessions can be local, a leader accepts writes of sessions it does not know: they may be
+//! local sessions of other servers. A write of a global session may still be in flight when the
+//! session ends, through a server from which its client has disconnected: it must not be mistaken
+//! for a write of a local session.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -10,10 +11,11 @@ use ironkeeper_proto::SessionId;
 
 use crate::database::Hasher;
 
-/// More than can end while a write is on its way: a leader gives up on learners it does not hear of.
+/// More sessions than can end while a write is in flight: a leader closes the links of learners
+/// that time out.
 const ENDED_MAX: usize = 1 << 16;
 
-/// See the head of this file.
+/// The last `ENDED_MAX` global sessions that ended; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct EndedSessions {
     oldest_first: VecDeque<SessionId>,

@@ -1,9 +1,9 @@
-//! When sessions end for lack of a sign of life. A leader (or a server on its own) runs this for all
-//! sessions, every server for those that only it knows.
+//! Expiry of sessions. A leader (or a standalone server) runs it for all global sessions, every
+//! server for its own local sessions.
 //!
-//! Time is cut into ticks; a session silent for its timeout ends at the next tick boundary, together
-//! with all others of that tick. A sign of life costs one store: it only notes the time, and a
-//! session found due is looked at again before it is given up.
+//! Time is divided into ticks; a session that was not touched for its timeout expires at the next
+//! tick boundary, together with all others of that tick. A touch costs one store: it only records
+//! the time, and the recorded time of a due session is checked before the session expires.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use ironkeeper_proto::SessionId;
 use crate::database::Hasher;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The time of a session's last sign of life, shared with the connection that hears it.
+/// The time of a session's last touch, shared with the connection that receives its requests.
 #[derive(Debug, Default)]
 pub struct SessionClock {
     heard_ms: AtomicU64,
@@ -37,7 +37,7 @@ struct Entry {
     due_ms: u64,
 }
 
-/// See the head of this file.
+/// The tracked sessions; see the module documentation.
 #[derive(Debug)]
 pub struct Expiry {
     tick_ms: u64,
@@ -58,12 +58,12 @@ impl Expiry {
         ((heard_ms + timeout_ms) / self.tick_ms + 1) * self.tick_ms
     }
 
-    /// Starts or renews the watch over a session; a re-attached one may come with another timeout.
+    /// Starts or renews the tracking of a session; a re-attached session may have another timeout.
     pub fn track(&mut self, session: SessionId, timeout_ms: i32, now_ms: u64) -> Arc<SessionClock> {
         self.track_by(session, timeout_ms, now_ms, None)
     }
 
-    /// The same, by a clock that is there already.
+    /// Does the same as [`Expiry::track`], with an existing clock.
     pub fn track_by(
         &mut self,
         session: SessionId,
@@ -88,7 +88,7 @@ impl Expiry {
         clock
     }
 
-    /// A sign of life that another server has heard. Sessions that are not tracked stay so.
+    /// Touches a session on behalf of another server. Ignores sessions that are not tracked.
     pub fn touch(&mut self, session: SessionId, timeout_ms: i32, now_ms: u64) {
         let Some(entry) = self.entries.get(&session) else { return };
         if i32::try_from(entry.timeout_ms) == Ok(timeout_ms) {
@@ -102,7 +102,7 @@ impl Expiry {
         self.entries.contains_key(&session)
     }
 
-    /// Nobody is tracked any more.
+    /// Stops the tracking of all sessions.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.due.clear();
@@ -123,7 +123,8 @@ impl Expiry {
         }
     }
 
-    /// Nobody could be heard for so long: all get that time back. What is due is looked at again anyway.
+    /// Extends all deadlines by the time in which no ping could be received. Due sessions are
+    /// checked again in any case.
     pub fn give_back(&mut self, lost_ms: u64, now_ms: u64) {
         for entry in self.entries.values() {
             let heard_ms = entry.clock.heard_ms();
@@ -131,12 +132,12 @@ impl Expiry {
         }
     }
 
-    /// The next moment at which [`Expiry::expire`] has something to look at.
+    /// Returns the next moment at which [`Expiry::expire`] has sessions to check.
     pub fn deadline_ms(&self) -> Option<u64> {
         self.due.keys().next().copied()
     }
 
-    /// Hands out the sessions that are over. They are no longer tracked.
+    /// Returns the expired sessions and stops tracking them.
     pub fn expire(&mut self, now_ms: u64) -> Vec<SessionId> {
         let mut over = Vec::new();
         while let Some((due_ms, sessions)) = self.due.first_key_value() {
@@ -163,7 +164,8 @@ impl Expiry {
         over
     }
 
-    /// Tick boundaries and the sessions due at each if they stay silent, for `dump`.
+    /// Returns the tick boundaries and the sessions that expire at each unless they are touched,
+    /// for `dump`.
     pub fn schedule(&self) -> BTreeMap<u64, BTreeSet<SessionId>> {
         let mut schedule: BTreeMap<u64, BTreeSet<SessionId>> = BTreeMap::new();
         for (session, entry) in &self.entries {

@@ -1,11 +1,11 @@
 //! The gate: many readers or the one writer.
 //!
-//! Readers are the I/O threads, which serve requests straight from memory, and the snapshot walk,
-//! which takes short slices. The writer is the engine alone: opening the gate for writing takes the
-//! [`CoreToken`], of which there is one.
+//! Readers are the I/O threads, which serve requests directly from memory, and the snapshot walk,
+//! which takes short slices. The only writer is the engine: locking the gate for writing requires
+//! the [`CoreToken`], of which there is one.
 //!
-//! House rules: a thread never opens the gate twice (a writer waiting in between would stop it for
-//! ever); nothing is awaited, logged or written to a socket or file inside; the gate comes before
+//! Rules: a thread never locks the gate twice (it would deadlock with a writer that waits in
+//! between); a holder does not await, log, or write to a socket or file; the gate is locked before
 //! any connection's lock.
 
 use std::sync::PoisonError;
@@ -13,20 +13,20 @@ use std::sync::PoisonError;
 use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Permission to write, made once together with the gate.
+/// The permission to write, created once together with the gate.
 #[derive(Debug)]
 pub struct CoreToken(());
 
-/// A reader/writer lock around state that has one writer. A waiting writer goes before new readers.
+/// A reader/writer lock around state that has one writer. A waiting writer precedes new readers.
 ///
-/// The lock of the standard library does not promise that: a reader that opens it again right after
-/// closing it is faster than a writer that has to be woken, again and again.
+/// The lock of the standard library does not guarantee this: a reader that locks it again right
+/// after unlocking repeatedly wins against a writer that has to be woken.
 #[derive(Debug)]
 pub struct Gate<T> {
     lock: RwLock<T>,
-    /// Set while the writer waits for the readers that are inside.
+    /// Set while the writer waits for the present readers.
     writer_waits: AtomicBool,
-    /// Held by the writer meanwhile, so that new readers can wait for it.
+    /// Locked by the writer meanwhile, so that new readers wait for it.
     turnstile: Mutex<()>,
 }
 
@@ -40,7 +40,8 @@ impl<T> Gate<T> {
     }
 
     pub fn read(&self) -> Shared<'_, T> {
-        // Relaxed: it decides who goes first, the lock decides what is seen.
+        // Relaxed: the flag only orders readers and the writer; the lock orders the memory
+        // accesses.
         if self.writer_waits.load(Relaxed) {
             drop(self.turnstile.lock().unwrap_or_else(PoisonError::into_inner));
         }
@@ -56,7 +57,8 @@ impl<T> Gate<T> {
     }
 }
 
-/// Half a write in memory must never be served or built upon. What was acknowledged is in the log.
+/// Panics: a half-finished write in memory must never be served or extended. All acknowledged
+/// transactions are in the log.
 fn cut_short<G>(_: PoisonError<G>) -> G {
     panic!("a write to the tree was cut short by a panic; restart to recover from the log")
 }
@@ -82,7 +84,7 @@ mod tests {
                 std::thread::yield_now();
             }
             let second = scope.spawn(|| *gate.read());
-            // The second reader can only be seen to wait by waiting with it.
+            // That the second reader waits can only be observed by waiting some time.
             std::thread::sleep(Duration::from_millis(20));
             drop(first);
             assert_eq!(second.join().expect("the reader got in"), 1, "it came before the writer");
@@ -100,7 +102,7 @@ mod tests {
                 while !is_written.load(Relaxed) {
                     let waits = gate.writer_waits.load(Relaxed);
                     let _state = gate.read();
-                    // Still the same wait: there is one write.
+                    // It is the same wait, because there is only one write.
                     overtaken += u32::from(waits && gate.writer_waits.load(Relaxed));
                     std::thread::sleep(Duration::from_micros(200));
                 }

@@ -1,116 +1,124 @@
-//! What goes into the engine and what comes out of it.
+//! Inputs and outputs of the engine.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use ironkeeper_proto::{Epoch, Membership, ServerId, SessionId, Zxid};
+use ironkeeper_proto::{ServerId, SessionId};
 use ironkeeper_tree::SnapshotWalk;
-use ironkeeper_zab::{Durable, Ensemble, LinkId, Reason, Settings, Status};
+use ironkeeper_zab::{
+    Durable, DurableStep, Ensemble, LinkId, LinkOp, LogQuery, Reason, Settings, Status,
+};
 
 use crate::conn::{Conn, Submit};
 use crate::recover::Recovered;
 use crate::snapshot::SnapshotJob;
 
-/// What can happen to the engine.
+/// An event that the engine processes, see [`crate::Engine::step`].
 #[derive(Debug)]
 pub enum Input {
-    /// A client wants something.
+    /// A request or an event of a client connection.
     Submit(Submit),
-    /// The log survives a power loss up to here.
-    Flushed(Zxid),
-    /// The snapshot is written (or given up); its walk comes home.
+    /// The log thread has completed a step. If the step recovered a state from the files, the
+    /// engine replaces its tree first.
+    Durable(Durable<Box<Recovered>>),
+    /// The snapshot is written or abandoned; its walk is returned to the engine.
     SnapshotDone(SnapshotWalk),
-    /// Somebody asks for a snapshot now.
+    /// The administrator requests a snapshot.
     TakeSnapshot,
-    /// The session is to end now, as if it had been silent for too long.
+    /// The administrator ends this session, as if it had expired.
     ExpireSession(SessionId),
-    /// From another server, or the end of a durable step that is neither a flush nor has changed the
-    /// tree: [`Durable::AcceptedEpoch`], [`Durable::CurrentEpoch`], [`Durable::CannotTruncate`].
+    /// An input of ZAB: an event of a link, or the result of a log query.
     Peer(ironkeeper_zab::Input),
-    /// The log was cut, or a leader's tree installed, and this is what the files hold now. `done` is
-    /// [`Durable::Truncated`] or [`Durable::Installed`]; the broadcast hears of it after the exchange.
-    Rebuilt { state: Box<Recovered>, done: Durable },
-    /// A tree sent to a learner is through (or given up); its walk comes home.
+    /// The snapshot for a learner is sent or abandoned; its walk is returned to the engine.
     SnapshotSent(SnapshotWalk),
 }
 
-/// What the engine wants done, in this order.
+/// A request of the engine to its driver. The driver performs outputs in order.
 #[derive(Debug)]
 pub enum Output {
-    /// Append to the log and report [`Input::Flushed`] after a sync.
-    Append { zxid: Zxid, txn: Bytes },
-    /// Begin a new log file with the next append.
-    Roll,
+    /// An item for the log thread, which executes items in order.
+    Log(LogItem),
     /// Write this snapshot and report [`Input::SnapshotDone`].
     Snapshot(Box<SnapshotJob>),
-    /// The connection has output, or reads to serve, or is to be closed.
+    /// The task of this connection must run: the connection has output, reads to serve, or is to be
+    /// closed.
     Wake(Arc<Conn>),
-    /// Something the operator should know.
+    /// A warning for the operator.
     Warn(String),
-    /// For the log. Comes from the server that the client was connected to, and from the one that
-    /// decides about sessions.
+    /// A session has ended; for the server's message log. Emitted by the server that the client was
+    /// connected to, and by the leader or the standalone server.
     SessionEnded(Box<SessionEnd>),
-    /// Nothing can go on: the reason is for the operator.
+    /// The server must stop; the text is the reason, for the operator.
     Halt(String),
-    /// For the links to other servers. Only these come: `Dial`, `Hangup`, `Notify`, `Send` and
-    /// `ReceiveSnapshot`.
-    Peer(ironkeeper_zab::Output),
-    /// Behind what was sent so far on this link goes this tree, in the form for learners (see
-    /// [`SnapshotJob::encode_learner_head`]). To be reported with [`Input::SnapshotSent`], also when
-    /// the link breaks in between.
-    SendSnapshot { link: LinkId, job: Box<SnapshotJob> },
-    /// To be done in order with [`Output::Append`].
-    Durable(DurableStep),
-    /// Find this transaction in the log and read what follows it. The answer is
-    /// [`ironkeeper_zab::Input::LogRead`].
-    ReadLog { link: LinkId, after: Zxid },
-    /// The role has changed, to be logged with its reason. Connections have been told already;
-    /// whether new ones are welcome is what [`crate::Database::serving`] says.
-    Role { status: Status, reason: Option<Reason> },
+    /// For the driver of an ensemble member. A standalone server never emits this output.
+    Peers(ToPeers),
+}
+
+/// An item of the log thread. `S` is the snapshot to install, see [`DurableStep`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogItem<S = LinkId> {
+    /// A durable step. The log thread reports it with [`Input::Durable`], except for
+    /// [`DurableStep::WriteMembers`].
+    Step(DurableStep<S>),
+    /// Begins a new log file with the next append.
+    Roll,
+}
+
+impl<S> LogItem<S> {
+    /// Replaces the snapshot to install, see [`DurableStep::with_snapshot`].
+    ///
+    /// # Errors
+    /// `find` has no snapshot.
+    pub fn with_snapshot<T, E>(
+        self,
+        find: impl FnOnce(S) -> Result<T, E>,
+    ) -> Result<LogItem<T>, E> {
+        Ok(match self {
+            LogItem::Step(step) => LogItem::Step(step.with_snapshot(find)?),
+            LogItem::Roll => LogItem::Roll,
+        })
+    }
+}
+
+/// A request of an ensemble member to the links to other servers and to the readers of the log.
+#[derive(Debug)]
+pub enum ToPeers {
+    Link(LinkOp),
+    /// Sends this snapshot on the link, after everything sent there so far, in the format for
+    /// learners (see [`SnapshotJob::encode_learner_head`]). The driver reports
+    /// [`Input::SnapshotSent`], also if the link closes meanwhile.
+    SendSnapshot {
+        link: LinkId,
+        job: Box<SnapshotJob>,
+    },
+    ReadLog(LogQuery),
+    /// The role has changed. The engine has already closed the client connections; whether the
+    /// server accepts new ones is in [`crate::Database::serving`].
+    Role {
+        status: Status,
+        reason: Option<Reason>,
+    },
 }
 
 /// The end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionEnd {
     pub session: SessionId,
-    /// Where its client was connected from last, if it was connected to this server.
+    /// The last address of its client, if the client was connected to this server.
     pub client: Option<SocketAddr>,
     pub timeout_ms: i32,
-    /// Ephemeral nodes that were deleted with it.
+    /// The number of ephemeral nodes that were deleted with the session.
     pub ephemerals: usize,
-    /// It was silent for too long; otherwise its client has closed it.
+    /// True if the session expired, false if its client closed it.
     pub expired: bool,
 }
 
-/// A step of the log thread other than an append. The first four are answered when they are durable;
-/// the members need no answer, but have to be written down before anything that follows is done.
-#[derive(Debug)]
-pub enum DurableStep {
-    /// Answered with [`Durable::AcceptedEpoch`] in an [`Input::Peer`].
-    WriteAcceptedEpoch(Epoch),
-    /// Answered with [`Durable::CurrentEpoch`] in an [`Input::Peer`].
-    WriteCurrentEpoch(Epoch),
-    /// Make the log end at this transaction, drop snapshots above it and recover again. Answered with
-    /// [`Input::Rebuilt`], or with [`Durable::CannotTruncate`] in an [`Input::Peer`].
-    Truncate(Zxid),
-    /// Make the tree that was received on this link ours: first what the log has above `zxid` goes,
-    /// then the snapshot appears, then the older files go. Answered with [`Input::Rebuilt`].
-    InstallSnapshot { link: LinkId, zxid: Zxid },
-    /// These members are proposed.
-    ConfigProposed(Box<Membership>),
-    /// These members are in force.
-    ConfigCommitted(Box<Membership>),
-    /// The members that were proposed never came to be.
-    ConfigWithdrawn,
-}
-
-/// What makes a server a member of an ensemble.
+/// The configuration and recovered ZAB state of an ensemble member.
 #[derive(Debug)]
 pub struct MemberStart {
     pub me: ServerId,
     pub settings: Settings,
     pub ensemble: Ensemble,
-    /// Epochs, the end of the log and the last transactions in it.
+    /// The epochs, the end of the log and its last transactions.
     pub recovered: ironkeeper_zab::Recovered,
 }

@@ -1,9 +1,9 @@
-//! A connection's requests that may not run yet, in order.
+//! The requests of a connection that cannot run yet, in order.
 //!
-//! A read is served at once if the lane is empty; otherwise it waits here behind its own session's
-//! writes, and for nobody else's. Before a write of this connection is applied, all reads ahead of
-//! it are served. So `W1 R1 W2 R2` is exact (R1 sees W1 and not W2) although W1 and W2 are both in
-//! flight.
+//! A read is served immediately if the lane is empty; otherwise it waits here behind the writes of
+//! its own session, never for other sessions. Before a write of this connection is applied, all
+//! reads ahead of it are served. So `W1 R1 W2 R2` is exact (R1 sees W1 and not W2) although W1 and
+//! W2 are both in flight.
 //!
 //! The connection's I/O task pushes; the engine pops writes; both may serve the reads at the front,
 //! under the connection's lock.
@@ -15,26 +15,28 @@ use ironkeeper_proto::Xid;
 
 use crate::large_requests::LargePermit;
 
-/// The most requests one connection may have waiting; above it the server stops reading its socket.
+/// The maximum number of waiting requests of one connection; at it the server stops reading its
+/// socket.
 pub const LANE_ITEMS_MAX: usize = 2048;
-/// The same in bytes of waiting reads.
+/// The same bound in bytes of waiting reads.
 pub const LANE_BYTES_MAX: usize = 1 << 20;
-/// The same in [`Weight`]: the engine serves what waits ahead of a write in one hold of the gate.
+/// The same bound in [`Weight`]: the engine serves all reads ahead of a write in one hold of the
+/// gate.
 pub const LANE_WEIGHT_MAX: u32 = 4;
 
-/// How much work a short request for a read can ask for.
+/// The work that a short read request can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight(pub u32);
 
 #[derive(Debug)]
 pub enum LaneItem {
-    /// In the hands of the engine; it is removed when its reply is in the outbox.
+    /// Submitted to the engine; removed when its reply is in the outbox.
     Write { xid: Xid },
     /// A whole request with its header, as it was received.
     Read { frame: Bytes, weight: Weight, received_ms: u64, _permit: Option<LargePermit> },
 }
 
-/// See the head of this file.
+/// The queue of one connection; see the module documentation.
 #[derive(Debug, Default)]
 pub struct Lane {
     items: VecDeque<LaneItem>,
@@ -52,14 +54,14 @@ impl Lane {
         self.items.len()
     }
 
-    /// Whether the server should stop reading this connection for a while.
+    /// Returns whether the server must stop reading this connection for now.
     pub fn is_full(&self) -> bool {
         self.items.len() >= LANE_ITEMS_MAX
             || self.read_bytes >= LANE_BYTES_MAX
             || self.read_weight >= LANE_WEIGHT_MAX
     }
 
-    /// How many writes are in the engine's hands.
+    /// Returns the number of writes that were submitted to the engine.
     pub fn writes(&self) -> usize {
         self.writes
     }
@@ -81,7 +83,7 @@ impl Lane {
         self.items.push_back(LaneItem::Read { frame, weight, received_ms, _permit: permit });
     }
 
-    /// Takes the read at the front, if a read is there.
+    /// Removes the read at the front, if there is one.
     pub fn pop_read(&mut self) -> Option<(Bytes, u64)> {
         if !matches!(self.items.front(), Some(LaneItem::Read { .. })) {
             return None;
@@ -100,8 +102,8 @@ impl Lane {
         matches!(self.items.front(), Some(LaneItem::Read { .. }))
     }
 
-    /// Takes the write at the front. The engine answers a connection's writes in the order they
-    /// came, so this must be the one with `xid`.
+    /// Removes the write at the front. The engine replies to a connection's writes in the order of
+    /// their arrival, so this must be the write with `xid`.
     pub fn pop_write(&mut self, xid: Xid) {
         match self.items.pop_front() {
             Some(LaneItem::Write { xid: front }) if front == xid => self.writes -= 1,

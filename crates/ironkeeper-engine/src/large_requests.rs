@@ -1,14 +1,14 @@
-//! How many bytes of large requests may be in work at once.
+//! The bound on the bytes of large requests in progress.
 //!
-//! Off unless configured. A large request holds its bytes from the moment it is complete until it
-//! is answered or given up; whoever carries it carries the [`LargePermit`], and dropping that gives
-//! the bytes back, so no path can forget to.
+//! Off unless configured. A large request occupies its bytes from the moment it is complete until
+//! the server replies to it or drops it; its [`LargePermit`] moves with it, and dropping the permit
+//! releases the bytes on every path.
 
 use std::sync::Arc;
 
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// See the head of this file.
+/// The bytes in progress and their bound; see the module documentation.
 #[derive(Debug)]
 pub struct LargeRequests {
     /// Longer requests are large.
@@ -17,14 +17,14 @@ pub struct LargeRequests {
     bytes: AtomicUsize,
 }
 
-/// The right to hold the bytes of one large request.
+/// The permission to hold the bytes of one large request.
 #[derive(Debug)]
 pub struct LargePermit {
     of: Arc<LargeRequests>,
     bytes: usize,
 }
 
-/// There are too many bytes of large requests in work already.
+/// The error that too many bytes of large requests are in progress already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyBytes;
 
@@ -33,7 +33,7 @@ impl LargeRequests {
         Arc::new(LargeRequests { bytes_min, bytes_max, bytes: AtomicUsize::new(0) })
     }
 
-    /// Takes in a complete request of `len` bytes. Small ones need no permit.
+    /// Admits a complete request of `len` bytes. A request that is not large needs no permit.
     pub fn admit(
         self: &Arc<LargeRequests>,
         len: usize,
@@ -43,17 +43,17 @@ impl LargeRequests {
         }
         let permit = LargePermit { of: Arc::clone(self), bytes: len };
         let before = self.bytes.fetch_add(len, Relaxed);
-        // Dropping the permit takes the addition back.
+        // Dropping the permit reverts the addition.
         if before + len > self.bytes_max { Err(TooManyBytes) } else { Ok(Some(permit)) }
     }
 
-    /// Whether a request that only its length is known of would be refused now. It is not worth
-    /// receiving then.
+    /// Returns whether a request of which only the length has arrived would be rejected now; then
+    /// the rest need not be received.
     pub fn would_refuse(&self, len: usize) -> bool {
         len > self.bytes_min && self.bytes() + len > self.bytes_max
     }
 
-    /// Bytes of large requests in work.
+    /// Returns the bytes of large requests in progress.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }

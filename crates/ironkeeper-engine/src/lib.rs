@@ -1,12 +1,12 @@
 //! The pure ZooKeeper server.
 //!
-//! Sessions, requests, watches, ACLs, the order of reads and writes: everything that is protocol and
-//! nothing that is a socket, a thread, a file or a clock. Inputs go in, outputs come out; time and
-//! randomness are arguments. The server's threads drive it in the real world, the simulator in an
-//! imagined one.
+//! Sessions, requests, watches, ACLs, the order of reads and writes: all of the protocol, without
+//! sockets, threads, files and clocks. Inputs go in, outputs come out; time and randomness are
+//! arguments. The server's threads drive it in production, the simulator in tests.
 //!
-//! Start from [`engine::Engine`] (the one owner of every decision), [`conn::Conn`] (one client's
-//! protocol) and [`database::Database`] (what the two share, and the rule under which they do).
+//! Start from [`engine::Engine`] (which decides everything), [`conn::Conn`] (the protocol of one
+//! client) and [`database::Database`] (the state that the two share, and the rule for access to
+//! it).
 
 pub mod auth;
 pub mod baton;
@@ -46,5 +46,5 @@ pub use config::EngineConfig;
 pub use conn::Conn;
 pub use database::Database;
 pub use engine::Engine;
-pub use io::{DurableStep, Input, MemberStart, Output};
+pub use io::{Input, LogItem, MemberStart, Output, ToPeers};
 pub use time::Now;

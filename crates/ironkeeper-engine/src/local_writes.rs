@@ -1,12 +1,13 @@
-//! Which of the writes in flight are ours to answer.
+//! The requests of this server's clients that wait for a transaction or a reply of the leader.
 //!
-//! Transactions come back in the order in which requests went out, so the front entry with the same
-//! session and cxid is the one to answer; a transaction that does not match was not asked for here. Some
-//! clients begin to count anew with every connection: what such a client has asked for elsewhere, before it
-//! came here, may still be on its way and bear the same number. It was proposed before the request here was
-//! made, which tells the two apart.
-//! Answers that need no transaction (a sync, a request that could not be read) stand in the same
-//! line, so that a connection hears its answers in the order of its questions.
+//! Transactions return in the order in which requests were sent, so a transaction belongs to the
+//! front entry if session and cxid are equal; otherwise it was not requested here. Some clients
+//! restart their xids with every connection: a request that such a client sent through another
+//! server may still be in flight with the same xid. Its transaction was proposed before the request
+//! here arrived, so its zxid (`<= after`) distinguishes the two.
+//!
+//! Replies that need no transaction (to a sync, to a malformed request) are in the same queue, so
+//! that a connection receives its replies in the order of its requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use ironkeeper_proto::{ErrorCode, OpCode, SessionId, TxnHeader, Xid, Zxid};
 use crate::conn::Conn;
 use crate::large_requests::LargePermit;
 
-/// Somebody waits for an answer.
+/// A request that waits for its reply.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub conn: Arc<Conn>,
@@ -25,17 +26,18 @@ pub(crate) struct Waiting {
     pub op: OpCode,
     pub received_ms: u64,
     pub answer: Answer,
-    /// Held until the answer is given.
+    /// Held until the reply is made.
     pub _permit: Option<LargePermit>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// Comes with the transaction, which is proposed after this one.
+    /// The reply is made with the transaction, whose zxid is larger than `after`.
     Txn {
         after: Zxid,
     },
-    /// Comes when everything proposed before it is applied; `None` if that is the leader's to say.
+    /// The reply is due when everything up to `after` is applied; `None` if the leader has to reply
+    /// first.
     Sync {
         after: Option<Zxid>,
         path: Option<String>,
@@ -44,19 +46,19 @@ pub(crate) enum Answer {
         after: Zxid,
         error: ErrorCode,
     },
-    /// Of a session that only this server knows.
+    /// The reply to closeSession of a local session.
     Closed {
         after: Zxid,
     },
 }
 
-/// See the head of this file. Bounded by the lanes of all connections.
+/// The queue; see the module documentation. Bounded by the lanes of all connections.
 #[derive(Debug, Default)]
 pub(crate) struct LocalWrites {
     queue: VecDeque<Waiting>,
-    /// Our leader has answered that many more syncs, each when we had got this far.
+    /// One entry per sync that the leader has replied to: the last zxid received before that reply.
     synced: VecDeque<Zxid>,
-    /// How many syncs our leader has to answer, or has answered.
+    /// The number of queued syncs that the leader has to reply to or has replied to.
     asked: usize,
 }
 
@@ -70,7 +72,7 @@ impl LocalWrites {
         self.queue.len()
     }
 
-    /// The one who waits for this transaction, if it is here.
+    /// Removes and returns the request that this transaction belongs to, if it is at the front.
     pub fn take_txn(&mut self, header: &TxnHeader) -> Option<Waiting> {
         let front = self.queue.front()?;
         let matches = matches!(front.answer, Answer::Txn { after } if after < header.zxid)
@@ -79,7 +81,8 @@ impl LocalWrites {
         if matches { self.queue.pop_front() } else { None }
     }
 
-    /// The next answer that needs no transaction and is due once `applied` is visible.
+    /// Removes and returns the next request that needs no transaction and is due once `applied` is
+    /// visible.
     pub fn take_due(&mut self, applied: Zxid) -> Option<Waiting> {
         let after = match self.queue.front()?.answer {
             Answer::Txn { .. } => return None,
@@ -95,15 +98,15 @@ impl LocalWrites {
         if after <= applied { self.queue.pop_front() } else { None }
     }
 
-    /// The leader has answered our oldest sync; before that it has sent us everything up to
-    /// `reached`.
+    /// Records the leader's reply to our oldest sync; before that the leader has sent us everything
+    /// up to `reached`.
     pub fn sync_done(&mut self, reached: Zxid) {
         if self.synced.len() < self.asked {
             self.synced.push_back(reached);
         }
     }
 
-    /// Nobody will be answered any more.
+    /// Removes and returns all requests; none will get a reply.
     pub fn abandon(&mut self) -> VecDeque<Waiting> {
         self.synced.clear();
         self.asked = 0;

@@ -1,8 +1,8 @@
 //! Long lists of children, encoded once for all clients that read them at the same time.
 //!
-//! The names of children lie scattered in memory, so that a list of a hundred thousand takes 4 to 10
-//! milliseconds to encode while the gate is held. Clients that ask for the same list while it is
-//! on its way to another one share its bytes. When the last of them has sent it, it is gone.
+//! The names of children are scattered in memory, so encoding a list of a hundred thousand takes 4
+//! to 10 milliseconds, with the gate locked. Clients that request the same list while it is being
+//! sent to another client share its bytes. The list is freed when the last of them has sent it.
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -14,30 +14,31 @@ use ironkeeper_tree::Node;
 use crate::database::Hasher;
 use crate::sync::Mutex;
 
-/// A list of at least so many children is shared: it has more than 4 KiB.
+/// A list of at least this many children is shared: it has more than 4 KiB.
 const LONG_LIST_CHILDREN: u32 = 1000;
 const BUFFER_BYTES: usize = 64 << 10;
-/// How many lists are remembered; more than these are not shared.
+/// The maximum number of lists in the table; further lists are not shared.
 const LISTS_MAX: usize = 4096;
 
-/// See the head of this file.
+/// The encoded lists in use; see the module documentation.
 #[derive(Debug)]
 pub struct LongLists {
     lists: Mutex<HashMap<Version, Weak<LongList>, Hasher>>,
 }
 
-/// The encoded names, in buffers of some size: one for all of them would be copied again and again
-/// while it grows.
+/// The encoded names, in buffers of bounded size: a single buffer would be copied repeatedly while
+/// it grows.
 #[derive(Debug)]
 pub(crate) struct LongList(Vec<Vec<u8>>);
 
-/// A node with the children that it has at some time.
+/// The key of a list: a node with its children at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Version {
     created: Zxid,
-    /// A multi creates several nodes with one transaction id.
+    /// A multi creates several nodes with one zxid.
     slot: u32,
-    /// Every delete of a child changes it, and every create until the node has had 2^31 of them.
+    /// Every deletion of a child changes it, and every creation until the node has had 2^31 of
+    /// them.
     children_changed: Zxid,
     children: u32,
 }
@@ -59,17 +60,17 @@ impl LongLists {
         LongLists { lists: Mutex::new(HashMap::with_hasher(hasher)) }
     }
 
-    /// Forgets all lists, because another tree takes the place of theirs.
+    /// Removes all lists, because the tree is replaced.
     pub(crate) fn clear(&mut self) {
         self.lists.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Whether a node has so many children that their list is shared.
+    /// Returns whether a node has so many children that their list is shared.
     pub(crate) fn is_long(node: &Node<'_>) -> bool {
         node.child_count() >= LONG_LIST_CHILDREN
     }
 
-    /// The encoded list of a node's children.
+    /// Returns the encoded list of a node's children.
     pub(crate) fn of(&self, node: &Node<'_>) -> Arc<LongList> {
         let version = Version::of(node);
         let lists = || self.lists.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +109,7 @@ impl LongList {
         self.0.iter().map(Vec::len).sum()
     }
 
-    /// The list, to be sent without a copy.
+    /// Returns the list for sending without a copy.
     pub(crate) fn pieces(self: &Arc<LongList>) -> impl Iterator<Item = Bytes> + '_ {
         let piece = |at| Bytes::from_owner(Piece { list: Arc::clone(self), at });
         (0..self.0.len()).map(piece)

@@ -4,47 +4,47 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// Data at least this long is sent from where it lies in the tree instead of being copied while
-/// the gate is held.
+/// Data at least this long is sent directly from the tree's memory instead of being copied while
+/// the gate is locked.
 pub const SHARE_BYTES_MIN: usize = 4096;
 
 /// See [`Outbox::cut_long_tail`].
 const LONG_TAIL_BYTES: usize = 256 << 10;
 
-/// Shared bytes of one connection that are not counted in the sum over all connections. As a rule
-/// they lie in the tree anyway, but data that was replaced since then is kept by its recipients
-/// alone, so only so much of it is free.
+/// Shared bytes of one connection that are not counted in the sum over all connections. Usually the
+/// tree holds them anyway, but replaced data is kept in memory only by its recipients, so this
+/// amount is bounded.
 const SHARED_BYTES_FREE: usize = 4 << 20;
 
-/// Bytes that were fetched from an outbox, and that the kernel has not accepted yet.
+/// Bytes that the driver took from an outbox and that the kernel has not accepted yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtSocket {
     pub len: usize,
-    /// Of these: bytes that lie in the tree.
+    /// The part of `len` that is shared with the tree.
     pub shared: usize,
 }
 
-/// Bytes on their way to the client, in order.
+/// The bytes for the client that wait to be sent, in order.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    /// Finished pieces that go before `tail`.
+    /// Finished pieces that are sent before `tail`.
     pieces: VecDeque<Bytes>,
     pieces_len: usize,
-    /// Of the pieces: bytes that lie in the tree.
+    /// The number of bytes of the pieces that are shared with the tree.
     shared_len: usize,
     tail: Vec<u8>,
     events_len: usize,
 }
 
 impl Outbox {
-    /// Where small things are written. Frames are patched with their length in here, so a piece
+    /// Returns the buffer for small replies. The length of a frame is patched in here, so a piece
     /// boundary must not be made inside a frame except by [`Outbox::share`].
     pub fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.tail
     }
 
     /// Appends a watch event. A long one is not copied: all recipients send the same bytes. It
-    /// counts as a copy nevertheless, because no more than these recipients keep it in memory.
+    /// counts as copied nevertheless, because only these recipients keep it in memory.
     pub fn put_event(&mut self, frame: &Bytes) {
         if frame.len() < SHARE_BYTES_MIN {
             self.tail.extend_from_slice(frame);
@@ -54,27 +54,27 @@ impl Outbox {
         self.events_len += frame.len();
     }
 
-    /// Appends bytes without copying them, which count as if they were copied.
+    /// Appends bytes without copying them; they count as copied.
     pub fn put_piece(&mut self, bytes: Bytes) {
         self.finish_tail();
         self.pieces_len += bytes.len();
         self.pieces.push_back(bytes);
     }
 
-    /// Whether there is something, and nothing but events.
+    /// Returns whether the outbox contains events and nothing else.
     pub fn has_only_events(&self) -> bool {
         self.events_len > 0 && self.events_len == self.len()
     }
 
-    /// Makes a piece of a long tail. For a reply of many parts: one buffer for all of it would be
-    /// copied again and again while it grows.
+    /// Turns a long tail into a piece. For a reply of many parts: a single buffer would be copied
+    /// repeatedly while it grows.
     pub fn cut_long_tail(&mut self) {
         if self.tail.len() >= LONG_TAIL_BYTES {
             self.finish_tail();
         }
     }
 
-    /// Makes a piece of the tail.
+    /// Turns the tail into a piece.
     fn finish_tail(&mut self) {
         if !self.tail.is_empty() {
             self.pieces_len += self.tail.len();
@@ -82,13 +82,13 @@ impl Outbox {
         }
     }
 
-    /// Appends bytes that lie in the tree, without copying them.
+    /// Appends bytes that are shared with the tree, without copying them.
     pub fn share(&mut self, bytes: Bytes) {
         self.shared_len += bytes.len();
         self.put_piece(bytes);
     }
 
-    /// Appends all of another outbox.
+    /// Appends the content of another outbox.
     pub fn append(&mut self, mut other: Outbox) {
         if other.len() < SHARE_BYTES_MIN {
             other.pieces.iter().for_each(|piece| self.tail.extend_from_slice(piece));
@@ -107,20 +107,20 @@ impl Outbox {
         self.pieces_len + self.tail.len()
     }
 
-    /// The part of [`Outbox::len`] that takes memory of its own.
+    /// Returns the part of [`Outbox::len`] that takes memory of its own.
     pub fn copied_len(&self) -> usize {
         self.len() - self.shared_len
     }
 
-    /// What the connection counts for in the sum over all connections, together with what was
-    /// fetched before and is still `at_socket`.
+    /// Returns the bytes that count in the sum over all connections, including the bytes
+    /// `at_socket`.
     pub fn held_len(&self, at_socket: AtSocket) -> usize {
         let shared = self.shared_len + at_socket.shared;
         let copied = self.len() + at_socket.len - shared;
         copied + shared.saturating_sub(SHARED_BYTES_FREE)
     }
 
-    /// The part of [`Outbox::len`] that lies in the tree.
+    /// Returns the part of [`Outbox::len`] that is shared with the tree.
     pub fn shared_len(&self) -> usize {
         self.shared_len
     }
@@ -129,8 +129,8 @@ impl Outbox {
         self.len() == 0
     }
 
-    /// Hands everything to the writer. `spare` becomes the new, empty tail, so that one buffer
-    /// serves a thousand small replies.
+    /// Removes and returns everything. `spare` becomes the new, empty tail, so that one buffer is
+    /// reused for a thousand small replies.
     pub fn take(&mut self, spare: &mut Vec<u8>) -> VecDeque<Bytes> {
         self.pieces_len = 0;
         self.shared_len = 0;

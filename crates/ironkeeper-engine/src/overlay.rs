@@ -1,8 +1,8 @@
-//! What the tree will be once all proposed transactions are applied.
+//! The state of the tree after all proposed transactions are applied.
 //!
-//! A write is judged against this, not against the tree, because many proposals may be on their way
-//! to the disk at once. An entry holds the latest pending facts of one path and leaves when the
-//! transaction that set it is applied.
+//! A write is prepared against the overlay, not against the tree alone, because many proposals may
+//! be in flight to the disk. An entry holds the latest pending change record of one path and is
+//! removed when the transaction that set it is applied.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use ironkeeper_tree::{AclList, Node, Tree, digest};
 
 use crate::database::Hasher;
 
-/// Everything a decision about a node may depend on.
+/// The change record of a node: everything that the preparation of a request may depend on.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub stat: StatPersisted,
@@ -26,9 +26,9 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// What the node adds to the digest of the tree.
+    /// Returns the node's share of the tree's digest.
     pub fn digest(&self) -> u64 {
-        // The root's path is the empty string as far as digests go; its prefix is kept so.
+        // Digests treat the root's path as the empty string; its prefix is stored accordingly.
         u64::from(digest::node_digest(self.prefix_crc, &self.stat))
     }
 }
@@ -36,21 +36,21 @@ impl Facts {
 #[derive(Clone, Debug)]
 struct Pending {
     zxid: Zxid,
-    /// `None`: the node will be gone.
+    /// `None`: the node will be deleted.
     facts: Option<Facts>,
 }
 
-/// See the head of this file.
+/// The pending change records; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Overlay {
     nodes: HashMap<Arc<str>, Pending, Hasher>,
-    /// Those of them that will have an owner, by owner.
+    /// The pending nodes that will have an owner, by owner.
     owned: BTreeSet<(i64, Arc<str>)>,
-    /// Which paths each transaction touched, oldest first.
+    /// The paths that each transaction changes, oldest first.
     touched: VecDeque<(Zxid, Arc<str>)>,
-    /// The digest of the tree after everything proposed.
+    /// The digest of the tree after all proposed transactions.
     digest: u64,
-    /// While a multi is judged: what to restore if it fails, one entry for each path.
+    /// While a multi is prepared: the entries to restore if it fails, one for each path.
     undo: Option<Undo>,
 }
 
@@ -76,12 +76,12 @@ impl Overlay {
         self.digest
     }
 
-    /// The node as it will be.
+    /// Returns the node as it will be.
     pub fn find(&self, tree: &Tree, path: &str) -> Option<Facts> {
         self.find_at(path, || tree.find(path))
     }
 
-    /// The same for those who have another way to find the node in the tree.
+    /// Does the same as [`Overlay::find`], with another way to find the node in the tree.
     pub fn find_at<'t>(
         &self,
         path: &str,
@@ -99,8 +99,8 @@ impl Overlay {
         })
     }
 
-    /// Records what `zxid` makes of a node. `before` is [`Facts::digest`] of what [`Overlay::find`]
-    /// returned, 0 if that was nothing.
+    /// Records the result of `zxid` for a node. `before` is [`Facts::digest`] of the result of
+    /// [`Overlay::find`], 0 if that was `None`.
     pub fn put(&mut self, path: &str, zxid: Zxid, before: u64, after: Option<Facts>) {
         if digest::counts(path) {
             let after = after.as_ref().map_or(0, Facts::digest);
@@ -121,7 +121,7 @@ impl Overlay {
             self.owned.insert((owner, Arc::clone(&key)));
         }
         if old.as_ref().is_some_and(|old| old.zxid == zxid) {
-            // An earlier part of the same multi has recorded what was there before.
+            // An earlier part of the same multi has recorded the previous state.
             return;
         }
         if let Some(undo) = &mut self.undo {
@@ -130,7 +130,7 @@ impl Overlay {
         self.touched.push_back((zxid, key));
     }
 
-    /// From here on changes can be taken back.
+    /// Starts to record changes so that they can be reverted.
     pub fn begin(&mut self) {
         let undo = Undo { nodes: Vec::new(), touched: self.touched.len(), digest: self.digest };
         self.undo = Some(undo);
@@ -157,7 +157,7 @@ impl Overlay {
         self.digest = undo.digest;
     }
 
-    /// Everything up to `zxid` is in the tree now.
+    /// Removes the entries of all transactions up to `zxid`, which are in the tree now.
     pub fn applied(&mut self, zxid: Zxid) {
         while let Some((first, _)) = self.touched.front() {
             if *first > zxid {
@@ -173,7 +173,7 @@ impl Overlay {
         }
     }
 
-    /// A node is not pending any more as it was.
+    /// Removes a former pending state of a node from `owned`.
     fn disown(&mut self, path: &Arc<str>, was: Option<&Pending>) {
         let owner = was.and_then(|was| was.facts.as_ref()).map_or(0, owner);
         if owner != 0 {
@@ -181,7 +181,7 @@ impl Overlay {
         }
     }
 
-    /// The plain ephemerals a session will own once all pending transactions are applied.
+    /// Returns the plain ephemerals a session will own once all pending transactions are applied.
     pub fn ephemerals(&self, tree: &Tree, session: SessionId) -> Vec<String> {
         let mut paths: Vec<String> = tree
             .ephemerals(session)
@@ -288,7 +288,7 @@ mod tests {
         for n in 0..100_000 {
             overlay.put(&format!("/{n}"), Zxid(1), 0, Some(facts(1)));
         }
-        // Looking at all of it for each would be ten thousand million looks.
+        // Scanning the whole overlay for each session would take ten thousand million steps.
         for session in 2..100_000 {
             assert!(overlay.ephemerals(&tree, SessionId(session)).is_empty());
         }

@@ -1,20 +1,20 @@
-//! A panic on demand, for tests of what a panic does to a server.
+//! Panics injected by tests of the server's behaviour after a panic.
 //!
 //! A test names the place in the server's configuration and later creates the node `/panic-N`,
-//! where N is the number of the server that is to panic (1 for a standalone server). The next time
-//! that server comes by the place, it panics. Without debug assertions nothing of this is compiled,
-//! and no client or peer can choose a place.
+//! where N is the id of the server that is to panic (1 for a standalone server). The next time that
+//! server reaches the place, it panics. Without debug assertions nothing of this is compiled, and
+//! no client or peer can choose a place.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use ironkeeper_proto::Txn;
 
-/// Where a server panics.
+/// The place at which a server panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// While a write is judged, with the engine in hand.
+    /// While a write is prepared, holding the combining lock.
     Judge,
-    /// While a transaction is applied, with the exclusive gate in hand.
+    /// While a transaction is applied, holding the gate exclusively.
     Apply,
     /// While a read is served.
     Read,
@@ -56,7 +56,7 @@ impl Place {
     }
 }
 
-/// The panic that a test has planted, if any.
+/// The panic that a test has configured, if any.
 #[derive(Debug, Default)]
 pub struct PlantedPanic {
     place: Option<Place>,
@@ -81,7 +81,7 @@ impl PlantedPanic {
         }
     }
 
-    /// Panics if that was planted here.
+    /// Panics if the configured place is this one and the panic is armed.
     #[inline]
     #[track_caller]
     pub fn strike(&self, place: Place) {

@@ -1,8 +1,8 @@
-//! Judging writes: a request goes in, a transaction with its outcome comes out.
+//! Preparation of writes: from a request to a transaction with its result.
 //!
-//! The order of the checks decides which error a client sees, so it follows Apache's exactly. A
-//! refused request is a transaction, too (an error), so that every write is answered in the order
-//! of transactions on every server.
+//! The order of the checks decides which error a client sees, so it is exactly that of Apache
+//! ZooKeeper. A rejected request is a transaction too (an error), so that every write gets its
+//! reply in the order of transactions on every server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::stats::ServerStats;
 /// Paths that are never deleted.
 const FIXED_PATHS: [&str; 4] = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
 
-/// Type, length and code of a part of a multi that was refused.
+/// The length of the type, length and code of a rejected part of a multi.
 const FAILED_PART_LEN: usize = 12;
 
-/// One request being judged.
+/// The context in which one request is prepared.
 pub(crate) struct Prepare<'a> {
     pub config: &'a EngineConfig,
     pub stats: &'a ServerStats,
@@ -41,14 +41,14 @@ pub(crate) struct Prepare<'a> {
     pub identity: &'a Identity,
     pub zxid: Zxid,
     pub time: i64,
-    /// How long the transaction may become, with the head before its record. Whoever leads must not
-    /// log what its learners would not read.
+    /// The maximum length of the transaction, including the head before its record. A leader must
+    /// not log a transaction that its learners would not read.
     pub bytes_max: usize,
 }
 
 impl Prepare<'_> {
-    /// Judges a request and appends the record of its transaction. The result says of which type
-    /// the transaction is.
+    /// Prepares a request and appends the record of its transaction. Returns the type of the
+    /// transaction.
     pub fn request(
         &mut self,
         request: &Request<'_>,
@@ -84,7 +84,7 @@ impl Prepare<'_> {
         }
         let parent_path = if slash == 0 { "/" } else { &path[..slash] };
         let acl = self.normalized(create.acl)?;
-        // The way to the parent is walked once.
+        // The parent is looked up only once.
         let above = self.tree.find(parent_path);
         let mut parent = self.overlay.find_at(parent_path, || above).ok_or(ErrorCode::NoNode)?;
         self.require(&parent, Perms::CREATE)?;
@@ -106,7 +106,7 @@ impl Prepare<'_> {
         let data_len = create.data.map_or(0, <[u8]>::len);
         self.check_quota(path, 1, data_len as i64)?;
 
-        // The counter sticks at its largest value: the wrapped one is not larger.
+        // The counter stays at its largest value: the wrapped value is not larger.
         let parent_cversion = parent.stat.cversion.wrapping_add(1);
         encode::create(op, path, create.data, acl.as_vec(), kind, parent_cversion, out);
         self.require_room(out)?;
@@ -139,9 +139,10 @@ impl Prepare<'_> {
         Ok(op)
     }
 
-    /// Which kind of node the operation code and the flags ask for together. Where Apache takes
-    /// whatever comes (and then computes a digest for another kind of node than it makes, or stops
-    /// at a TTL that is none), we insist that the two agree. Inside a multi the flags decide.
+    /// Returns the kind of node that the operation code and the flags request together. Apache
+    /// ZooKeeper accepts every combination (and then computes a digest for another kind of node
+    /// than it creates, or stops at an invalid TTL); here the two must agree. Inside a multi the
+    /// flags decide.
     fn create_kind(
         &self,
         create: &Create<'_>,
@@ -173,7 +174,7 @@ impl Prepare<'_> {
             {
                 OpCode::CreateContainer
             }
-            // A TTL without a flag that wants one means nothing in a multi.
+            // In a multi a TTL is ignored without a flag that requires one.
             (OpCode::CreateTtl, CreateKind::Persistent | CreateKind::Ephemeral) if in_multi => {
                 OpCode::Create
             }
@@ -188,7 +189,7 @@ impl Prepare<'_> {
         let parent = self.overlay.find_at(parent_path, || above).ok_or(ErrorCode::NoNode)?;
         self.require(&parent, Perms::DELETE)?;
         let name = path::name(path);
-        // A second slash before the name would be part of no node's path.
+        // A path with a second slash before the name denotes no node.
         let there =
             || above?.child(name).filter(|_| parent_path != "/" || name.len() + 1 == path.len());
         let node = self.overlay.find_at(path, there).ok_or(ErrorCode::NoNode)?;
@@ -202,7 +203,8 @@ impl Prepare<'_> {
         Ok(OpCode::Delete)
     }
 
-    /// The reaper's delete: no ACL, but only of what may be reaped.
+    /// Prepares a deletion by the reaper: without an ACL check; rejects ephemerals and nodes with
+    /// children.
     fn delete_container(&mut self, path: &str, out: &mut Vec<u8>) -> Result<OpCode, ErrorCode> {
         let parent_path = deletable(path)?;
         let parent = self.overlay.find(self.tree, parent_path).ok_or(ErrorCode::NoNode)?;
@@ -285,14 +287,15 @@ impl Prepare<'_> {
         Ok(OpCode::Check)
     }
 
-    /// All or nothing. A failed multi is a multi whose parts are errors from the failing one on.
+    /// Prepares all parts or none. A failed multi is a multi whose parts are errors from the
+    /// failing one on.
     fn multi(&mut self, requests: &[Request<'_>], out: &mut Vec<u8>) -> Result<OpCode, ErrorCode> {
         self.overlay.begin();
         out.put_len(requests.len());
         let mut failed = None;
         let bytes_max = self.bytes_max;
         for (at, request) in requests.iter().enumerate() {
-            // Whatever becomes of this part, those behind it may still have to be told that it failed.
+            // The parts after this one must still have room to be encoded as errors.
             self.bytes_max = bytes_max.saturating_sub((requests.len() - at) * FAILED_PART_LEN);
             let kind_at = out.len();
             out.put_i32(0);
@@ -326,7 +329,7 @@ impl Prepare<'_> {
         Ok(OpCode::Multi)
     }
 
-    /// Refuses what has become too long, before the overlay knows of it.
+    /// Rejects a record that has become too long, before the overlay contains it.
     fn require_room(&self, out: &[u8]) -> Result<(), ErrorCode> {
         match out.len() + TxnDigest::ENCODED_LEN <= self.bytes_max {
             true => Ok(()),
@@ -334,16 +337,17 @@ impl Prepare<'_> {
         }
     }
 
-    /// The end of a session: all its ephemerals go in one transaction. If they are so many that their
-    /// paths would make it too long, it names none of them, as those of old releases: it still means all
-    /// that the session has.
+    /// Prepares the end of a session: one transaction deletes all its ephemerals. If their paths
+    /// would make it too long, it lists none of them, as in old releases: it still means all
+    /// ephemerals of the session.
     pub fn close_session(&mut self, out: &mut Vec<u8>) -> OpCode {
         let paths = self.overlay.ephemerals(self.tree, self.session);
-        // A parent is changed once for all of its children. With its digest before that.
+        // A parent is changed once for all of its children. The first part is its digest before the
+        // change.
         let mut parents: BTreeMap<&str, (u64, Facts)> = BTreeMap::new();
         for path in &paths {
             let Some(parent_path) = path::parent(path) else { continue };
-            // Only nodes of old releases are an ephemeral and a parent at once.
+            // Only nodes of old releases are both ephemeral and parent.
             if let Some((before, after)) = parents.remove(path.as_str()) {
                 self.overlay.put(path, self.zxid, before, Some(after));
             }
@@ -391,7 +395,8 @@ impl Prepare<'_> {
         OwnerKind::of(node.stat.ephemeral_owner, config.ttl_enabled, config.emulate_353_ttl)
     }
 
-    /// Against committed usage, as Apache: writes in flight may overshoot together.
+    /// Checks quotas against committed usage, as Apache ZooKeeper does: writes in flight may exceed
+    /// them together.
     fn check_quota(&mut self, path: &str, count: i64, bytes: i64) -> Result<(), ErrorCode> {
         if !self.config.enforce_quota || (count == 0 && bytes == 0) {
             return Ok(());
@@ -405,7 +410,7 @@ impl Prepare<'_> {
             let is_hard = hard > -1;
             let limit = if is_hard { hard } else { soft };
             let after = used.saturating_add(change);
-            // Less data that is still too much is refused as well.
+            // A change to less data that is still too much is rejected as well.
             if change == 0 || limit <= -1 || after <= limit {
                 continue;
             }
@@ -425,7 +430,7 @@ impl Prepare<'_> {
     }
 }
 
-/// The parent's path, if the node may be deleted at all.
+/// Returns the parent's path if the node may be deleted at all.
 fn deletable(path: &str) -> Result<&str, ErrorCode> {
     if path.contains('\0') || FIXED_PATHS.contains(&path) {
         return Err(ErrorCode::BadArguments);

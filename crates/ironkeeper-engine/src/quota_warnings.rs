@@ -1,26 +1,25 @@
-//! What the operator is told of exceeded quotas: of each not too often.
+//! Warnings about exceeded quotas, rate-limited for each quota.
 //!
-//! A soft limit has no other effect than this, and whoever runs into a hard one does so again and
-//! again.
+//! A soft limit has no other effect, and a client that exceeds a hard limit does so repeatedly.
 
 use std::collections::BTreeMap;
 
-/// The least time between two warnings about the same quota.
+/// The minimum time between two warnings about the same quota.
 const PAUSE_MS: u64 = 15_000;
 
-/// See the head of this file.
+/// The warnings; see the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct QuotaWarnings {
-    /// When each quota was last warned of. Bounded by the quotas there ever were.
+    /// The time of the last warning for each quota. Bounded by the quotas that ever existed.
     told_ms: BTreeMap<String, i64>,
     due: Vec<String>,
 }
 
 impl QuotaWarnings {
-    /// Adds a warning about the quota on `path`, unless there was one lately.
+    /// Adds a warning about the quota on `path`, unless there was one recently.
     pub fn note(&mut self, wall_ms: i64, path: &str, warning: impl FnOnce() -> String) {
         let told_ms = self.told_ms.get(path);
-        // However the clock was set meanwhile.
+        // Correct even if the clock was set forward or back.
         if told_ms.is_none_or(|told_ms| told_ms.abs_diff(wall_ms) >= PAUSE_MS) {
             self.told_ms.insert(path.to_owned(), wall_ms);
             self.due.push(warning());

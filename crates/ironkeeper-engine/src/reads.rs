@@ -1,4 +1,4 @@
-//! Requests that are answered from memory, straight into the outbox, under one hold of the gate.
+//! Requests that are served from memory into the outbox, in one hold of the gate.
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ use crate::stats::{LastOp, ReadTally};
 use crate::time::Now;
 use crate::watch::Modes;
 
-/// Bytes of replies that count as much as one short read. Children's names, which are scattered in
-/// memory, make it so few.
+/// Bytes of replies that count as much as one short read. The value is small because names of
+/// children are scattered in memory.
 const WORK_UNIT_BYTES: usize = 128;
 
 /// Bytes of an ephemeral node's path that count as one step.
 const EPHEMERAL_STEP_BYTES: usize = 64;
 
-/// A list of at least so many children is encoded once for all reads of a multiRead.
+/// A list of at least this many children is encoded once for all reads of a multiRead.
 const KEPT_LIST_CHILDREN: u32 = 16;
 
-/// Serves reads during one hold of the gate; `state` proves that it is held.
+/// Serves reads during one hold of the gate; `state` proves that it is locked.
 pub(crate) struct Reads<'a> {
     db: &'a Database,
     state: &'a State,
@@ -44,18 +44,18 @@ impl<'a> Reads<'a> {
         Reads { db, state, now, tally: ReadTally::default(), work: 0 }
     }
 
-    /// How much was done, in units of a short read: some 0.3 µs each.
+    /// Returns the work done, in units of a short read: about 0.3 µs each.
     pub fn work(&self) -> usize {
         self.work
     }
 
-    /// Answers one request into the outbox of `inner`, whose lock the caller holds.
+    /// Serves one request into the outbox of `inner`, whose lock the caller holds.
     pub fn serve(&mut self, conn: &Arc<Conn>, inner: &mut Inner, frame: &[u8], received_ms: u64) {
         let Reads { db, state, now, .. } = *self;
         let mut reader = Reader::with_limit(frame, db.config.field_bytes_max);
         let Ok(header) = RequestHeader::decode(&mut reader) else { return };
         let op = match OpCode::from_code(header.op) {
-            // Internal operations, and `check` outside of a multi, are nothing a client may send.
+            // Clients may not send internal operations, nor `check` outside of a multi.
             None
             | Some(
                 OpCode::CreateSession | OpCode::DeleteContainer | OpCode::Check | OpCode::Error,
@@ -88,9 +88,9 @@ impl<'a> Reads<'a> {
         self.tally.note(&db.stats, reply_bytes, op != OpCode::Ping, latency_ms);
     }
 
-    /// Serves the reads at the front of the connection's lane. They are as many as the client sent,
-    /// and their replies are as long as it likes, so a client cannot be let off with a pause here:
-    /// above the bound it is cut off. Returns the work done.
+    /// Serves the reads at the front of the connection's lane. All of them must be served before
+    /// the next write is applied, with replies of any length, so the client cannot be paused here:
+    /// above the bound its connection is closed. Returns the work done.
     pub fn serve_waiting(mut self, conn: &Arc<Conn>, inner: &mut Inner) -> usize {
         while let Some((frame, received_ms)) = inner.lane.pop_read() {
             if inner.outbox.copied_len() > OUTBOX_BYTES_HARD {
@@ -118,9 +118,9 @@ struct Service<'a> {
     inner: &'a mut Inner,
     xid: Xid,
     zxid: Zxid,
-    /// Of the outbox: events that went ahead of the reply.
+    /// The bytes of events that precede the reply in the outbox.
     told_bytes: usize,
-    /// Nodes looked at besides the first, watches set, and events.
+    /// Nodes read besides the first, watches set, and events.
     steps: usize,
 }
 
@@ -135,7 +135,7 @@ impl<'a> Service<'a> {
             Request::GetChildren2 { path, watch } => self.get_children(path, *watch, true)?,
             Request::GetAllChildrenNumber { path } => {
                 let node = self.readable(path)?;
-                // The empty path is the root seen from above: it counts the root as well.
+                // For the empty path Apache ZooKeeper counts the root as well.
                 let count = node.descendant_count() + usize::from(path.is_empty());
                 self.reply(|out| out.put_len(count));
             }
@@ -172,7 +172,7 @@ impl<'a> Service<'a> {
                 self.set_watches(watches);
                 self.done();
             }
-            // Writes are submitted, never served; the rest was refused before decoding.
+            // Writes are submitted, never served; other operations were rejected before decoding.
             _ => return Err(ErrorCode::Unimplemented),
         }
         Ok(())
@@ -282,12 +282,13 @@ impl<'a> Service<'a> {
     }
 
     fn get_ephemerals(&mut self, prefix: Option<&str>) {
-        // Blanks count when they are all there is, or around the root; otherwise they are part of it.
+        // A prefix that is blank, or "/" with blanks around it, matches all; otherwise blanks are
+        // part of the prefix.
         let everything = prefix.is_none_or(|prefix| matches!(prefix.trim(), "" | "/"));
         let prefix = prefix.filter(|_| !everything).unwrap_or_default();
         let mut steps = 0;
         let own = self.state.tree.ephemerals(self.inner.session).inspect(|path| {
-            // Paths are put together from the names above a node.
+            // Paths are assembled from the names of the ancestors.
             steps += 1 + path.len() / EPHEMERAL_STEP_BYTES;
         });
         let paths: Vec<String> = own.filter(|path| path.starts_with(prefix)).collect();
@@ -320,7 +321,7 @@ impl<'a> Service<'a> {
 
     fn multi_read(&mut self, requests: &[Request<'_>]) {
         let mut body = Outbox::default();
-        // A list is made once, however often it is asked for.
+        // A list is encoded once, however often it is requested.
         let hasher = Hasher::with_seed(self.db.config.tree.hash_seed);
         let mut lists: HashMap<&str, Vec<Bytes>, Hasher> = HashMap::with_hasher(hasher);
         self.steps += requests.len();
@@ -366,7 +367,7 @@ impl<'a> Service<'a> {
         self.inner.outbox.append(body);
     }
 
-    /// Restores watches after a reconnect; what was missed meanwhile is told at once.
+    /// Restores watches after a reconnect; sends an event immediately for each missed change.
     fn set_watches(&mut self, wanted: &SetWatches<'_>) {
         let since = wanted.relative_zxid;
         for path in wanted.data.iter() {
@@ -409,7 +410,7 @@ impl<'a> Service<'a> {
     }
 }
 
-/// Data and stat. Large data goes out from where it is: the gate is not held for a copy.
+/// Appends data and stat. Large data is shared instead of copied while the gate is locked.
 fn put_data(node: &Node<'_>, out: &mut Outbox) {
     let data = node.data();
     let is_large = data.is_some_and(|data| data.len() >= SHARE_BYTES_MIN);

@@ -1,7 +1,7 @@
-//! Folding a snapshot and the transactions after it into a state.
+//! Recovery of the state from a snapshot and the transactions after it.
 //!
-//! The records come from files, which this crate does not know; whoever reads them calls the methods
-//! in the order of the records.
+//! The records come from files, which this crate does not access; the reader of the files calls the
+//! methods in the order of the records.
 
 use ironkeeper_proto::snapshot_record::{SnapshotDigest, SnapshotNode};
 use ironkeeper_proto::txn::{FullTxn, TxnDigest};
@@ -11,34 +11,34 @@ use ironkeeper_tree::{Loader, NoChanges, Tree, TreeConfig};
 use crate::database::{Digests, Hasher};
 use crate::session_table::SessionTable;
 
-/// A snapshot of which is not known when it was written.
+/// The value of `fuzzy_until` for a snapshot whose end is unknown.
 const FOR_EVER: Zxid = Zxid(i64::MAX);
 
-/// What a server starts from.
+/// The state that a server starts from.
 #[derive(Debug)]
 pub struct Recovered {
     pub tree: Tree,
     pub sessions: SessionTable,
-    /// Transactions or snapshots whose digest differs from that of the tree they led to.
+    /// Transactions or snapshots whose digest differs from the digest of the resulting tree.
     pub digest_mismatches: u64,
-    /// Digests of the tree at round transaction ids, as far as transactions were replayed.
+    /// Digests of the tree at every 128th zxid, as far as transactions were replayed.
     pub digests: Digests,
-    /// The snapshot may hold effects of transactions behind it, nobody knows of which, and none of
-    /// those replayed has led to its own digest yet: so no digest can be held against the tree.
+    /// Fuzzy snapshot with unknown end, and no replayed transaction has matched its recorded digest
+    /// yet: digests are not verified until one does.
     pub awaits_digest: bool,
 }
 
-/// A state being rebuilt.
+/// A recovery in progress.
 #[derive(Debug)]
 pub struct Recovery {
     config: TreeConfig,
     sessions: SessionTable,
     loader: Option<Loader>,
     tree: Option<Tree>,
-    /// Up to here the tree may hold effects of later transactions (Apache's snapshots are fuzzy),
-    /// so digests are not compared.
+    /// Up to this zxid the tree may contain effects of later transactions (Apache's snapshots are
+    /// fuzzy), so digests are not compared.
     fuzzy_until: Zxid,
-    /// The digest that must hold when `fuzzy_until` is reached.
+    /// The digest that must match when `fuzzy_until` is reached.
     awaited: Option<SnapshotDigest>,
     mismatches: u64,
     digests: Digests,
@@ -59,7 +59,7 @@ impl Recovery {
         }
     }
 
-    /// A snapshot follows; whatever came before is forgotten.
+    /// Starts a snapshot and drops all earlier state.
     pub fn begin_snapshot(&mut self) {
         *self = Recovery::new(self.config);
         self.tree = None;
@@ -97,8 +97,8 @@ impl Recovery {
             Some(digest) if digest.zxid == zxid && zxid != Zxid::ZERO => {
                 self.mismatches += u64::from(digest.digest != tree.digest());
             }
-            // Without a usable digest nothing is known about how fuzzy the snapshot is, so the
-            // transactions' own digests cannot be held against it before one of them is right.
+            // Without a usable digest the end of the fuzzy snapshot is unknown, so digests of
+            // transactions are not verified until one of them matches.
             _ if zxid != Zxid::ZERO => self.fuzzy_until = FOR_EVER,
             _ => {}
         }
@@ -133,8 +133,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// Everything is read. Ephemerals of sessions that no longer exist go; on a server of its own
-    /// that needs no transaction.
+    /// Finishes the recovery of a standalone server. Deletes ephemerals of sessions that no longer
+    /// exist, which needs no transaction here.
     pub fn finish(self) -> Result<Recovered, String> {
         let mut recovered = self.finish_member()?;
         let Recovered { tree, sessions, .. } = &mut recovered;
@@ -142,7 +142,7 @@ impl Recovery {
         Ok(recovered)
     }
 
-    /// Everything is read, by a member of an ensemble: what its tree holds is not its own to change.
+    /// Finishes the recovery of a member of an ensemble, which must not change its tree on its own.
     pub fn finish_member(self) -> Result<Recovered, String> {
         let tree = self.tree.ok_or("the snapshot ended too early")?;
         Ok(Recovered {

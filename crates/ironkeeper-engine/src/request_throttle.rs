@@ -1,13 +1,15 @@
-//! The request throttle: how many requests may be in work at once, and who is next.
+//! The request throttle: the bound on requests in progress, and the queue for them.
 //!
-//! A request that needs the engine (a write, a sync, a new session) takes a slot and gives it back
-//! with its answer. Who finds no slot stands in line, once for each connection: what follows stays
-//! unread, so a waiting connection costs no memory. A slot that comes free goes to the first in
-//! line, and stays taken meanwhile, so nobody can slip in between. Reads are served where they
-//! arrive and need no slot; they wait only behind a request of their own connection.
+//! A request that needs the engine (a write, a sync, a new session) takes a slot and returns it
+//! with its reply. A connection that finds no free slot is queued, at most once: its further
+//! requests stay unread, so a waiting connection costs no memory. A slot that is returned passes to
+//! the first connection in the queue and stays taken meanwhile, so that no other connection can
+//! take it. Reads are served where they arrive and need no slot; they wait only behind a request of
+//! their own connection.
 //!
-//! Apache queues requests instead of connections; what clients can see is the same: the wait, the
-//! error `THROTTLEDOP` for what waited too long, the end of the connection for what became stale.
+//! Apache ZooKeeper queues requests instead of connections; clients see the same: the delay, the
+//! error `THROTTLEDOP` for a request that waited too long, the end of the connection for a stale
+//! request.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -15,23 +17,24 @@ use std::sync::PoisonError;
 use crate::large_requests::LargePermit;
 use crate::sync::{Mutex, MutexGuard};
 
-/// What the throttle has to know.
+/// The settings of the throttle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestThrottleConfig {
     pub requests_max: usize,
-    /// Time between two looks at those in line, so that stale ones are found before their turn.
+    /// Time between two checks of the queue, so that stale requests are found before they get a
+    /// slot.
     pub look_interval_ms: u64,
-    /// Whether stale requests, and with them their connections, are given up.
+    /// Whether stale requests are dropped and their connections closed.
     pub drop_stale: bool,
-    /// A request is stale when its client has gone away.
+    /// A request is stale when its client has disconnected.
     pub stale_when_gone: bool,
-    /// A request is stale when it waited for longer than its session lives.
+    /// A request is stale when it waited for longer than its session's timeout.
     pub stale_when_late: bool,
-    /// What waited longer is refused.
+    /// A request that waited longer than this is rejected.
     pub refuse_after_ms: Option<u64>,
 }
 
-/// See the head of this file. `T` is whoever waits.
+/// The slots and the queue; see the module documentation. `T` identifies a waiting connection.
 #[derive(Debug)]
 pub struct RequestThrottle<T> {
     pub config: RequestThrottleConfig,
@@ -55,7 +58,7 @@ impl<T: Clone> RequestThrottle<T> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a slot if one is free and nobody else waits; otherwise `who` stands in line.
+    /// Takes a slot if one is free and the queue is empty; otherwise enqueues `who`.
     pub fn enter(&self, who: &T) -> bool {
         let mut line = self.line();
         let free = line.waiting.is_empty() && line.taken < self.config.requests_max;
@@ -66,12 +69,12 @@ impl<T: Clone> RequestThrottle<T> {
         free
     }
 
-    /// Takes a slot even if none is free: for an answer that only has to keep its place.
+    /// Takes a slot even if none is free: for an error reply that only has to keep its order.
     pub fn enter_anyway(&self) {
         self.line().taken += 1;
     }
 
-    /// Gives a slot back. Whoever is returned has it now.
+    /// Returns a slot. If the result is `Some`, the slot has passed to that connection.
     pub fn leave(&self) -> Option<T> {
         let mut line = self.line();
         if line.taken <= self.config.requests_max
@@ -83,12 +86,12 @@ impl<T: Clone> RequestThrottle<T> {
         None
     }
 
-    /// Takes somebody out of the line.
+    /// Removes a connection from the queue.
     pub fn give_up(&self, is: impl Fn(&T) -> bool) {
         self.line().waiting.retain(|who| !is(who));
     }
 
-    /// The first few in line.
+    /// Returns the first `count` connections in the queue.
     pub fn first(&self, count: usize) -> Vec<T> {
         self.line().waiting.iter().take(count).cloned().collect()
     }
@@ -102,17 +105,17 @@ impl<T: Clone> RequestThrottle<T> {
     }
 }
 
-/// Where one connection stands with the throttle. Kept under the connection's lock.
+/// The state of one connection with respect to the throttle. Under the connection's lock.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     pub state: TurnState,
-    /// When the bytes below were found to have to wait.
+    /// When the bytes below began to wait.
     since_ms: u64,
     /// Bytes, from the next request on, that had been received by then.
     bytes: usize,
-    /// Of the next request, if that is a large one.
+    /// The permit of the next request, if that is a large one.
     pub permit: Option<LargePermit>,
-    /// A stale request was dropped, so nothing behind it may be executed either.
+    /// A stale request was dropped, so no later request may be executed.
     pub dropped: bool,
 }
 
@@ -126,21 +129,21 @@ pub(crate) enum TurnState {
 }
 
 impl Turn {
-    /// `bytes` have been received and have to wait from now on.
+    /// Records that `bytes` have been received and wait from now on.
     pub fn wait(&mut self, now_ms: u64, bytes: usize) {
         self.state = TurnState::InLine;
-        // What waited before keeps its age.
+        // Bytes that waited before keep their start time.
         if self.bytes == 0 {
             (self.since_ms, self.bytes) = (now_ms, bytes);
         }
     }
 
-    /// For how long the next request has been waiting.
+    /// Returns how long the next request has been waiting.
     pub fn waited_ms(&self, now_ms: u64) -> u64 {
         if self.bytes == 0 { 0 } else { now_ms.saturating_sub(self.since_ms) }
     }
 
-    /// The next `bytes` are done with.
+    /// Records that the next `bytes` are processed.
     pub fn pass(&mut self, bytes: usize) {
         self.state = TurnState::None;
         self.bytes = self.bytes.saturating_sub(bytes);

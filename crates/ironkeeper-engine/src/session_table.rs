@@ -1,7 +1,7 @@
-//! The sessions everybody agrees on: part of the replicated state, kept in snapshots.
+//! The global sessions: part of the replicated state, contained in snapshots.
 //!
-//! When they expire is not known here: that is decided by the leader (see `expiry.rs`) and becomes
-//! true by a transaction.
+//! Expiry is not decided here but by the leader (see `expiry.rs`), and takes effect by a
+//! transaction.
 
 use hashbrown::HashMap;
 use ironkeeper_proto::SessionId;
@@ -43,7 +43,7 @@ impl SessionTable {
         self.timeouts_ms.is_empty()
     }
 
-    /// All sessions in the order of their ids.
+    /// Returns all sessions in the order of their ids.
     pub fn sorted(&self) -> Vec<(SessionId, i32)> {
         let mut sessions: Vec<_> = self.timeouts_ms.iter().map(|(id, ms)| (*id, *ms)).collect();
         sessions.sort_unstable();

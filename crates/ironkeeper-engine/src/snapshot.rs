@@ -1,4 +1,4 @@
-//! Writing down the state at one moment while it goes on changing.
+//! Writing a snapshot of the state at one moment while the state changes.
 
 use ironkeeper_proto::jute::Put;
 use ironkeeper_proto::snapshot_record::{self, SnapshotDigest};
@@ -10,13 +10,13 @@ pub use ironkeeper_tree::Slice;
 
 use crate::database::Database;
 
-/// Nodes and bytes taken during one shared hold of the gate.
+/// The maximum number of nodes and bytes taken in one shared hold of the gate.
 const SLICE_NODES_MAX: usize = 256;
 const SLICE_BYTES_MAX: usize = 64 << 10;
-/// What a tree sent to a learner ends with.
+/// The last record of a snapshot that is sent to a learner.
 pub const LEARNER_SIGNATURE: &str = "BenWasHere";
 
-/// A snapshot to be written by whoever has a thread for it.
+/// A snapshot to be written by a thread of the driver.
 #[derive(Debug)]
 pub struct SnapshotJob {
     walk: SnapshotWalk,
@@ -28,7 +28,7 @@ impl SnapshotJob {
         SnapshotJob { walk, sessions }
     }
 
-    /// The last transaction it contains; its file is named after it.
+    /// Returns the zxid of the last transaction in the snapshot; its file is named after it.
     pub fn zxid(&self) -> Zxid {
         self.walk.zxid()
     }
@@ -41,13 +41,13 @@ impl SnapshotJob {
         }
     }
 
-    /// Everything before the nodes, as a file has it.
+    /// Appends everything before the nodes, in the format of a file.
     pub fn encode_head(&self, out: &mut Vec<u8>) {
         snapshot_record::encode_file_header(out);
         self.encode_learner_head(out);
     }
 
-    /// Everything before the nodes, as a learner gets it.
+    /// Appends everything before the nodes, in the format for a learner.
     pub fn encode_learner_head(&self, out: &mut Vec<u8>) {
         out.put_len(self.sessions.len());
         for (session, timeout_ms) in &self.sessions {
@@ -62,13 +62,13 @@ impl SnapshotJob {
         state.tree.snapshot_slice(&mut self.walk, out, SLICE_NODES_MAX, SLICE_BYTES_MAX)
     }
 
-    /// Everything behind the nodes, as a learner gets it.
+    /// Appends everything after the nodes, in the format for a learner.
     pub fn encode_learner_tail(&self, out: &mut Vec<u8>) {
         out.put_str(snapshot_record::END_PATH);
         out.put_str(LEARNER_SIGNATURE);
     }
 
-    /// Gives the walk back, for [`crate::Input::SnapshotDone`] or [`crate::Input::SnapshotSent`].
+    /// Returns the walk, for [`crate::Input::SnapshotDone`] or [`crate::Input::SnapshotSent`].
     pub fn into_walk(self) -> SnapshotWalk {
         self.walk
     }

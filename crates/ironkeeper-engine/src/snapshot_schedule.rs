@@ -1,27 +1,27 @@
-//! When the next snapshot is taken.
+//! The schedule of snapshots.
 
 use ironkeeper_tree::{SnapshotWalk, Tree};
 
 use crate::config::EngineConfig;
 
-/// However large the tree is, a snapshot is taken after this many times the configured number of
-/// transactions.
+/// Regardless of the size of the tree, a snapshot is taken after this many times the configured
+/// number of transactions.
 const SNAPSHOT_COUNTS_MAX: u64 = 10;
 
-/// What a tree takes in a snapshot, about: path, data, and what each node has besides.
+/// Returns the approximate size of a snapshot: path, data, and the other fields of each node.
 fn snapshot_bytes(tree: &Tree) -> u64 {
     const NODE_BYTES: usize = 76;
     (tree.data_bytes() + tree.node_count() * NODE_BYTES) as u64
 }
 
-/// When the next snapshot is taken. The limits are drawn anew each time from their upper halves, so
-/// that the servers of an ensemble do not all do it at once.
+/// The conditions for the next snapshot. The limits are drawn again each time from their upper
+/// halves, so that the servers of an ensemble do not take snapshots at the same time.
 #[derive(Debug)]
 pub(crate) struct SnapshotSchedule {
     snap_count: u64,
     snap_bytes: Option<u64>,
     random: u64,
-    /// The size of the last snapshot, about.
+    /// The approximate size of the last snapshot.
     last_bytes: u64,
     count_limit: u64,
     bytes_limit: u64,
@@ -29,7 +29,7 @@ pub(crate) struct SnapshotSchedule {
     bytes: u64,
     pub wanted: bool,
     pub running: bool,
-    /// Walks that have come home, of snapshots and of trees sent to learners.
+    /// Walks that were returned to the engine, of snapshot files and of snapshots sent to learners.
     pub finished: Vec<SnapshotWalk>,
 }
 
@@ -58,7 +58,7 @@ impl SnapshotSchedule {
     }
 
     fn upper_half(&mut self, whole: u64) -> u64 {
-        // Xorshift: any spread will do.
+        // Xorshift: the quality of the randomness does not matter.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -70,9 +70,10 @@ impl SnapshotSchedule {
         self.bytes += bytes as u64;
     }
 
-    /// A large tree is not written down again for every few transactions: the log since the last
-    /// snapshot should be as long as that snapshot. So a growing tree is written down a number of
-    /// times that grows with the logarithm of its size, and recovery reads at most twice its size.
+    /// Returns whether a snapshot is due. A large tree is not written again after every few
+    /// transactions: the log since the last snapshot should be as long as that snapshot. So the
+    /// number of snapshots of a growing tree is logarithmic in its size, and recovery reads at most
+    /// twice its size.
     pub fn is_due(&self) -> bool {
         let worth_it = self.bytes > self.last_bytes
             || self.count > self.count_limit.saturating_mul(SNAPSHOT_COUNTS_MAX);

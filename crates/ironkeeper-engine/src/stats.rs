@@ -1,8 +1,8 @@
-//! What the server counts about itself.
+//! The counters of the server.
 //!
-//! Everything here is relaxed: counters order nothing, and whoever prints them sees numbers that may
-//! be a moment apart. A request costs a handful of additions; what can be computed when somebody
-//! asks is not counted twice.
+//! All accesses are relaxed: counters order nothing, and a reader sees numbers that may be a moment
+//! apart. A request costs a few additions; a value that can be computed on demand has no counter of
+//! its own.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use ironkeeper_proto::watch_event::EventType;
 use ironkeeper_proto::{OpCode, Xid, Zxid, path};
 
-/// Bytes of a frame that are its length, which no count of response sizes includes.
+/// The length field of a frame, which no count of response sizes includes.
 pub const FRAME_HEAD_BYTES: usize = 4;
 
 /// Counters of the whole server.
@@ -19,36 +19,36 @@ pub const FRAME_HEAD_BYTES: usize = 4;
 pub struct ServerStats {
     pub packets_received: AtomicU64,
     pub packets_sent: AtomicU64,
-    /// With the length in front of every frame.
+    /// Including the length field of every frame.
     pub bytes_received: AtomicU64,
-    /// Replies to requests, without pings and without the length in front.
+    /// Replies to requests, without pings and without length fields.
     pub response_bytes: AtomicU64,
-    /// Watch events, likewise.
+    /// Watch events, without length fields.
     pub watch_bytes: AtomicU64,
-    /// Sizes of replies and events of all kinds, but for the answer to a connect request.
+    /// Sizes of replies and events of all kinds, except for the reply to a connect request.
     pub response_size: LastMinMax,
     /// Requests that needed no transaction: reads, pings, syncs.
     pub read_latency: Distribution,
-    /// Requests that took part in the order of transactions, refused ones included.
+    /// Requests that were ordered among the transactions, including rejected ones.
     pub update_latency: Distribution,
-    /// From the judgement of a write to its effect.
+    /// From the preparation of a write (the time of its transaction) to its effect.
     pub propagation_latency: Distribution,
     pub auth_failures: AtomicU64,
-    /// Requests to open a session or to come back to one.
+    /// Requests to open or to resume a session.
     pub connect_requests: AtomicU64,
-    /// Those to come back to one.
+    /// Requests to resume a session.
     pub revalidations: AtomicU64,
     pub connections_rejected: AtomicU64,
-    /// Connections that the client ended without closing its session first.
+    /// Connections that the client closed without closing its session first.
     pub connections_dropped: AtomicU64,
-    /// Connections ended because no session was asked for in time.
+    /// Connections closed because the client did not request a session in time.
     pub sessionless_expired: AtomicU64,
     pub sessions_expired: AtomicU64,
     pub digest_mismatches: AtomicU64,
     pub large_requests_rejected: AtomicU64,
     pub throttle: ThrottleStats,
     pub proposals: AtomicU64,
-    /// Sizes of what a leader has proposed to its followers.
+    /// Sizes of the proposals of a leader.
     pub proposal_size: LastMinMax,
     pub commits: AtomicU64,
     pub watches_fired: WatchesFired,
@@ -56,7 +56,8 @@ pub struct ServerStats {
 }
 
 impl ServerStats {
-    /// What `srst` resets: everything but the failed authentications, as Apache does.
+    /// Resets what `srst` resets: everything except for failed authentications, as Apache ZooKeeper
+    /// does.
     pub fn reset(&self) {
         let ServerStats {
             packets_received,
@@ -120,8 +121,8 @@ impl ServerStats {
         self.note_other_reply(frame_bytes);
     }
 
-    /// The same for replies that Apache leaves out of its response bytes: to pings and to
-    /// authentication.
+    /// Does the same for replies that Apache ZooKeeper does not count as response bytes: to pings
+    /// and to authentication.
     pub(crate) fn note_other_reply(&self, frame_bytes: usize) {
         self.packets_sent.fetch_add(1, Relaxed);
         self.response_size.note(frame_bytes.saturating_sub(FRAME_HEAD_BYTES));
@@ -135,33 +136,32 @@ impl ServerStats {
         self.response_size.note(bytes);
     }
 
-    /// Counts a write that was refused because of the hard quota on `path`.
+    /// Counts a write that was rejected because of the hard quota on `path`.
     pub(crate) fn note_quota_refusal(&self, path: &str) {
         let namespace = path::namespace(path).to_owned();
         let mut refusals = self.quota_refusals.lock().unwrap_or_else(PoisonError::into_inner);
         *refusals.entry(namespace).or_default() += 1;
     }
 
-    /// Writes refused because of a hard quota, by the first name of the path. Bounded by the nodes
-    /// below the root that ever had a quota.
+    /// Returns the writes rejected because of a hard quota, by the first name of the path. Bounded
+    /// by the nodes below the root that ever had a quota.
     pub fn quota_refusals(&self) -> BTreeMap<String, u64> {
         self.quota_refusals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Latencies of all requests together: count, sum, least and most.
+    /// Returns the latencies of all requests together: count, sum, minimum and maximum.
     pub fn latency(&self) -> Totals {
         self.read_latency.summary().totals().with(self.update_latency.summary().totals())
     }
 }
 
-/// Reads answered during one hold of the gate, counted apart and added to the server's counters at
-/// its end: threads that serve reads side by side would otherwise fight for the same cache lines at
-/// every request.
+/// The reads served in one hold of the gate, added to the server's counters at its end: threads
+/// that serve reads in parallel would otherwise contend for the same cache lines at every request.
 #[derive(Debug, Default)]
 pub(crate) struct ReadTally {
     replies: u64,
     response_bytes: u64,
-    /// Answered within the millisecond, as nearly all are.
+    /// Served within the millisecond, as nearly all are.
     at_once: u64,
     last_bytes: usize,
     least_bytes: usize,
@@ -203,21 +203,22 @@ impl ReadTally {
     }
 }
 
-/// What the connection throttle and the request throttle did.
+/// Counters of the connection throttle and the request throttle.
 #[derive(Debug, Default)]
 pub struct ThrottleStats {
-    /// Tokens missing in the bucket after each session that was let in.
+    /// Tokens missing in the bucket after each admitted session.
     pub token_deficit: Summary,
-    /// Requests that had to wait because too many were in work.
+    /// Requests that had to wait because too many were in progress.
     pub requests_waited: AtomicU64,
-    /// How long requests waited, those that did not included; kept only while the throttle is on.
+    /// How long requests waited, including requests that did not; recorded only while the throttle
+    /// is on.
     pub queue_time: Distribution,
-    /// Requests refused because they had waited too long.
+    /// Requests rejected because they had waited too long.
     pub requests_refused: AtomicU64,
     /// Requests that were executed although they were stale.
     pub stale_requests: AtomicU64,
     pub stale_requests_dropped: AtomicU64,
-    /// Answers to clients that had gone away.
+    /// Replies to clients that had disconnected.
     pub stale_replies: AtomicU64,
 }
 
@@ -246,7 +247,8 @@ impl ThrottleStats {
     }
 }
 
-/// How many connections each change told, for every kind of change that told any.
+/// The number of connections that received an event of a change, by kind of change, for changes
+/// with at least one recipient.
 #[derive(Debug, Default)]
 pub struct WatchesFired {
     pub created: Summary,
@@ -272,7 +274,7 @@ impl WatchesFired {
     }
 }
 
-/// The last, least and greatest of some sizes; -1 as long as there was none.
+/// The last, minimum and maximum of some sizes; -1 while there is none.
 #[derive(Debug)]
 pub struct LastMinMax {
     last: AtomicI64,
@@ -290,8 +292,8 @@ impl LastMinMax {
     pub fn note(&self, size: usize) {
         let size = size as i64;
         self.last.store(size, Relaxed);
-        // Mostly nothing changes, and looking is cheaper than writing. Two that change at once may
-        // lose the lesser record, which the next such size mends.
+        // Usually nothing changes, and a load is cheaper than a store. Of two concurrent changes
+        // the lesser record may be lost, until the next such size.
         if self.max.load(Relaxed) < size {
             self.max.fetch_max(size, Relaxed);
         }
@@ -320,7 +322,7 @@ impl LastMinMax {
     }
 }
 
-/// Count, sum, least and most of some numbers: milliseconds, mostly.
+/// Count, sum, minimum and maximum of some numbers, mostly milliseconds.
 #[derive(Debug)]
 pub struct Summary {
     count: AtomicU64,
@@ -343,7 +345,7 @@ impl Default for Summary {
 impl Summary {
     pub fn add(&self, value: u64) {
         self.count.fetch_add(1, Relaxed);
-        // Most requests take less than a millisecond, and zero changes neither sum nor most.
+        // Most requests take less than a millisecond, and zero changes neither sum nor maximum.
         if value != 0 {
             self.sum.fetch_add(value, Relaxed);
             self.most.fetch_max(value, Relaxed);
@@ -383,7 +385,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Both together.
+    /// Returns the totals of both.
     pub fn with(self, other: Totals) -> Totals {
         Totals {
             count: self.count + other.count,
@@ -396,34 +398,34 @@ impl Totals {
         }
     }
 
-    /// Zero if there was nothing.
+    /// Returns the minimum, or zero if there are no values.
     pub fn least(self) -> u64 {
         self.least.unwrap_or(0)
     }
 
-    /// Zero if there was nothing.
+    /// Returns the average, or zero if there are no values.
     pub fn average(self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
     }
 }
 
-/// A [`Summary`] that also knows percentiles.
+/// A [`Summary`] with percentiles.
 ///
-/// Values up to 15 are kept exactly, greater ones in eight buckets per power of two, so a percentile
-/// is at most a sixteenth off. Zero has no bucket: its number is what the others lack to the count,
-/// so that the commonest latency costs nothing more.
+/// Values up to 15 are counted exactly, greater ones in eight buckets per power of two, so a
+/// percentile is at most a sixteenth off. Zeros have no bucket: their number is the count minus all
+/// buckets, so that the most frequent latency costs nothing more.
 #[derive(Debug)]
 pub struct Distribution {
     summary: Summary,
     buckets: Box<[AtomicU64]>,
 }
 
-/// Values below are their own bucket.
+/// Values below have a bucket each.
 const EXACT: u64 = 16;
 const EXACT_BITS: u32 = EXACT.ilog2();
-/// Buckets per power of two above, as bits.
+/// The number of buckets per power of two above `EXACT`, as bits.
 const STEP_BITS: u32 = 3;
-/// Powers of two above `EXACT`; the last bucket holds everything from there on, some 49 days.
+/// Powers of two above `EXACT`; the last bucket contains all greater values, from about 49 days on.
 const POWERS: u32 = 28;
 const BUCKETS: usize = EXACT as usize + ((POWERS as usize) << STEP_BITS);
 
@@ -459,7 +461,7 @@ impl Distribution {
         &self.summary
     }
 
-    /// The values below which the given parts of all lie, between neighbours in proportion.
+    /// Returns the quantiles for the given fractions, interpolated linearly between neighbours.
     pub fn quantiles<const N: usize>(&self, parts: [f64; N]) -> [u64; N] {
         let mut counts: Vec<u64> = self.buckets.iter().map(|count| count.load(Relaxed)).collect();
         let totals = self.summary.totals();
@@ -497,7 +499,7 @@ fn bucket(value: u64) -> usize {
     (EXACT as usize + above).min(BUCKETS - 1)
 }
 
-/// The value that stands for a bucket.
+/// Returns the value that represents a bucket.
 fn middle(bucket: usize) -> u64 {
     let Some(above) = bucket.checked_sub(EXACT as usize) else { return bucket as u64 };
     let power = EXACT_BITS + (above >> STEP_BITS) as u32;
@@ -506,10 +508,10 @@ fn middle(bucket: usize) -> u64 {
     (1 << power) + step * width + width / 2
 }
 
-/// What `cons` shows as a connection's last operation.
+/// The last operation of a connection, as `cons` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastOp {
-    /// Nothing was answered yet; a session that came back has this until its first request.
+    /// No reply yet; a resumed session has this until its first request.
     None,
     /// A write that failed, or the statistics were reset.
     NotApplicable,
@@ -526,14 +528,14 @@ impl LastOp {
     }
 }
 
-/// What `cons` shows of one connection. Kept under the connection's lock.
+/// The statistics of one connection for `cons`. Under the connection's lock.
 #[derive(Clone, Debug)]
 pub struct ConnStats {
     pub established_wall_ms: i64,
     pub packets_received: u64,
     pub packets_sent: u64,
     pub last_op: LastOp,
-    /// The last that was not negative; -1 after a reset.
+    /// The last xid that was not negative; -1 after a reset.
     pub last_xid: Xid,
     pub last_zxid: Zxid,
     pub last_response_ms: u64,
@@ -564,7 +566,7 @@ impl ConnStats {
         }
     }
 
-    /// What `crst` resets.
+    /// Resets what `crst` resets.
     pub fn reset(&mut self) {
         *self = ConnStats {
             last_op: LastOp::NotApplicable,
@@ -597,7 +599,7 @@ impl ConnStats {
         self.latency.least_ms
     }
 
-    /// Rounded down, as `cons` shows it.
+    /// Returns the average, rounded down as `cons` shows it.
     pub fn average_latency_ms(&self) -> u64 {
         self.latency.sum_ms.checked_div(self.latency.count).unwrap_or(0)
     }
@@ -625,7 +627,7 @@ mod tests {
         check(&[], [0; 4]);
         check(&[27], [27; 4]);
         check(&[3, 27, 64], [27, 64, 64, 64]);
-        // As seen: two in the middle give their mean, rounded up.
+        // As observed: two values in the middle give their mean, rounded up.
         check(&[3, 5, 27, 64], [16, 64, 64, 64]);
         check(&[0, 0, 0, 1], [0, 1, 1, 1]);
         check(&[0, 1], [1, 1, 1, 1]);

@@ -1,9 +1,9 @@
-//! The locks and counters through which threads meet: the standard library's.
+//! The locks and atomics for synchronization between threads: those of the standard library.
 //!
-//! Built with `--cfg shuttle` they are shuttle's instead, which let a test try many interleavings of
-//! the very code that runs in the server (`tests/permutations`). Whatever decides how threads take
-//! turns is taken from here; mere statistics are not, because every use is a place to switch and
-//! makes the search longer.
+//! With `--cfg shuttle` they are shuttle's instead, with which a test tries many interleavings of
+//! the code that runs in the server (`tests/permutations`). Everything that decides the
+//! interleaving of threads is imported from here; mere statistics are not, because every use is a
+//! switching point and makes the search longer.
 
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic};

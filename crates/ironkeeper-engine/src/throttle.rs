@@ -1,33 +1,33 @@
-//! The connection throttle: how fast sessions may be opened and resumed.
+//! The connection throttle: the rate at which sessions may be opened and resumed.
 //!
-//! A bucket of tokens. Asking for a session takes some, time brings them back, and who finds too
-//! few is turned away at once. A bucket alone always turns away those who come last in every round;
-//! with a freeze time set, requests are also dropped at random, with a probability that rises while
-//! the bucket is found empty and falls while it is found full (the BLUE scheme), so that everybody
-//! has the same chance.
+//! A token bucket. A request for a session takes tokens, time returns them, and a request that
+//! finds too few is rejected immediately. A bucket alone always rejects the last requests of every
+//! round; with a freeze time set, requests are also dropped at random, with a probability that
+//! rises while the bucket is empty and falls while it is full (the BLUE scheme), so that all
+//! clients have the same probability.
 //!
-//! Pure: the clock is an argument and chance comes from a seed.
+//! Pure: the clock is an argument and randomness comes from a seed.
 
-/// What the throttle has to know. All figures are in tokens, milliseconds and probabilities.
+/// The settings of the throttle, in tokens, milliseconds and probabilities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConnectionThrottleConfig {
-    /// A full bucket.
+    /// The capacity of the bucket.
     pub tokens_max: u32,
     pub fill_time_ms: u64,
-    /// Tokens that come back in every `fill_time_ms`.
+    /// Tokens that are returned in every `fill_time_ms`.
     pub fill_tokens: u32,
     pub new_session_tokens: u32,
     pub renewed_session_tokens: u32,
-    /// The least time between two changes of the drop probability; without it nothing is dropped at
+    /// The minimum time between two changes of the drop probability; `None`: nothing is dropped at
     /// random.
     pub freeze_time_ms: Option<u64>,
     pub drop_increase: f64,
     pub drop_decrease: f64,
-    /// The probability falls while at most this part of the bucket is missing.
+    /// The probability falls while at most this fraction of the bucket is missing.
     pub decrease_ratio: f64,
 }
 
-/// See the head of this file.
+/// The token bucket; see the module documentation.
 #[derive(Debug)]
 pub struct ConnectionThrottle {
     config: ConnectionThrottleConfig,
@@ -52,7 +52,7 @@ impl ConnectionThrottle {
         }
     }
 
-    /// Whether a client may have the session it asks for: a new one, or one it had.
+    /// Returns whether a client may open a session or, if `renewal`, resume one.
     pub fn admits(&mut self, now_ms: u64, renewal: bool) -> bool {
         self.fill(now_ms);
         self.adapt(now_ms);
@@ -70,12 +70,12 @@ impl ConnectionThrottle {
         true
     }
 
-    /// Tokens missing in the bucket.
+    /// Returns the number of tokens missing in the bucket.
     pub fn deficit(&self) -> u32 {
         self.config.tokens_max - self.tokens
     }
 
-    /// How probable it is that the next request is dropped although there are tokens.
+    /// Returns the probability that the next request is dropped although there are tokens.
     pub fn drop_probability(&self) -> f64 {
         self.drop_probability
     }
@@ -105,9 +105,9 @@ impl ConnectionThrottle {
         }
     }
 
-    /// A number from 0 up to, but not including, 1.
+    /// Returns a number from 0 up to, but not including, 1.
     fn chance(&mut self) -> f64 {
-        // Xorshift: any spread will do.
+        // Xorshift: the quality of the randomness does not matter.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -140,7 +140,7 @@ mod tests {
         let mut throttle = ConnectionThrottle::new(PLAIN, 7, 1000);
         assert_eq!(admitted(&mut throttle, 1000, 9), 4);
         assert_eq!(throttle.deficit(), 4);
-        // Only more than a whole filling time brings something.
+        // Tokens are returned only after more than a whole `fill_time_ms`.
         assert_eq!(admitted(&mut throttle, 1010, 9), 0);
         assert_eq!(admitted(&mut throttle, 1029, 9), 2);
         assert_eq!(admitted(&mut throttle, 1_000_000, 9), 4, "never more than a bucket");
@@ -185,7 +185,7 @@ mod tests {
             [(100, 0.0), (101, 4.0), (102, 4.0), (202, 8.0), (303, 10.0), (404, 10.0)]
         );
         assert_eq!(admitted(&mut throttle, 404, 100), 0, "certainty");
-        // Full again: each further look finds it full as long as everything is dropped.
+        // The bucket is full again, and stays full as long as all requests are dropped.
         let full_ms = 4_000_000;
         throttle.admits(full_ms, false);
         assert_eq!((throttle.drop_probability() * 10.0).round(), 7.0);
@@ -203,7 +203,7 @@ mod tests {
         let mut throttle = ConnectionThrottle::new(config, 7, 0);
         assert_eq!(admitted(&mut throttle, 0, 4), 4);
         assert!(!throttle.admits(1, false) && throttle.drop_probability() == 1.0);
-        // One of four is there: too few. Two are half of it.
+        // One of four tokens is there: too few. Two are half of the bucket.
         assert!(!throttle.admits(12, false) && throttle.drop_probability() == 1.0);
         assert!(throttle.admits(23, false) && throttle.drop_probability() == 0.0);
     }

@@ -3,8 +3,8 @@
 /// The two clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Now {
-    /// Milliseconds of a clock that never jumps; deadlines are made of these.
+    /// Milliseconds of a monotonic clock; used for deadlines.
     pub mono_ms: u64,
-    /// Milliseconds since 1970, for what people see (`ctime`, `mtime`).
+    /// Milliseconds since 1970, for values that users see (`ctime`, `mtime`).
     pub wall_ms: i64,
 }

@@ -1,14 +1,14 @@
-//! Bytes that wait in memory for clients to read them, over all connections together.
+//! The bytes that wait in memory for clients to read them, over all connections together.
 //!
-//! Each connection is bounded by itself (`OUTBOX_BYTES_HARD` in `conn.rs`); the sum is bounded
-//! here. While it is above the bound, an event closes a connection that has not read what it was
-//! sent before, and the driver closes connections in the order of [`Holding`], the largest first.
+//! Each connection has its own bound (`OUTBOX_BYTES_HARD` in `conn.rs`); the sum is bounded here.
+//! While it is above the bound, an event closes a connection that has not read its earlier bytes,
+//! and the driver closes connections in the order of [`Holding`], the largest first.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The bound on the sum that servers have.
+/// The default bound on the sum.
 pub const UNSENT_BYTES_MAX: usize = 256 << 20;
-/// A connection's part is counted in steps of this size: short replies never touch the sum.
+/// A connection's share is counted in steps of this size: short replies never change the sum.
 const STEP_BYTES: usize = 64 << 10;
 
 /// The sum. It is read for each event and each write that a socket does not accept, and written
@@ -33,10 +33,11 @@ impl Unsent {
         self.bytes() > self.bytes_max
     }
 
-    /// How many bytes have to go when the bound was exceeded: an eighth more than the excess, so
-    /// that the search for the largest connections is not repeated for each further reply.
+    /// Returns how many bytes to drop after the bound was exceeded: the excess and an eighth of the
+    /// bound, so that the search for the largest connections is not repeated for each further
+    /// reply.
     pub fn excess(&self) -> usize {
-        // One look: other threads change the sum at any time.
+        // A single load: other threads change the sum at any time.
         match self.bytes().saturating_sub(self.bytes_max) {
             0 => 0,
             over => over + self.bytes_max / 8,
@@ -44,14 +45,14 @@ impl Unsent {
     }
 }
 
-/// One connection's part of the sum.
+/// The share of one connection in the sum.
 #[derive(Debug, Default)]
 pub(crate) struct UnsentPart {
     counted: usize,
 }
 
 impl UnsentPart {
-    /// Brings the sum up to date: the connection now holds `bytes`.
+    /// Updates the sum: the connection now holds `bytes`.
     #[inline]
     pub fn set(&mut self, unsent: &Unsent, bytes: usize) {
         if bytes.abs_diff(self.counted) >= STEP_BYTES {
@@ -61,9 +62,9 @@ impl UnsentPart {
 
     #[cold]
     fn set_exactly(&mut self, unsent: &Unsent, bytes: usize) {
-        // A few bytes are left out until they are more.
+        // Less than one step counts as zero.
         let bytes = if bytes < STEP_BYTES { 0 } else { bytes };
-        // In one operation: a sum that is too large for a moment closes connections.
+        // A single operation: a sum that is too large for a moment closes connections.
         match bytes.checked_sub(self.counted) {
             Some(more) => unsent.bytes.fetch_add(more, Relaxed),
             None => unsent.bytes.fetch_sub(self.counted - bytes, Relaxed),
@@ -71,7 +72,7 @@ impl UnsentPart {
         self.counted = bytes;
     }
 
-    /// The connection has ended.
+    /// Removes the share of a connection that is closed.
     pub fn clear(&mut self, unsent: &Unsent) {
         if self.is_counted() {
             self.set_exactly(unsent, 0);
@@ -87,7 +88,7 @@ impl UnsentPart {
     }
 }
 
-/// What one connection holds. Ordered: what is closed first is the greatest.
+/// The unsent bytes of one connection. Ordered: the greatest is closed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Holding {
     /// The client has read nothing for a while.

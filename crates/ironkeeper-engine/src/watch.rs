@@ -1,11 +1,11 @@
-//! Watches: who wants to know what about which path.
+//! The watch table: connections by watched path.
 //!
-//! The table maps a path to the connections that watch it in any way; in which ways is kept by the
-//! connection (`Inner::watches`), so that its end costs the size of its own watches. Registration
-//! happens under the shared side of the gate, firing under the exclusive side: the two never meet,
-//! and the shard locks only keep readers apart.
+//! The table maps a path to the connections that watch it in any mode; the modes are kept by the
+//! connection (`Inner::watches`), so that closing it costs time proportional to its own watches.
+//! Watches are registered under the shared gate and fired under the exclusive gate: the two never
+//! overlap, and the shard locks only separate readers.
 //!
-//! A connection is told once per event, however many of its watches match.
+//! A connection receives one event per change, however many of its watches match.
 
 use std::sync::{Arc, PoisonError};
 
@@ -26,16 +26,17 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::unsent::Unsent;
 
 const SHARDS: usize = 64;
-/// Paths for which a shard keeps room although they have gone.
+/// The number of paths for which a shard keeps capacity after they are removed.
 const SHARD_ROOM_KEPT: usize = 256;
-/// Watches of a connection that is gone, and bytes of their paths, that are removed at once.
+/// The maximum number of watches of a closed connection, and of bytes of their paths, that are
+/// removed in one step.
 const REMOVED_MAX: usize = 256;
 const REMOVED_BYTES_MAX: usize = 32 << 10;
 /// The frame of an event without its path: length, header, kind, state, length of the path.
 const EVENT_BYTES: usize = 4 + ReplyHeader::ENCODED_LEN + 4 + 4 + 4;
 
-/// The ways in which one connection watches one path, as bits. [`Modes::IN_LINE`] is no way of its own, but says of the
-/// data watch what its event is to tell.
+/// The modes in which one connection watches one path, as bits. `Modes::IN_LINE` is a flag of the
+/// data watch: its event carries the oldest sibling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Modes(u8);
 
@@ -47,9 +48,9 @@ impl Modes {
     pub const PERSISTENT: Modes = Modes(4);
     pub const RECURSIVE: Modes = Modes(8);
     pub const ANY: Modes = Modes(15);
-    /// Comes and goes with [`Modes::DATA`].
+    /// Set and removed together with [`Modes::DATA`].
     const IN_LINE: Modes = Modes(16);
-    /// One-shot, and its event tells who is the oldest sibling of a deleted node.
+    /// One-shot; the event of a deletion carries the czxid of the oldest sibling.
     pub const DATA_IN_LINE: Modes = Modes::DATA.or(Modes::IN_LINE);
 
     pub const fn or(self, other: Modes) -> Modes {
@@ -69,7 +70,7 @@ impl Modes {
         self.0 == 0
     }
 
-    /// The `type` field of checkWatches and removeWatches.
+    /// Decodes the `type` field of checkWatches and removeWatches.
     pub fn from_watcher_type(kind: i32) -> Option<Modes> {
         Some(match kind {
             1 => Modes::CHILD,
@@ -81,8 +82,8 @@ impl Modes {
         })
     }
 
-    /// Whether Apache would have this in its data table, which is the one it lists to
-    /// administrators.
+    /// Returns whether Apache ZooKeeper would keep this watch in its data table, which is the one
+    /// that administrators see.
     pub fn is_in_data_table(self) -> bool {
         self.has_any(Modes::DATA.or(Modes::PERSISTENT).or(Modes::RECURSIVE))
     }
@@ -91,7 +92,8 @@ impl Modes {
         self.has_any(Modes::CHILD.or(Modes::PERSISTENT))
     }
 
-    /// How many watches Apache would count: one for each of its two tables.
+    /// Returns the number of watches as Apache ZooKeeper counts them: one for each of its two
+    /// tables.
     fn count(self) -> usize {
         usize::from(self.is_in_data_table()) + usize::from(self.is_in_child_table())
     }
@@ -100,26 +102,27 @@ impl Modes {
 /// A watched path, and the connections that watch it.
 #[derive(Debug)]
 struct Watched {
-    /// Of the path, see [`PathHasher`]. Kept, so that a table which grows need not read all paths.
+    /// The hash of the path, see [`PathHasher`]. Stored, so that a growing table need not read all
+    /// paths.
     hash: u64,
     path: Arc<str>,
     conns: Vec<Arc<Conn>>,
 }
 
-/// By the hash of the path.
+/// Watched paths by hash.
 type Shard = HashTable<Watched>;
 
-/// See the head of this file.
+/// The watches of all connections; see the module documentation.
 #[derive(Debug)]
 pub struct WatchTable {
     shards: Box<[Mutex<Shard>]>,
     hasher: Hasher,
     paths_hasher: PathHasher,
-    /// Paths in the table; zero lets a write skip it all.
+    /// Paths in the table; if zero, a write skips the table.
     paths: AtomicUsize,
-    /// Recursive watches; zero lets a write skip the walk over ancestors.
+    /// Recursive watches; if zero, a write skips the walk over ancestors.
     recursive: AtomicUsize,
-    /// Watches as Apache counts them.
+    /// Watches as Apache ZooKeeper counts them.
     count: AtomicUsize,
 }
 
@@ -133,12 +136,12 @@ impl WatchTable {
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        // Neither the lowest bits nor the highest ones: those are the table's.
+        // Neither the lowest nor the highest bits: the table uses those.
         let index = (hash >> 32) as usize % SHARDS;
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds to the ways in which a connection watches a path.
+    /// Adds modes to the watch of a connection on a path.
     pub(crate) fn add(&self, conn: &Arc<Conn>, inner: &mut Inner, path: &str, modes: Modes) {
         if let Some(own) = inner.watches.get_mut(path) {
             if modes.has_any(Modes::RECURSIVE) && !own.has_any(Modes::RECURSIVE) {
@@ -172,7 +175,7 @@ impl WatchTable {
         inner.watches.insert(key, modes);
     }
 
-    /// Takes ways away; false if the connection had none of them.
+    /// Removes modes; returns false if the connection had none of them.
     pub(crate) fn remove(
         &self,
         conn: &Arc<Conn>,
@@ -197,8 +200,8 @@ impl WatchTable {
         true
     }
 
-    /// Takes the watches of a connection that is gone. No event reaches it any more, but the table
-    /// lists and counts its watches until they are removed.
+    /// Takes the watches of a closed connection. It receives no more events, but the table contains
+    /// and counts its watches until they are removed.
     pub(crate) fn abandon(&self, conn: &Arc<Conn>, inner: &mut Inner) -> OldWatches {
         let none = HashMap::with_hasher(self.hasher.clone());
         let left = std::mem::replace(&mut inner.watches, none).into_iter();
@@ -225,14 +228,14 @@ impl WatchTable {
         self.paths.load(Relaxed) == 0
     }
 
-    /// Watches as Apache counts them for `mntr`: the entries of its data table plus those of its
-    /// child table.
+    /// Returns the number of watches as Apache ZooKeeper counts them for `mntr`: the entries of its
+    /// data table plus the entries of its child table.
     pub fn count(&self) -> usize {
         self.count.load(Relaxed)
     }
 }
 
-/// Gives memory back after many paths have gone.
+/// Frees memory after many paths were removed.
 fn shrink(shard: &mut Shard) {
     if shard.capacity() > SHARD_ROOM_KEPT && shard.len() < shard.capacity() / 8 {
         let room = (shard.len() * 2).max(SHARD_ROOM_KEPT);
@@ -240,8 +243,8 @@ fn shrink(shard: &mut Shard) {
     }
 }
 
-/// The watches of a connection that is gone, on their way out of the table. A client may have
-/// millions of them, so they are removed part by part.
+/// The watches of a closed connection that are still in the table. A client may have millions of
+/// them, so they are removed in steps.
 #[derive(Debug)]
 #[must_use = "the table lists and counts these watches until they are removed"]
 pub struct OldWatches {
@@ -250,8 +253,8 @@ pub struct OldWatches {
 }
 
 impl OldWatches {
-    /// Removes some of them during one hold of the gate. True if more are left: then others have
-    /// their turn first.
+    /// Removes some of them in one hold of the gate. Returns true if more are left: then other
+    /// connections are served first.
     pub fn remove_some(&mut self, db: &Database) -> bool {
         self.left.len() > 0 && self.remove_from(&db.read().watches)
     }
@@ -278,7 +281,7 @@ impl OldWatches {
     }
 }
 
-/// Turns the changes of one transaction into events in outboxes. Lives under the exclusive side.
+/// Turns the changes of one transaction into events in outboxes. Used under the exclusive gate.
 pub(crate) struct Firing<'a> {
     pub table: &'a WatchTable,
     pub config: &'a EngineConfig,
@@ -300,8 +303,8 @@ impl Firing<'_> {
         self.fire_event(Event::new(kind, path, acl, self.zxid), wanted, ancestors);
     }
 
-    /// Tells everybody who watches the node in one of the `wanted` ways, and, if asked, those who
-    /// watch an ancestor recursively.
+    /// Sends the event to all connections that watch the node in one of the `wanted` modes and, if
+    /// `ancestors` is set, to the connections that watch an ancestor recursively.
     fn fire_event(&mut self, mut event: Event<'_>, wanted: Modes, ancestors: bool) {
         let path = event.path;
         let with_ancestors = ancestors && self.table.recursive.load(Relaxed) > 0;
@@ -351,7 +354,7 @@ impl Firing<'_> {
             if !own.has_any(wanted) {
                 return true;
             }
-            // A one-shot watch is used up even if the event is then held back by the ACL.
+            // A one-shot watch is used up even if the ACL then suppresses the event.
             let spent = Modes(wanted.0 & one_shot.0);
             let (before, in_line) = (own.count(), own.has_any(Modes::IN_LINE));
             *own = own.without(spent);
@@ -378,25 +381,24 @@ impl Firing<'_> {
     }
 }
 
-/// An event, encoded once for all its recipients: for those who want to hear of the oldest sibling, and for all
-/// others.
+/// An event, encoded once for all its recipients: with the oldest sibling and without it.
 struct Event<'a> {
     kind: EventType,
     path: &'a str,
     acl: &'a Arc<AclList>,
     zxid: Zxid,
-    /// Of the siblings of a node that was deleted.
+    /// The czxid of the oldest sibling of a deleted node.
     oldest: Option<Zxid>,
     plain: Encoded,
     in_line: Encoded,
-    /// Connections whose watch it fired.
+    /// The number of connections whose watch fired.
     fired: u64,
 }
 
 #[derive(Default)]
 struct Encoded {
     frame: Bytes,
-    /// To how many: those who may know of it.
+    /// The number of recipients: only connections that may read the node.
     sent: u64,
 }
 
@@ -411,7 +413,7 @@ impl<'a> Event<'a> {
         let oldest = self.oldest.filter(|_| in_line);
         let encoded = if oldest.is_some() { &mut self.in_line } else { &mut self.plain };
         if encoded.frame.is_empty() {
-            // Made as long as it gets, so that it becomes `Bytes` as it is.
+            // Allocated with its final length, so that conversion to `Bytes` does not copy it.
             let oldest_len = oldest.map_or(0, |_| size_of::<Zxid>());
             let mut frame = Vec::with_capacity(EVENT_BYTES + path.len() + oldest_len);
             match oldest {
@@ -475,7 +477,7 @@ mod tests {
         Conn::new(id, 0, peer, NOW, Hasher::with_seed(7))
     }
 
-    /// How many connections an event at `path` goes to.
+    /// Returns the number of connections that receive an event at `path`.
     fn fired(table: &WatchTable, path: &str) -> u64 {
         let (config, stats) = (EngineConfig::default(), ServerStats::default());
         let (unsent, zxid) = (Unsent::new(config.unsent_bytes_max), Zxid(1));
@@ -498,7 +500,7 @@ mod tests {
         let table = WatchTable::new(7);
         let elsewhere = conn(1);
         table.add(&elsewhere, &mut elsewhere.lock(), "/elsewhere", Modes::RECURSIVE);
-        // Hashing each ancestor's path by itself would be ten thousand million bytes.
+        // Hashing each ancestor's path separately would hash ten thousand million bytes.
         let path = "/a".repeat(100_000);
         assert_eq!(fired(&table, &path), 0);
         let above = conn(2);

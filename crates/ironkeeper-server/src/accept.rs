@@ -1,7 +1,8 @@
-//! Taking in connections.
+//! Acceptance of client connections.
 //!
-//! Every I/O thread listens, so that a new connection needs no thread of its own to be noticed, and
-//! gives it to the thread that has the fewest, which is mostly itself.
+//! Every I/O thread listens, so that no separate thread is needed to accept a connection; the
+//! accepting thread passes the connection to the thread that has the fewest, which is mostly
+//! itself.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -16,12 +17,12 @@ use crate::io::{Accepted, IoHandle};
 use crate::limits::Full;
 use crate::shared::Shared;
 
-/// The wait after a failed accept, such as one for want of file descriptors.
+/// The wait after a failed accept, for example for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The least time between two messages about refused connections.
+/// The minimum time between two messages about rejected connections.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 
-/// Takes in connections for as long as the runtime lives. `listener` does not block.
+/// Accepts connections until the runtime ends. `listener` does not block.
 pub async fn run(listener: std::net::TcpListener, own: IoHandle, shared: Arc<Shared>) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
@@ -59,7 +60,7 @@ fn admit(
     let idlest = shared.core.io.iter().min_by_key(|handle| handle.load());
     match idlest.filter(|idlest| idlest.load() < own.load()) {
         None => own.start(stream, peer, permit, shared),
-        // A socket that cannot be taken from one runtime to another is of no use to either.
+        // If the socket cannot be moved to another runtime, the connection is dropped.
         Some(other) => {
             if let Ok(stream) = stream.into_std() {
                 other.hand_over(Accepted { stream, peer, permit });
@@ -68,16 +69,16 @@ fn admit(
     }
 }
 
-/// Has the system look for clients that vanished without a word, if that is wanted. Sessions are
-/// watched anyway, so it may fail.
+/// Enables TCP keep-alive if it is configured. Errors are ignored, because session expiry detects
+/// lost clients as well.
 pub(crate) fn keep_alive(stream: &impl AsFd, config: &Config) {
     if config.client_tcp_keep_alive {
         let _ = socket2::SockRef::from(stream).set_keepalive(true);
     }
 }
 
-/// Tells the operator of refused connections, but not of each: who tries in a loop must not fill
-/// the log.
+/// Rate-limited log messages about rejected connections: a client that retries in a loop must not
+/// fill the log.
 #[derive(Default)]
 struct Refusals {
     told: Option<Instant>,

@@ -1,14 +1,14 @@
-//! When the timer thread has to be up next.
+//! The deadline of the timer thread.
 //!
-//! The engine says so after every piece of work. Later than planned is no news: the thread comes too
-//! early once and plans again. Earlier than planned wakes it.
+//! The engine sets it after every batch of work. A later deadline has no effect: the thread wakes
+//! up too early once and computes the deadline again. An earlier deadline wakes the thread.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// However much is due, others want the engine too.
+/// The timer thread pauses at least this long, so that other threads can lock the engine.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
@@ -25,24 +25,24 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// Makes sure that the thread is up by then.
+    /// Makes sure that the thread runs by `due_ms`.
     pub fn not_later_than(&self, due_ms: u64) {
         if due_ms < self.planned_ms.fetch_min(due_ms, Ordering::AcqRel)
             && let Some(sleeper) = self.sleeper.get()
-            // The thread itself is not asleep, and would not sleep afterwards.
+            // The timer thread itself is running, and an unpark would end its next park.
             && sleeper.id() != std::thread::current().id()
         {
             sleeper.unpark();
         }
     }
 
-    /// Forgets the plan: whoever calls looks at everything anew.
+    /// Clears the deadline: the caller is about to check everything.
     pub fn begin(&self) {
         self.sleeper.get_or_init(std::thread::current);
         self.planned_ms.store(u64::MAX, Ordering::Release);
     }
 
-    /// Sleeps until `due_ms`, or what somebody has asked for meanwhile, but no longer than `pause_max`.
+    /// Parks until `due_ms` or an earlier deadline set meanwhile, but no longer than `pause_max`.
     pub fn sleep(&self, due_ms: u64, now_ms: u64, pause_max: Duration) {
         let due_ms = self.planned_ms.fetch_min(due_ms, Ordering::AcqRel).min(due_ms);
         let left = Duration::from_millis(due_ms.saturating_sub(now_ms));

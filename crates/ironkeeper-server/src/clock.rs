@@ -1,14 +1,14 @@
-//! The two clocks of this machine, as the engine wants them.
+//! The two clocks of this machine, in the form that the engine needs.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ironkeeper_engine::Now;
 
-/// Reads both clocks at once.
+/// A reader of both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// The moment that the monotonic milliseconds count from, itself some way from zero, so that
-    /// "long ago" can be told from "never".
+    /// The origin of the monotonic milliseconds. It has the value `start_ms`, not zero, so that
+    /// "long ago" is different from "never".
     start: Instant,
     start_ms: u64,
 }

@@ -1,22 +1,22 @@
-//! Everything a server can be told: `zoo.cfg`, Java flags of an existing set-up, or nothing at all.
+//! The configuration of a server: `zoo.cfg`, Java flags of an existing installation, or defaults.
 //!
-//! Start with [`Config::from_file`] for a `zoo.cfg` on disk, [`Config::from_sources`] for text at
-//! hand, or [`Config::standalone`] for a server without a file. All of them give a [`Loaded`]: the
-//! typed [`Config`] and the [`Notice`]s about settings that have no effect or not the written one.
-//! No setting is dropped silently; a setting that it would be unsafe to go on without is an error.
+//! Start with [`Config::from_file`] for a `zoo.cfg` on disk, [`Config::from_sources`] for text, or
+//! [`Config::standalone`] for a server without a file. All of them return a [`Loaded`]: the typed
+//! [`Config`] and the [`Notice`]s about settings without effect or with another effect than
+//! written. No setting is dropped silently; a setting that would be unsafe to ignore is an error.
 //!
-//! [`known_keys`] is the one table behind it: it recognises keys, applies them, and is what
-//! documentation is made from ([`render_known_keys`]).
+//! [`known_keys`] is the table of all keys: it recognises them, applies them, and is the source of
+//! the documentation ([`render_known_keys`]).
 //!
 //! This module reads no environment, logs nothing and opens no sockets; host names stay text.
 //!
 //! # How a setting finds its value
-//! Apache ZooKeeper reads some keys straight from `zoo.cfg` and turns every other key `K` of the
-//! file into the Java system property `zookeeper.K`. So a pass-through key in `zoo.cfg` wins over
-//! `-Dzookeeper.K`. A few properties have no `zookeeper.` prefix (`jute.maxbuffer`,
-//! `readonlymode.enabled`, `znode.container.*`) and can only be flags for Apache; Ironkeeper takes
-//! them from `zoo.cfg` too, but there the flag wins, because in a set-up that has both it is the
-//! flag that has been in force.
+//! Apache ZooKeeper reads some keys directly from `zoo.cfg` and turns every other key `K` of the
+//! file into the Java system property `zookeeper.K`. So a pass-through key in `zoo.cfg` takes
+//! precedence over `-Dzookeeper.K`. A few properties have no `zookeeper.` prefix (`jute.maxbuffer`,
+//! `readonlymode.enabled`, `znode.container.*`) and can only be flags for Apache; Ironkeeper reads
+//! them from `zoo.cfg` too, but there the flag takes precedence, because in an installation that
+//! has both, the flag was in force.
 //!
 //! ```
 //! use ironkeeper_server::config::{Config, Sources};
@@ -61,40 +61,39 @@ pub use known_keys::{KnownKey, Place, Standing, TableFormat, known_keys, render_
 pub use notice::{ConfigError, Notice, NoticeKind, Origin, Part, Problem};
 pub use zoo_cfg::{Loaded, Overrides, Sources};
 
-/// What a server is told. Every value is resolved: nothing in here means "look
-/// elsewhere".
+/// The configuration of a server. Every value is resolved: no field refers to another source.
 ///
 /// The fields are open so that command-line flags can override them one by one; call
 /// [`Config::validate`] afterwards.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Snapshots live in `version-2` below it.
+    /// Snapshots are in `version-2` below it.
     pub data_dir: PathBuf,
-    /// Transaction logs live in `version-2` below it. The same as `data_dir` unless set.
+    /// Transaction logs are in `version-2` below it. The same as `data_dir` unless set.
     pub data_log_dir: PathBuf,
     /// Whether missing data directories are created.
     pub datadir_autocreate: bool,
-    /// Whether an empty data directory may be taken for a new, empty database.
+    /// Whether an empty data directory is treated as a new, empty database.
     pub db_autocreate: bool,
 
-    /// Where clients connect.
+    /// The address for clients.
     pub client_address: ListenAddress,
-    /// Pending connections the system may hold, or its own default.
+    /// The length of the system's queue of pending connections; the system's default if not set.
     pub client_port_listen_backlog: Option<u32>,
     /// TCP keep-alive on client connections.
     pub client_tcp_keep_alive: bool,
-    /// Connections from one address; 0 is no limit.
+    /// Maximum number of connections from one address; 0 is no limit.
     pub max_client_cnxns: u32,
-    /// Connections in all; 0 is no limit.
+    /// Maximum number of connections in total; 0 is no limit.
     pub max_cnxns: u32,
-    /// How long a connection may stay without asking for a session.
+    /// How long a connection may stay open without requesting a session.
     pub sessionless_timeout_ms: u32,
 
     /// The unit of session expiry.
     pub tick_time_ms: u32,
     /// Shorter requested session timeouts are raised to this.
     pub min_session_timeout_ms: u32,
-    /// Longer requested session timeouts are cut to this.
+    /// Longer requested session timeouts are reduced to this.
     pub max_session_timeout_ms: u32,
 
     /// Requests in progress before reading pauses on connections that have one of them.
@@ -111,29 +110,29 @@ pub struct Config {
     pub connection_throttle: ConnectionThrottle,
     /// Limits on requests in progress.
     pub request_throttle: RequestThrottle,
-    /// A request that waited longer for the request throttle is refused as throttled.
+    /// A request that waited longer than this for the request throttle is rejected as throttled.
     pub throttled_op_wait_time_ms: Option<u32>,
 
-    /// Size by which a log file grows ahead of its use; 0 switches it off.
+    /// Size of the preallocation of a log file; 0 switches it off.
     pub pre_alloc_size_kb: u64,
     /// Transactions between snapshots, to be randomised between half and all of it.
     pub snap_count: u32,
-    /// Log size between snapshots, to be randomised likewise.
+    /// Log size between snapshots, randomised in the same way.
     pub snap_size_limit_kb: Option<u64>,
-    /// A log file that has grown past this is ended at the next commit.
+    /// A log file that has grown beyond this is closed at the next commit.
     pub txn_log_size_limit_kb: Option<u64>,
-    /// Whether an acknowledged write is on disk. Without it, a crash of the machine loses
-    /// acknowledged writes.
+    /// Whether writes are synced before they are acknowledged. Without it, a crash of the machine
+    /// loses acknowledged writes.
     pub force_sync: bool,
-    /// A slower fsync is worth a line in the log.
+    /// A slower fsync is logged.
     pub fsync_warning_threshold_ms: u64,
-    /// The least time between two fsyncs, in which more writes are gathered.
+    /// The minimum time between two fsyncs, in which writes are batched.
     pub flush_delay_ms: u64,
-    /// The gathering ends when no write came for this long.
+    /// The batch ends when no write has arrived for this long.
     pub flush_quiet_ms: u64,
-    /// The most writes for one fsync; the gathering ends when there are so many.
+    /// The maximum number of writes in one batch.
     pub max_batch_size: Option<u32>,
-    /// How snapshots are written.
+    /// The compression of snapshots.
     pub snapshot_compression: SnapshotCompression,
     /// Whether logs without any snapshot may be replayed onto an empty tree.
     pub snapshot_trust_empty: bool,
@@ -155,7 +154,7 @@ pub struct Config {
     /// Whether TTL nodes in the form of version 3.5.3 are recognised; never without
     /// `extended_types_enabled`.
     pub emulate_353_ttl: bool,
-    /// Removal of empty containers and expired TTL nodes.
+    /// Deletion of empty containers and expired TTL nodes.
     pub containers: ContainerSweep,
     /// Whether hard quotas are enforced and soft ones reported.
     pub enforce_quota: bool,
@@ -164,27 +163,27 @@ pub struct Config {
     pub skip_acl: bool,
     /// The digest scheme and its super user.
     pub digest_auth: DigestAuth,
-    /// Clients must hold an identity of one of these schemes; empty asks for nothing.
+    /// Clients must hold an identity of one of these schemes; no requirement if empty.
     pub enforced_auth_schemes: Vec<AuthScheme>,
 
-    /// Which four-letter words are answered.
+    /// The enabled four-letter words.
     pub four_letter_words: FourLetterWords,
-    /// Whether the members of the ensemble can be changed while it runs. A standalone server refuses
+    /// Whether the membership can be changed while the ensemble runs. A standalone server rejects
     /// the operation as disabled or as not implemented.
     pub reconfig_enabled: bool,
-    /// What a member of an ensemble is told besides; a standalone server if not set.
+    /// The settings of a member of an ensemble; a standalone server if not set.
     pub ensemble: Option<EnsembleConfig>,
 
-    /// Where a test wants a panic; without debug assertions it has no effect.
+    /// Where a test injects a panic; without debug assertions it has no effect.
     #[doc(hidden)]
     pub planted_panic: Option<crate::panics::Place>,
 }
 
 impl Config {
-    /// The configuration of a server that is started without any: the defaults of Apache ZooKeeper,
-    /// save that it listens on 127.0.0.1:2181 only, has the tick of Apache's sample file, does not
-    /// limit connections by address and purges old files by itself. [`defaults`] gives the reason
-    /// for each.
+    /// Returns the configuration of a server that is started without one: the defaults of Apache
+    /// ZooKeeper, except that it listens on 127.0.0.1:2181 only, has the tick of Apache's sample
+    /// file, does not limit connections by address and purges old files by itself. [`defaults`]
+    /// gives the reason for each.
     ///
     /// ```
     /// use ironkeeper_server::config::Config;
@@ -210,8 +209,8 @@ impl Config {
         config
     }
 
-    /// The defaults of Apache ZooKeeper. The client address has none there; here it is 2181 on all
-    /// interfaces.
+    /// Returns the defaults of Apache ZooKeeper. Apache has no default client address; here it is
+    /// 2181 on all interfaces.
     fn apache_defaults(data_dir: PathBuf) -> Config {
         let mut config = Config {
             data_log_dir: data_dir.clone(),
@@ -268,8 +267,8 @@ impl Config {
         config
     }
 
-    /// Changes where clients connect. Four-letter words that give away who is connected are no
-    /// longer answered beyond this machine, unless they were asked for.
+    /// Sets the host that clients connect to. If it is not local, four-letter words that reveal
+    /// clients are disabled unless they were configured.
     pub fn listen_on(&mut self, host: Option<String>) {
         let is_local = host.as_deref().is_some_and(|host| {
             host == "localhost"
@@ -288,7 +287,7 @@ impl Config {
         self.max_session_timeout_ms = ticks(tick_time_ms, defaults::MAX_SESSION_TIMEOUT_TICKS);
     }
 
-    /// Checks what must hold between fields however they were set.
+    /// Checks the constraints between fields, however they were set.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let mut problems = Vec::new();
         let mut require = |holds: bool, message: String| {
@@ -339,12 +338,12 @@ impl Config {
     }
 }
 
-/// Session timeouts travel as signed 32-bit numbers.
+/// Returns `count` ticks, bounded because session timeouts are signed 32-bit numbers on the wire.
 fn ticks(tick_time_ms: u32, count: u32) -> u32 {
     tick_time_ms.saturating_mul(count).min(i32::MAX as u32)
 }
 
-/// Where to listen: a host as text, to be resolved when the socket is opened, and a port.
+/// An address to listen on: a host as text, resolved when the socket is opened, and a port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ListenAddress {
     /// A name or address without brackets; all interfaces if absent.
@@ -354,7 +353,7 @@ pub struct ListenAddress {
 }
 
 impl ListenAddress {
-    /// Whether it stands for every interface of the machine.
+    /// Returns whether it means every interface of the machine.
     pub fn is_wildcard(&self) -> bool {
         self.host.as_deref().is_none_or(|host| matches!(host, "0.0.0.0" | "::" | "0:0:0:0:0:0:0:0"))
     }
@@ -370,7 +369,7 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// How snapshots are compressed on disk. All forms can be read whatever is set.
+/// The compression of snapshots on disk. All forms can be read regardless of the setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SnapshotCompression {
     None,
@@ -378,7 +377,7 @@ pub enum SnapshotCompression {
     Snappy,
 }
 
-/// An authentication scheme that can be demanded of clients.
+/// An authentication scheme that clients can be required to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AuthScheme {
@@ -387,7 +386,7 @@ pub enum AuthScheme {
 }
 
 impl AuthScheme {
-    /// The name in ACLs and on the wire.
+    /// Returns the name in ACLs and on the wire.
     pub fn name(self) -> &'static str {
         match self {
             AuthScheme::Digest => "digest",
@@ -413,7 +412,7 @@ impl Default for DigestAuth {
     }
 }
 
-/// Configurations end up in logs, and the super user's hash should not.
+/// Hides the super user's hash, because configurations are logged.
 impl fmt::Debug for DigestAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DigestAuth")
@@ -424,12 +423,12 @@ impl fmt::Debug for DigestAuth {
     }
 }
 
-/// How empty containers and expired TTL nodes are removed.
+/// Settings for the deletion of empty containers and expired TTL nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContainerSweep {
     pub check_interval_ms: u32,
     pub max_per_minute: u32,
-    /// A container that never had a child is removed after this time; never if not set.
+    /// A container that never had a child is deleted after this time; never if not set.
     pub max_never_used_interval_ms: Option<u64>,
 }
 
@@ -443,42 +442,43 @@ impl Default for ContainerSweep {
     }
 }
 
-/// A bucket of tokens that opening a session takes from.
+/// The settings of the token bucket for new sessions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ConnectionThrottle {
     /// Size of the bucket in new sessions; no throttle if not set.
     pub tokens: Option<u32>,
     pub fill_time_ms: u32,
-    /// New sessions' worth of tokens that come back every `fill_time_ms`.
+    /// The tokens, in new sessions, that are returned every `fill_time_ms`.
     pub fill_count: u32,
-    /// Time between changes of the probability of dropping a connection at random; never dropped if
-    /// not set.
+    /// Minimum time between changes of the probability of dropping a connection at random; no
+    /// random drops if not set.
     pub freeze_time_ms: Option<u32>,
     pub drop_increase: f64,
     pub drop_decrease: f64,
-    /// The probability goes down when more than this part of the bucket is full.
+    /// The probability falls while at most this fraction of the bucket is missing.
     pub decrease_ratio: f64,
-    /// What sessions cost if they cost different amounts; one token each if not set.
+    /// The costs of sessions if they differ; one token each if not set.
     pub weights: Option<SessionWeights>,
 }
 
 impl ConnectionThrottle {
-    /// Tokens in a full bucket. With weights, `tokens` counts new sessions, which cost several.
+    /// Returns the tokens in a full bucket. With weights, `tokens` counts new sessions, which cost
+    /// several.
     pub fn bucket_tokens(&self) -> Option<u32> {
         self.tokens.map(|tokens| tokens.saturating_mul(self.cost_of_new_session()))
     }
 
-    /// Tokens that come back every `fill_time_ms`.
+    /// Returns the tokens that are returned every `fill_time_ms`.
     pub fn tokens_per_filling(&self) -> u32 {
         self.fill_count.saturating_mul(self.cost_of_new_session())
     }
 
-    /// Tokens a new session costs.
+    /// Returns the tokens that a new session costs.
     pub fn cost_of_new_session(&self) -> u32 {
         self.weights.map_or(1, |weights| weights.global)
     }
 
-    /// Tokens it costs to resume a session.
+    /// Returns the tokens that resuming a session costs.
     pub fn cost_of_renewal(&self) -> u32 {
         self.weights.map_or(1, |weights| weights.renew)
     }
@@ -499,7 +499,7 @@ impl Default for ConnectionThrottle {
     }
 }
 
-/// Tokens that kinds of sessions cost.
+/// The costs of kinds of sessions in tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionWeights {
     pub global: u32,
@@ -517,12 +517,12 @@ impl Default for SessionWeights {
     }
 }
 
-/// A limit on requests in progress, at which further ones wait.
+/// A limit on requests in progress; further requests wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestThrottle {
     /// No throttle if not set.
     pub max_requests: Option<u32>,
-    /// Time between two looks at those who wait, for stale requests among them.
+    /// Time between two checks of the waiting requests for stale ones.
     pub stall_time_ms: u32,
     /// Whether stale requests are dropped rather than served.
     pub drop_stale: bool,

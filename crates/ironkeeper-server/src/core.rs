@@ -1,16 +1,16 @@
-//! Where the engine meets the threads.
+//! The driver of the engine: passes inputs to it and performs its outputs.
 //!
-//! The engine has one owner at a time, but no thread of its own: whoever brings it work takes the
-//! [`Baton`] if it is free, and works off everything that has arrived. So an I/O thread that received
-//! a write judges it on the spot, and the log thread that made a batch durable applies it on the
-//! spot, without a wake-up in between. On a machine with few cores those wake-ups would cost more
-//! than the work.
+//! The engine has no thread of its own. A thread that enqueues inputs tries the combining lock
+//! ([`Baton`]) and, if the lock is free, processes the whole queue. So the I/O thread that received
+//! a write also prepares it, and the log thread that synced a batch also applies it, without waking
+//! another thread. On a machine with few cores these wake-ups would cost more than the work.
 
 use std::sync::{Arc, Weak};
 
 use ironkeeper_engine::baton::Baton;
 use ironkeeper_engine::conn::Conn;
 use ironkeeper_engine::{Database, Engine, Input, Output};
+use ironkeeper_zab::DurableStep;
 
 use crate::alarm::Alarm;
 use crate::clock::Clock;
@@ -22,7 +22,7 @@ use crate::session_log::SessionLog;
 use crate::shutdown::Shutdown;
 use crate::snapshot_thread::SnapshotQueue;
 
-/// The engine with its inbox and the ways to the rest of the server.
+/// The engine with its input queue and the handles of the threads that perform its outputs.
 #[derive(Debug)]
 pub struct Core {
     this: Weak<Core>,
@@ -33,35 +33,36 @@ pub struct Core {
     pub snapshots: Arc<SnapshotQueue>,
     pub io: Vec<IoHandle>,
     pub shutdown: Arc<Shutdown>,
-    /// What a member of an ensemble has besides.
+    /// `None` on a standalone server.
     pub member: Option<Member>,
-    /// When the timer thread comes next.
+    /// The next deadline of the timer thread.
     pub alarm: Alarm,
     pub session_log: SessionLog,
 }
 
-/// The engine and the buffers that are reused from one round to the next.
+/// The state behind the combining lock: the engine, and buffers that each round reuses.
 #[derive(Debug)]
 struct Owner {
     engine: Engine,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
     appends: Vec<LogItem>,
-    /// Connections with something to do.
+    /// Connections that have output, can serve reads or are to be closed.
     ready: Vec<Arc<Conn>>,
     woken: Vec<bool>,
 }
 
-/// What becomes of watch events.
+/// Which thread sends watch events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Events {
-    /// The I/O threads send them, with everything else.
+    /// The I/O thread of the connection, together with all other output.
     Left,
-    /// Lone ones are sent here and now.
+    /// The thread that runs the engine, if events are the only output of the connection.
     Sent,
 }
 
-/// Where more connections than this have something to do, the I/O threads do it: they share the work.
+/// The maximum number of ready connections to which [`Events::Sent`] applies. More connections are
+/// left to the I/O threads, which share the work.
 const TOLD_MAX: usize = 4;
 
 impl Core {
@@ -94,34 +95,34 @@ impl Core {
         })
     }
 
-    /// For those who come back to the engine and should not keep it alive until then.
+    /// Returns a weak reference, for callbacks that must not keep the engine alive.
     pub fn this(&self) -> Weak<Core> {
         Weak::clone(&self.this)
     }
 
-    /// Hands work to the engine and, unless somebody else is at it, does it.
+    /// Enqueues inputs and processes the queue, unless another thread is processing it.
     pub fn submit(&self, inputs: impl IntoIterator<Item = Input>) {
         self.leave(inputs);
         self.run();
     }
 
-    /// Hands work to the engine and lets somebody else do it: follow with [`Core::run`] on some
-    /// thread.
+    /// Enqueues inputs without processing them: call [`Core::run`] afterwards on some thread.
     pub fn leave(&self, inputs: impl IntoIterator<Item = Input>) {
         self.baton.leave(inputs);
     }
 
-    /// Works off the inbox unless somebody else is doing so.
+    /// Processes the queue, unless another thread is processing it.
     pub fn run(&self) {
         self.baton.run(|owner| self.work(owner, false, Events::Left));
     }
 
-    /// The same on a thread that does not serve connections: it sends lone events itself.
+    /// Does the same as [`Core::run`], on a thread that does not serve connections: it sends watch
+    /// events itself if they are the only output of a connection.
     pub fn run_and_tell(&self) {
         self.baton.run(|owner| self.work(owner, false, Events::Sent));
     }
 
-    /// Expires what is due and returns when to come again, in milliseconds of the clock.
+    /// Runs the engine's timers and returns the next deadline, in milliseconds of the clock.
     pub fn on_timer(&self) -> u64 {
         let deadline_ms = self.baton.hold(|owner| {
             self.work(owner, true, Events::Left);
@@ -131,7 +132,7 @@ impl Core {
         deadline_ms
     }
 
-    /// Looks at the engine, for the administrator.
+    /// Calls `look` with the engine, for administrative commands. Waits for the combining lock.
     pub fn with_engine<T>(&self, look: impl FnOnce(&Engine) -> T) -> T {
         let seen = self.baton.hold(|owner| look(&owner.engine));
         self.run();
@@ -143,7 +144,8 @@ impl Core {
         loop {
             self.baton.fetch(&mut owner.inputs);
             if self.shutdown.is_halted() {
-                // Fetched nevertheless: who left it must not come back for it again and again.
+                // The inputs are dequeued nevertheless: `Baton::run` repeats until the queue is
+                // empty.
                 owner.inputs.clear();
                 return;
             }
@@ -158,40 +160,58 @@ impl Core {
             owner.engine.settle(now, &mut owner.outputs);
             self.perform(owner, events);
             if self.member.is_some() {
-                // What was heard, or was not, decides when an ensemble has to act.
+                // The inputs may have changed the deadlines of ZAB.
                 self.alarm.not_later_than(owner.engine.deadline_ms());
             }
         }
     }
 
+    fn halt(&self, reason: String) {
+        tracing::error!("the server stops: {reason}");
+        self.shutdown.halt(reason);
+    }
+
+    /// Returns the item for the log thread, with the file of the snapshot to install. The file is
+    /// taken now, because the links drop a received snapshot when its link is closed. A change of
+    /// the membership is passed to the links before the log thread writes it to disk.
+    fn to_log(&self, item: ironkeeper_engine::LogItem) -> Result<LogItem, String> {
+        let member = self.member.as_ref();
+        if let (Some(member), ironkeeper_engine::LogItem::Step(DurableStep::WriteMembers(change))) =
+            (member, &item)
+        {
+            member.on_members(change);
+        }
+        item.with_snapshot(|link| {
+            let received = member.and_then(|member| member.links.take_snapshot(link));
+            let missing = || format!("the snapshot received on link {} is missing", link.0);
+            Ok(Box::new(received.ok_or_else(missing)?.into_writer()))
+        })
+    }
+
     fn perform(&self, owner: &mut Owner, events: Events) {
         for output in owner.outputs.drain(..) {
             match output {
-                Output::Append { zxid, txn } => owner.appends.push(LogItem::Append { zxid, txn }),
-                Output::Roll => owner.appends.push(LogItem::Roll),
+                Output::Log(item) => match self.to_log(item) {
+                    Ok(item) => owner.appends.push(item),
+                    Err(reason) => self.halt(reason),
+                },
                 Output::Snapshot(job) => self.snapshots.push(job),
                 Output::Wake(conn) => owner.ready.push(conn),
                 Output::Warn(warning) => tracing::warn!("{warning}"),
                 Output::SessionEnded(end) => self.session_log.ended(&end),
-                Output::Halt(reason) => {
-                    tracing::error!("the server stops: {reason}");
-                    self.shutdown.halt(reason);
-                }
-                Output::Peer(_)
-                | Output::SendSnapshot { .. }
-                | Output::Durable(_)
-                | Output::ReadLog { .. }
-                | Output::Role { .. } => {
-                    let member = self.member.as_ref().expect("a server of its own has no peers");
-                    owner.appends.extend(member.perform(self, output));
+                Output::Halt(reason) => self.halt(reason),
+                Output::Peers(asked) => {
+                    if let Some(member) = &self.member {
+                        member.perform(self, asked);
+                    }
                 }
             }
         }
-        // In the engine's order, before anybody else can hold the engine.
+        // Pushed while this thread holds the combining lock, so the log keeps the engine's order.
         if !owner.appends.is_empty() {
             self.log.push(&mut owner.appends);
         }
-        // The log thread is awake: while it syncs, the others get what it writes.
+        // After the log thread was woken: the peers receive the proposals while it syncs.
         if let Some(member) = &self.member {
             member.links.flush();
         }

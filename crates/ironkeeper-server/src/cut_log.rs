@@ -1,6 +1,7 @@
-//! Lines of the log about connections that the server closes, or does not serve.
+//! Log lines about connections that the server closes or rejects.
 //!
-//! Every line is caused by a client, so there are few for each reason, and a count of the others.
+//! Every line is caused by a client, so the number for each reason is bounded; the others are
+//! counted.
 
 use std::mem::{Discriminant, discriminant};
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +13,7 @@ use tracing::Level;
 use crate::repeats::Budget;
 use crate::session_log::canonical;
 
-/// Lines for one reason in a period.
+/// The maximum number of lines for one reason in a period.
 const LINES_MAX: u32 = 10;
 const PERIOD: Duration = Duration::from_secs(60);
 
@@ -29,7 +30,7 @@ impl Default for CutLog {
 }
 
 impl CutLog {
-    /// The server has closed a connection.
+    /// Logs that the server has closed a connection.
     pub fn cut(&self, conn: &Conn, reason: CloseReason) {
         let client = canonical(conn.peer);
         let session = conn.session();
@@ -54,7 +55,7 @@ impl CutLog {
         }
     }
 
-    /// A client has asked for a session and got none in time.
+    /// Logs that a client requested a session and did not get one in time.
     pub fn late(&self, conn: &Conn) {
         if self.late.admits(Instant::now()) {
             let client = canonical(conn.peer);
@@ -72,7 +73,7 @@ impl CutLog {
         reasons[index].2.admits(Instant::now())
     }
 
-    /// Reports how many lines were left out. To be called now and then.
+    /// Logs how many lines were suppressed. To be called from time to time.
     pub fn flush(&self) {
         let now = Instant::now();
         let reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,10 +92,10 @@ fn hex(session: i64) -> String {
     format!("0x{session:x}")
 }
 
-/// How much a closed connection concerns the operator.
+/// Returns the log level for the reason of a closed connection.
 fn level(reason: CloseReason) -> Level {
     match reason {
-        // The first two are logged with their session; the others were asked for.
+        // The first two are logged with their session; the others were requested.
         CloseReason::SessionClosed
         | CloseReason::SessionExpired
         | CloseReason::Asked
@@ -109,7 +110,7 @@ fn level(reason: CloseReason) -> Level {
     }
 }
 
-/// The protocol of a client that has mistaken the port, by what looks like the length of a frame.
+/// Returns the protocol of a client on the wrong port, by the bytes in place of the frame length.
 fn stranger(len: i64) -> Option<&'static str> {
     let head = u32::try_from(len).ok()?.to_be_bytes();
     match &head {

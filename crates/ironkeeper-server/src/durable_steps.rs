@@ -1,119 +1,130 @@
-//! What a member of an ensemble makes durable besides the log: its promises, the members, and a history
-//! that goes back or is replaced.
+//! The durable steps of a member other than appends: its epochs, the membership, truncation of the
+//! log and installation of a snapshot.
 //!
-//! The log thread does these in order with what it appends.
+//! [`LogWork`](crate::log_work::LogWork) executes them in order with its appends. An error of a
+//! step ends the server.
 
 use std::fmt;
 use std::io;
 
 use ironkeeper_engine::Input;
-use ironkeeper_engine::io::DurableStep;
-use ironkeeper_proto::{Membership, Zxid};
+use ironkeeper_engine::recover::Recovered;
+use ironkeeper_proto::{Epoch, Membership, Zxid};
 use ironkeeper_store::disk::{Disk, RealDisk};
 use ironkeeper_store::{LogWriter, SnapshotWriter, Store, StoreError};
 use ironkeeper_tree::TreeConfig;
-use ironkeeper_zab::Durable;
+use ironkeeper_zab::{Durable, MembersChange};
 
 use crate::recovery::{self, For};
 use crate::snapshot_thread::{Pause, SnapshotQueue};
 
-/// A step, with what it needs at hand.
-#[derive(Debug)]
-pub enum Step<D: Disk = RealDisk> {
-    Plain(DurableStep),
-    /// A leader's tree is to become ours.
-    Install {
-        zxid: Zxid,
-        tree: Box<SnapshotWriter<D>>,
-    },
-}
+/// The report of a step. After a truncation or an installation it contains the state recovered from
+/// the files.
+pub type Done = Durable<Box<Recovered>>;
 
-/// Where changed members are written down. Each returns when what it was told will be found again.
+/// The files of the membership. Each function returns when the change is durable.
 pub trait MemberFiles: fmt::Debug + Send {
-    /// These members are proposed.
+    /// Writes a proposed membership.
     fn write_proposed(&self, next: &Membership) -> io::Result<()>;
-    /// These members are in force, whatever was proposed before.
+    /// Writes the membership in force, which replaces earlier proposals.
     fn write_committed(&self, committed: &Membership) -> io::Result<()>;
-    /// Members that were proposed have never come to be.
+    /// Deletes a proposed membership that was not committed.
     fn withdraw_proposed(&self) -> io::Result<()>;
 }
 
-/// See the head of this file.
+/// The executor of durable steps, see the head of this file.
 #[derive(Debug)]
 pub struct DurableSteps<D: Disk = RealDisk> {
     pub store: Store<D>,
     pub tree: TreeConfig,
     pub whom: For,
-    /// Where changed members are written down, if there is a place for them.
+    /// The files of the membership; without them, changes of the membership are not written.
     pub files: Option<Box<dyn MemberFiles>>,
 }
 
 impl<D: Disk> DurableSteps<D> {
-    /// Does one step. `writer` has committed everything it was given. What is reported goes to the
-    /// engine; an error is the end of the server.
-    pub fn perform(
+    pub fn write_accepted_epoch(&self, epoch: Epoch) -> Result<Done, String> {
+        let written = self.store.write_accepted_epoch(epoch);
+        written.map_err(|error| format!("a promise cannot be written down: {error}"))?;
+        Ok(Durable::AcceptedEpoch(epoch))
+    }
+
+    pub fn write_current_epoch(&self, epoch: Epoch) -> Result<Done, String> {
+        let written = self.store.write_current_epoch(epoch);
+        written.map_err(|error| format!("the epoch cannot be written down: {error}"))?;
+        Ok(Durable::CurrentEpoch(epoch))
+    }
+
+    /// Truncates the log after `zxid`. `writer` must have committed all of its transactions.
+    pub fn truncate(
         &self,
-        step: Step<D>,
+        zxid: Zxid,
         writer: &mut LogWriter<D>,
         snapshots: &SnapshotQueue,
         report: &mut impl FnMut(Input),
-    ) -> Result<(), String> {
-        let done = |done| Input::Peer(ironkeeper_zab::Input::Done(done));
-        match step {
-            Step::Plain(DurableStep::WriteAcceptedEpoch(epoch)) => {
-                let written = self.store.write_accepted_epoch(epoch);
-                written.map_err(|error| format!("a promise cannot be written down: {error}"))?;
-                report(done(Durable::AcceptedEpoch(epoch)));
+    ) -> Result<Done, String> {
+        // The history of a standalone server is not truncated: `install_snapshot` copies it before
+        // the leader's snapshot replaces it.
+        if self.was_standalone()? {
+            return Ok(Durable::CannotTruncate(zxid));
+        }
+        let _pause = hold_snapshots(snapshots, report);
+        *writer = self.store.log_writer();
+        match self.store.truncate_log(zxid) {
+            Ok(()) => {
+                tracing::info!("the log was cut behind {zxid}, as the leader asked");
+                Ok(Durable::Truncated { zxid, state: self.recover()? })
             }
-            Step::Plain(DurableStep::WriteCurrentEpoch(epoch)) => {
-                let written = self.store.write_current_epoch(epoch);
-                written.map_err(|error| format!("the epoch cannot be written down: {error}"))?;
-                report(done(Durable::CurrentEpoch(epoch)));
+            Err(error @ StoreError::CannotTruncate { .. }) => {
+                tracing::info!("the leader's whole tree is needed: {error}");
+                Ok(Durable::CannotTruncate(zxid))
             }
-            // A history of its own is not cut, but set aside when the leader's whole tree comes.
-            Step::Plain(DurableStep::Truncate(zxid)) if self.was_standalone()? => {
-                report(done(Durable::CannotTruncate(zxid)));
+            Err(error) => Err(format!("the log cannot be cut: {error}")),
+        }
+    }
+
+    /// Replaces the history by a leader's snapshot. `writer` must have committed all of its
+    /// transactions.
+    pub fn install_snapshot(
+        &self,
+        zxid: Zxid,
+        snapshot: SnapshotWriter<D>,
+        writer: &mut LogWriter<D>,
+        snapshots: &SnapshotQueue,
+        report: &mut impl FnMut(Input),
+    ) -> Result<Done, String> {
+        let _pause = hold_snapshots(snapshots, report);
+        *writer = self.store.log_writer();
+        if self.was_standalone()? {
+            self.set_aside()?;
+        }
+        let installed = self.store.install_snapshot(zxid, snapshot);
+        installed.map_err(|error| format!("the leader's tree cannot be kept: {error}"))?;
+        tracing::info!("took over the leader's tree at {zxid}");
+        Ok(Durable::Installed { zxid, state: self.recover()? })
+    }
+
+    pub fn write_members(&self, change: &MembersChange) -> Result<(), String> {
+        let Some(files) = &self.files else { return Ok(()) };
+        let written = match change {
+            MembersChange::Proposed(next) => files.write_proposed(next),
+            MembersChange::Committed(committed) => files.write_committed(committed),
+            MembersChange::Withdrawn => files.withdraw_proposed(),
+        };
+        match written {
+            // If the server may not write the configuration, the administrator keeps it up to date,
+            // as with Apache's servers.
+            Err(error) if is_for_others_to_write(error.kind()) => {
+                tracing::warn!(
+                    "the members cannot be written down beside the configuration file ({error}): a \
+                     restart begins with those that it names now"
+                );
+                Ok(())
             }
-            Step::Plain(DurableStep::Truncate(zxid)) => {
-                let _pause = hold_snapshots(snapshots, report);
-                *writer = self.store.log_writer();
-                match self.store.truncate_log(zxid) {
-                    Ok(()) => {
-                        tracing::info!("the log was cut behind {zxid}, as the leader asked");
-                        report(self.rebuilt(Durable::Truncated(zxid))?);
-                    }
-                    Err(error @ StoreError::CannotTruncate { .. }) => {
-                        tracing::info!("the leader's whole tree is needed: {error}");
-                        report(done(Durable::CannotTruncate(zxid)));
-                    }
-                    Err(error) => return Err(format!("the log cannot be cut: {error}")),
-                }
-            }
-            Step::Plain(DurableStep::InstallSnapshot { .. }) => {
-                return Err("a leader's tree got lost on its way to the disk".to_owned());
-            }
-            Step::Install { zxid, tree } => {
-                let _pause = hold_snapshots(snapshots, report);
-                *writer = self.store.log_writer();
-                if self.was_standalone()? {
-                    self.set_aside()?;
-                }
-                let installed = self.store.install_snapshot(zxid, *tree);
-                installed.map_err(|error| format!("the leader's tree cannot be kept: {error}"))?;
-                tracing::info!("took over the leader's tree at {zxid}");
-                report(self.rebuilt(Durable::Installed(zxid))?);
-            }
-            Step::Plain(DurableStep::ConfigProposed(next)) => {
-                self.write_members(|files| files.write_proposed(&next))?;
-            }
-            Step::Plain(DurableStep::ConfigCommitted(committed)) => {
-                self.write_members(|files| files.write_committed(&committed))?;
-            }
-            Step::Plain(DurableStep::ConfigWithdrawn) => {
-                self.write_members(|files| files.withdraw_proposed())?;
+            written => {
+                written.map_err(|error| format!("the members cannot be written down: {error}"))
             }
         }
-        Ok(())
     }
 
     fn was_standalone(&self) -> Result<bool, String> {
@@ -121,7 +132,8 @@ impl<D: Disk> DurableSteps<D> {
         looked.map_err(|error| format!("the own history cannot be looked at: {error}"))
     }
 
-    /// The leader's history takes the place of ours, which perhaps nobody else has.
+    /// Copies the history of a standalone server, before the leader's snapshot replaces it:
+    /// possibly no other server has it.
     fn set_aside(&self) -> Result<(), String> {
         tracing::info!("this server was standalone: what it has is copied before it joins");
         let dir = self.store.set_aside().map_err(|error| {
@@ -135,46 +147,27 @@ impl<D: Disk> DurableSteps<D> {
         Ok(())
     }
 
-    /// What the files hold now.
-    fn rebuilt(&self, done: Durable) -> Result<Input, String> {
+    /// Recovers the state from the files.
+    fn recover(&self) -> Result<Box<Recovered>, String> {
         let (state, _, _) = recovery::recover(&self.store, self.tree, self.whom)
             .map_err(|error| error.to_string())?;
-        Ok(Input::Rebuilt { state: Box::new(state), done })
-    }
-
-    fn write_members(
-        &self,
-        write: impl FnOnce(&dyn MemberFiles) -> io::Result<()>,
-    ) -> Result<(), String> {
-        match &self.files {
-            None => Ok(()),
-            Some(files) => match write(&**files) {
-                // Administrators who keep the configuration where the server cannot write keep it up to
-                // date themselves, as with Apache's servers.
-                Err(error) if is_for_others_to_write(error.kind()) => {
-                    tracing::warn!(
-                        "the members cannot be written down beside the configuration file ({error}): a \
-                         restart begins with those that it names now"
-                    );
-                    Ok(())
-                }
-                written => {
-                    written.map_err(|error| format!("the members cannot be written down: {error}"))
-                }
-            },
-        }
+        Ok(Box::new(state))
     }
 }
 
-/// Whether a file, or its directory, is not ours to change. A mounted one cannot be replaced.
+/// Returns whether the error shows that the server may not write the file or its directory.
+/// Replacing a file that is a mount point fails with `ResourceBusy`.
 fn is_for_others_to_write(error: io::ErrorKind) -> bool {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, ResourceBusy};
     matches!(error, PermissionDenied | ReadOnlyFilesystem | ResourceBusy)
 }
 
-/// Members are written down before the transaction that proposes them. If that never came to be, then nobody has
-/// promised anything about it, and they must not count: neither now nor when the log has got further. What is
-/// left of the proposal comes back.
+/// Withdraws a proposed membership whose transaction is not in the log, and returns the proposal if
+/// it remains.
+///
+/// A membership is written to its file before its transaction is appended. Without the transaction
+/// this server has acknowledged nothing, so the proposal must not count: neither now nor when the
+/// log has reached a higher zxid.
 pub fn withdraw_unlogged(
     files: Option<&dyn MemberFiles>,
     proposed: Option<Membership>,
@@ -182,7 +175,7 @@ pub fn withdraw_unlogged(
 ) -> io::Result<Option<Membership>> {
     let is_logged = |next: &Membership| {
         let zxid = Zxid(next.version);
-        // The first leader gives the members a version by itself.
+        // The first leader assigns the version `(epoch, 0)` without a transaction.
         zxid.counter() == 0 || zxid <= last_logged
     };
     match proposed {
@@ -195,7 +188,8 @@ pub fn withdraw_unlogged(
     }
 }
 
-/// Keeps the snapshot thread away from files that are about to change.
+/// Pauses the snapshot thread, because the files are about to change. Reports a job that was not
+/// begun as done.
 fn hold_snapshots<'q>(snapshots: &'q SnapshotQueue, report: &mut impl FnMut(Input)) -> Pause<'q> {
     let (pause, unbegun) = snapshots.pause();
     if let Some(job) = unbegun {
@@ -211,7 +205,7 @@ mod tests {
     use ironkeeper_store::{Dirs, StoreOptions};
     use std::sync::Mutex;
 
-    /// A place for members that takes none.
+    /// Membership files on which every write fails.
     #[derive(Debug)]
     struct Refusing(io::ErrorKind);
 
@@ -229,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Notes that something was withdrawn.
+    /// Membership files that record a withdrawal.
     #[derive(Debug, Default)]
     struct Noting(Mutex<bool>);
 
@@ -251,11 +245,9 @@ mod tests {
     fn committed(files: Refusing) -> Result<(), String> {
         let dirs = Dirs::single("/data");
         let store = Store::open(SimDisk::new(7), dirs, StoreOptions::default()).expect("it is new");
-        let mut writer = store.log_writer();
         let (tree, whom) = (TreeConfig::default(), For::Standalone);
         let steps = DurableSteps { store, tree, whom, files: Some(Box::new(files)) };
-        let step = Step::Plain(DurableStep::ConfigCommitted(Box::default()));
-        steps.perform(step, &mut writer, &SnapshotQueue::default(), &mut |_| {})
+        steps.write_members(&MembersChange::Committed(Box::default()))
     }
 
     #[test]
@@ -271,7 +263,7 @@ mod tests {
             (0x2_0000_0005, 0x2_0000_0004, false),
             (0x2_0000_0005, 0x2_0000_0005, true),
             (0x2_0000_0005, 0x2_0000_0009, true),
-            // Of the first leader.
+            // The version that the first leader assigns.
             (0x2_0000_0000, 0x1_0000_0009, true),
         ] {
             let files = Noting::default();

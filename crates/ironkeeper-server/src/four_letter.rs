@@ -1,10 +1,10 @@
-//! Answers to four-letter words: what an administrator or a monitor asks with `echo mntr | nc`.
+//! Replies to four-letter words: what an administrator or a monitor requests with `echo mntr | nc`.
 //!
-//! The texts are those of Apache ZooKeeper 3.9, byte for byte, because scripts and monitors read
-//! them; each renderer is a function from plain data to text in a file of its own. This file decides
-//! who gets an answer and collects the data.
+//! The texts are those of Apache ZooKeeper 3.9, byte for byte, because scripts and monitors parse
+//! them; each renderer is a function from plain data to text in a file of its own. This file checks
+//! which words are enabled and collects the data.
 //!
-//! Locks: the engine first, on its own; then the gate, held only to copy out what is printed; then
+//! Locks: first the engine alone; then the gate, held only to copy the printed data; then
 //! connections, one at a time. No two of them are ever held together here.
 
 mod connections;
@@ -34,20 +34,20 @@ use ironkeeper_zab::Status;
 use crate::role;
 use crate::shared::Shared;
 
-/// Apache sends an answer in pieces of this size and counts each as a packet.
+/// Apache sends a reply in pieces of this size and counts each as a packet.
 const PACKET_BYTES: usize = 8192;
 
 const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests";
 
-/// Whether the word is answered with more than a refusal.
+/// Returns whether the word is enabled.
 pub fn is_allowed(shared: &Shared, word: FourLetterWord) -> bool {
     shared.config.four_letter_words.allows(word.name())
 }
 
-/// The whole answer to a word that `conn` has sent.
+/// Returns the complete reply to a word that `conn` has sent.
 ///
-/// What may take long (files, all connections, all watches) is done on a thread of its own: the
-/// clients that share an I/O thread with the administrator should not feel it.
+/// Work that may take long (files, all connections, all watches) is done on another thread, so that
+/// it does not delay the clients of the same I/O thread.
 pub async fn answer(
     shared: &Arc<Shared>,
     conn: &Conn,
@@ -151,7 +151,7 @@ fn overview(shared: &Shared) -> server::Overview {
     }
 }
 
-/// What the server is, in Apache's words.
+/// Returns the role of the server in Apache's words.
 fn mode(shared: &Shared) -> &'static str {
     let member = shared.core.member.as_ref();
     member.map_or("standalone", |member| role::names(member.status()).0)
@@ -190,7 +190,7 @@ fn conf(shared: &Shared) -> server::Conf {
     }
 }
 
-/// Bytes in the snapshot and the log directory; -1 each if they cannot be looked at.
+/// Returns the bytes in the snapshot and the log directory; -1 each if they cannot be read.
 fn dir_sizes(shared: &Shared) -> (i64, i64) {
     match shared.store.dir_sizes() {
         Ok((data, log)) => (data as i64, log as i64),
@@ -224,8 +224,8 @@ fn dump(shared: &Shared) -> dump::Dump {
     let mut connections: dump::Schedule<dump::Connection> = BTreeMap::new();
     let sessionless_ms = shared.sessionless_timeout.as_millis() as i64;
     for view in views(shared) {
-        // A connection lives as long as its session, or until it should have asked for one. Times
-        // are printed in seconds, so everything in one second is one set.
+        // A connection ends with its session, or when the time to request one is over. Times are
+        // printed in seconds, so all connections of one second form one set.
         let end_ms = match due_ms.get(&view.session) {
             Some(due_ms) => *due_ms,
             None => view.stats.established_wall_ms + sessionless_ms,
@@ -237,7 +237,7 @@ fn dump(shared: &Shared) -> dump::Dump {
     dump::Dump { sessions, ephemerals, connections }
 }
 
-/// The watches that are listed, by connection.
+/// Returns the listed watches by connection.
 fn watched(shared: &Shared) -> Vec<watches::Watcher> {
     let connections = shared.connections.all();
     let watchers = connections

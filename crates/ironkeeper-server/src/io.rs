@@ -1,9 +1,9 @@
 //! The I/O threads: sockets, frames in, replies out.
 //!
-//! Each thread runs a single-threaded tokio runtime and owns its connections for life. The cost of
-//! a small request is two or three system calls, so everything here is about making fewer: one read
-//! takes in as many requests as there are, their replies leave with one write, and the engine wakes
-//! a thread once for all its connections.
+//! Each thread runs a single-threaded tokio runtime; a connection stays on its thread. A small
+//! request costs two or three system calls, so this module minimises their number: one read
+//! receives as many requests as there are, one write sends their replies, and the engine wakes a
+//! thread once for all its connections.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -34,25 +34,25 @@ use crate::session_log::canonical;
 use crate::shared::Shared;
 use crate::unused_memory;
 
-/// One read of a socket takes in at most this much.
+/// The maximum size of one read of a socket.
 const READ_BYTES: usize = 64 << 10;
-/// A connection's own buffers are given back above this size when they are empty.
+/// A connection's own empty buffers are freed above this size.
 const BUFFER_BYTES_KEPT: usize = 16 << 10;
-/// Above this size they are also given back when they are nearly empty.
+/// Above this size buffers are freed when they are nearly empty as well.
 const LARGE_BUFFER_BYTES: usize = 256 << 10;
-/// How many turns a connection that ends has for its last replies.
+/// The maximum number of turns in which a connection that is being closed sends its last replies.
 const LAST_TURNS_MAX: usize = 64;
-/// How long a last reply may take to leave.
+/// The maximum time for sending a last reply.
 const CLOSING_GRACE: Duration = Duration::from_secs(5);
-/// Four-letter words of a thread's connections that are answered at the same time.
+/// The maximum number of four-letter words that the connections of a thread run at the same time.
 const WORD_THREADS: usize = 2;
 
 thread_local! {
-    /// All connections of a thread read into one buffer, so idle ones hold none.
+    /// All connections of a thread read into one buffer, so idle ones need none.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into_boxed_slice());
 }
 
-/// A socket on its way to its thread.
+/// A socket that is being passed to its thread.
 #[derive(Debug)]
 pub struct Accepted {
     pub stream: std::net::TcpStream,
@@ -60,7 +60,7 @@ pub struct Accepted {
     pub permit: Permit,
 }
 
-/// How the rest of the server reaches one I/O thread.
+/// The interface of one I/O thread for the rest of the server.
 #[derive(Clone, Debug)]
 pub struct IoHandle {
     inner: Arc<IoInner>,
@@ -74,9 +74,9 @@ struct IoInner {
     notify: Notify,
     accepted: mpsc::UnboundedSender<Accepted>,
     connections: AtomicUsize,
-    /// A connection with large buffers has ended.
+    /// Notified when a connection with large buffers has ended.
     freed: Notify,
-    /// How the thread's connections are reached, by slot.
+    /// The entries of the thread's connections, by slot.
     doors: Mutex<Slots>,
 }
 
@@ -92,7 +92,7 @@ impl Slots {
     }
 }
 
-/// How one connection is reached.
+/// The signal and the writer of one connection.
 #[derive(Debug)]
 struct Door {
     signal: Signal,
@@ -115,12 +115,12 @@ impl IoHandle {
         (IoHandle { inner: Arc::new(inner) }, receiver)
     }
 
-    /// Which thread a connection's tag names.
+    /// Returns the index of the thread in a connection's tag.
     pub fn thread_of(tag: u64) -> usize {
         (tag >> 32) as usize
     }
 
-    /// Queues a connection that has something to do. Follow with [`IoHandle::wake`].
+    /// Queues a connection that has work. Call [`IoHandle::wake`] afterwards.
     pub fn push_ready(&self, conn: Arc<Conn>) {
         self.inner.ready.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
     }
@@ -129,8 +129,8 @@ impl IoHandle {
         self.inner.notify.notify_one();
     }
 
-    /// Sends a connection's events from the caller's thread, if they are all there is. False if the connection has to be
-    /// queued.
+    /// Sends a connection's events from the caller's thread, if they are its only output. Returns
+    /// false if the connection has to be queued.
     pub fn send_events(&self, conn: &Conn) -> bool {
         let door = self.doors().find(conn).cloned();
         door.is_some_and(|door| door.outlet.send_events(conn))
@@ -140,26 +140,26 @@ impl IoHandle {
         self.inner.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets this thread work for the engine.
+    /// Has this thread run the engine.
     pub fn run_core(&self) {
         self.inner.run_core.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Begins to serve a new connection on this thread, which is the caller's.
+    /// Starts to serve a new connection on this thread, which is the caller's.
     pub fn start(&self, stream: TcpStream, peer: SocketAddr, permit: Permit, shared: &Arc<Shared>) {
         self.inner.connections.fetch_add(1, Ordering::Relaxed);
         self.serve(stream, peer, permit, shared);
     }
 
-    /// Hands over a new socket from another thread.
+    /// Passes a new socket from another thread.
     pub fn hand_over(&self, accepted: Accepted) {
         self.inner.connections.fetch_add(1, Ordering::Relaxed);
-        // The receiver lives until shutdown, and then nobody misses the socket.
+        // The receiver exists until shutdown; then the socket may be dropped.
         let _ = self.inner.accepted.send(accepted);
     }
 
-    /// How many connections the thread has.
+    /// Returns the number of connections of the thread.
     pub fn load(&self) -> usize {
         self.inner.connections.load(Ordering::Relaxed)
     }
@@ -195,7 +195,7 @@ impl IoHandle {
     }
 }
 
-/// Wakes one connection's task.
+/// The wake-up of one connection's task.
 #[derive(Debug, Default)]
 struct Signal {
     woken: AtomicBool,
@@ -226,14 +226,14 @@ impl Signal {
     }
 }
 
-/// The thread's life.
+/// Runs the main loop of the thread.
 pub fn run(
     handle: &IoHandle,
     listener: std::net::TcpListener,
     mut accepted: mpsc::UnboundedReceiver<Accepted>,
     shared: &Arc<Shared>,
 ) {
-    // Dropped after the runtime, that is, after its tasks.
+    // Dropped after the runtime, and so after its tasks.
     let _closing = Closing { handle, shared };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -275,7 +275,8 @@ pub fn run(
         if shared.core.shutdown.is_halted() {
             return;
         }
-        // Connections see the shutdown themselves; give their last replies a moment.
+        // Connections notice the shutdown themselves; the thread waits some time for their last
+        // replies.
         let grace = tokio::time::Instant::now() + CLOSING_GRACE;
         while handle.load() > 0 && tokio::time::Instant::now() < grace {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -283,8 +284,8 @@ pub fn run(
     });
 }
 
-/// At the thread's end, even by a panic, nothing is left open that others would take for a live
-/// server.
+/// Closes all connections when the thread ends, even by a panic, so that no client takes the server
+/// for a running one.
 struct Closing<'a> {
     handle: &'a IoHandle,
     shared: &'a Shared,
@@ -292,7 +293,7 @@ struct Closing<'a> {
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
-        // Those of connections whose tasks did not come to their end.
+        // The entries of connections whose tasks did not finish.
         self.handle.doors().doors.clear();
         if let Some(member) = &self.shared.core.member {
             member.stop();
@@ -300,8 +301,8 @@ impl Drop for Closing<'_> {
     }
 }
 
-/// Passes wake-ups on to connections. One of these per thread turns a remote wake-up, which costs
-/// a system call, into many local ones, which do not.
+/// Passes wake-ups to connections. One such task per thread turns one remote wake-up, which costs a
+/// system call, into many local ones, which do not.
 async fn dispatch(handle: IoHandle, shared: Arc<Shared>) {
     let mut ready = Vec::new();
     loop {
@@ -322,32 +323,33 @@ async fn dispatch(handle: IoHandle, shared: Arc<Shared>) {
     }
 }
 
-/// One client's socket and what belongs to it alone.
+/// One client's socket and the state of its task.
 struct Connection {
     reader: OwnedReadHalf,
     conn: Arc<Conn>,
     door: Arc<Door>,
     handle: IoHandle,
     shared: Arc<Shared>,
-    /// Received, but not complete or not yet wanted.
+    /// Bytes that are received but incomplete or not processed yet.
     unread: Vec<u8>,
     submits: Vec<Submit>,
-    /// The engine has to answer something, or replies have to leave, before more is read.
+    /// A reply must be made, or replies must be sent, before more is read.
     waiting: bool,
-    /// What had left when that was last decided.
+    /// The value of `Outlet::departures` when `waiting` was last set.
     departures: u64,
-    /// The kernel takes no more for now.
+    /// The kernel accepts no more bytes for now.
     is_blocked: bool,
-    /// Requests or waiting reads are left that can be served as soon as other connections had
-    /// their turn.
+    /// Requests or waiting reads are left that can be served after other connections have had their
+    /// turn.
     must_yield: bool,
-    /// Bytes read since other connections had their turn.
+    /// Bytes read in this turn.
     turn_bytes: usize,
-    /// It has had large buffers, which are free when it ends.
+    /// The connection has had large buffers, which are freed when it ends.
     was_large: bool,
-    /// The client has asked for a session.
+    /// The client has requested a session.
     asked: bool,
-    /// Until when the client must have introduced itself, or the last reply must have left.
+    /// Until when the client must have sent its connect request, or the last reply must have been
+    /// sent.
     deadline: Option<Pin<Box<Sleep>>>,
     _permit: Permit,
 }
@@ -356,15 +358,15 @@ enum Event {
     Received(usize),
     Woken,
     Writable,
-    /// Other connections had their turn.
+    /// Other connections have had their turn.
     Turn,
     Late,
     Stop,
 }
 
-/// Why a connection's task ends.
+/// The reason why a connection's task ends.
 enum End {
-    /// The client went away, or the network did.
+    /// The client or the network closed the connection.
     Gone,
     Close(CloseReason),
 }
@@ -417,8 +419,9 @@ impl Connection {
         let mut watches = self.conn.disconnect(self.now(), &self.shared.core.db, &mut self.submits);
         self.submit();
         self.shared.connections.remove(self.conn.id);
-        // Closing a socket with unread bytes resets it, and the last reply would be lost: so the writer is shut down,
-        // which dropping it does. A client that closed its session has nothing more to say.
+        // Closing a socket with unread bytes resets it, and the last reply would be lost: so the
+        // writer is shut down, which dropping it does. A client that has closed its session sends
+        // nothing more.
         if let Some(writer) = self.door.outlet.close()
             && matches!(end, End::Close(CloseReason::SessionClosed))
         {
@@ -426,7 +429,7 @@ impl Connection {
         }
         self.handle.unregister(self.conn.tag);
         let Connection { reader, unread, handle, shared, was_large, _permit: permit, .. } = self;
-        // The client can be back before its old watches are gone.
+        // The client may reconnect before its old watches are removed.
         drop((reader, permit, unread));
         while watches.remove_some(&shared.core.db) {
             tokio::task::yield_now().await;
@@ -454,7 +457,7 @@ impl Connection {
         loop {
             match self.advance().await {
                 Ok(None) => {}
-                // These end at once: the client is gone, or must not hear more.
+                // These end immediately: the client does not read, or must not receive more.
                 Ok(Some(
                     reason @ (CloseReason::SessionExpired
                     | CloseReason::SessionMoved
@@ -514,14 +517,15 @@ impl Connection {
             };
             self.submit();
             if let Err(end) = done {
-                // What was answered before the offence still leaves, if it leaves at once.
+                // Replies made before the error are still sent, as far as the kernel accepts them
+                // immediately.
                 self.flush_last();
                 return end;
             }
         }
     }
 
-    /// Sends what there is. Room made that way may let requests pass that had to wait for it.
+    /// Sends the outbox. The room made by this may let waiting requests pass.
     async fn advance(&mut self) -> Result<Option<CloseReason>, End> {
         loop {
             let close = self.flush()?;
@@ -532,7 +536,7 @@ impl Connection {
             let done = self.on_bytes(0).await;
             self.submit();
             done?;
-            // The next round is as long as this one.
+            // The next iteration takes as long as this one.
             tokio::task::yield_now().await;
         }
     }
@@ -548,7 +552,7 @@ impl Connection {
             self.must_yield = false;
             return Poll::Ready(Ok(Event::Turn));
         }
-        // A client that does not take its replies gets no more requests read.
+        // While a client does not read its replies, its requests are not read.
         if !self.waiting && !self.is_blocked {
             let received = SCRATCH.with_borrow_mut(|scratch| {
                 let mut buffer = ReadBuf::new(scratch);
@@ -569,7 +573,8 @@ impl Connection {
         Poll::Pending
     }
 
-    /// Takes in what was just read into the thread's buffer, behind what was left before.
+    /// Processes the bytes that were just read into the thread's buffer, after the bytes left
+    /// before.
     async fn on_bytes(&mut self, len: usize) -> Result<(), End> {
         let now = self.now();
         self.departures = self.door.outlet.departures();
@@ -595,7 +600,7 @@ impl Connection {
             self.unread.shrink_to(BUFFER_BYTES_KEPT);
         }
         match received.map_err(End::Close)?.next {
-            // A refusal does not wait for the argument.
+            // A disabled word is rejected without waiting for its argument.
             Next::Read
                 if self.unread == b"stmk"
                     && !four_letter::is_allowed(&self.shared, FourLetterWord::Stmk) =>
@@ -625,8 +630,8 @@ impl Connection {
         }
     }
 
-    /// Once the client has asked for a session, the time is the server's: at most as long as the
-    /// session may be silent.
+    /// Extends the deadline once the client has requested a session: the server may take at most
+    /// the session timeout.
     fn put_off_deadline(&mut self) {
         if self.conn.has_session() {
             self.deadline = None;
@@ -645,8 +650,9 @@ impl Connection {
         }
     }
 
-    /// Whether a request waits for the request throttle although the client has gone away, and such
-    /// requests are to be dropped. The kernel's word is enough: no byte is read for it.
+    /// Returns whether a request waits for the request throttle although the client has
+    /// disconnected, and such requests are to be dropped. Checks the readiness of the socket; reads
+    /// no bytes.
     fn is_abandoned(&self) -> bool {
         let Some(throttle) = &self.shared.core.db.request_throttle else { return false };
         if !(throttle.config.drop_stale && throttle.config.stale_when_gone) {
@@ -657,7 +663,7 @@ impl Connection {
         self.conn.is_in_line() && matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
-    /// Answers a four-letter word, which is all that happens on its connection.
+    /// Replies to a four-letter word; nothing else is served on its connection.
     async fn answer_word(&mut self, word: FourLetterWord, argument: i64) -> End {
         let answer = four_letter::answer(&self.shared, &self.conn, word, argument).await;
         if let Some(mut writer) = self.door.outlet.close() {
@@ -667,7 +673,7 @@ impl Connection {
         End::Gone
     }
 
-    /// Sends what the kernel takes at once.
+    /// Sends what the kernel accepts immediately.
     fn flush_last(&mut self) {
         for _ in 0..LAST_TURNS_MAX {
             self.must_yield = false;
@@ -677,7 +683,8 @@ impl Connection {
         }
     }
 
-    /// Sends what there is. The reason, if the connection is to end after what the kernel has not taken yet.
+    /// Sends the outbox. Returns the reason if the connection is to be closed after the bytes that
+    /// the kernel has not accepted yet.
     fn flush(&mut self) -> Result<Option<CloseReason>, End> {
         let flushed = self.door.outlet.flush(&self.conn, &self.shared.core)?;
         self.is_blocked = flushed.is_blocked;

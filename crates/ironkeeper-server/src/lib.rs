@@ -1,16 +1,16 @@
-//! The ZooKeeper server in the real world: configuration, sockets, threads, disks.
+//! The ZooKeeper server as a program: configuration, sockets, threads, disks.
 //!
-//! What the protocol says is decided by `ironkeeper-engine`; this crate gives it clients, a clock
-//! and files. Start from [`Server`].
+//! `ironkeeper-engine` implements the protocol; this crate connects it to clients, a clock and
+//! files. Start from [`Server`].
 //!
 //! | thread | what it does |
 //! | --- | --- |
-//! | `io-0` … | take in connections, parse, serve reads, judge writes, send replies |
-//! | `log` | append, one sync for many writes, apply |
-//! | `snapshot` | writes snapshots, removes old files |
-//! | `timer` | ends silent sessions, removes empty containers, minds an ensemble's deadlines |
+//! | `io-0` … | accept connections, parse, serve reads, prepare writes, send replies |
+//! | `log` | appends, syncs once for many writes, applies |
+//! | `snapshot` | writes snapshots, deletes old files |
+//! | `timer` | expires sessions, deletes empty containers, runs ZAB's timers |
 //! | `peers` | in an ensemble: connections to the other servers |
-//! | `log-reader` | in an ensemble: reads the log for servers that are behind |
+//! | `log-reader` | in an ensemble: reads the log for learners that are behind |
 
 mod accept;
 mod alarm;
@@ -44,10 +44,10 @@ mod shutdown;
 mod snapshot_thread;
 pub mod unused_memory;
 
-/// What needs neither threads nor sockets nor a clock, for whoever drives it in a time of its own, as the
-/// simulator does: the files of a server, and the bytes between servers.
+/// The parts that need neither threads nor sockets nor a clock, for drivers with simulated time,
+/// such as the simulator: the files of a server, and the bytes between servers.
 pub mod parts {
-    pub use crate::durable_steps::{DurableSteps, MemberFiles, Step, withdraw_unlogged};
+    pub use crate::durable_steps::{DurableSteps, MemberFiles, withdraw_unlogged};
     pub use crate::log_reader::read as read_log;
     pub use crate::log_work::{LogItem, LogWork, Progress};
     pub use crate::peer::{Broken, Expect, Intake, ReceivedTree, encode_vote};

@@ -1,4 +1,4 @@
-//! How many connections there may be, in all and from one address.
+//! The limits on connections, in total and from one address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use thiserror::Error;
 
-/// Counts connections; zero means no limit.
+/// Counters of connections; a limit of zero means no limit.
 #[derive(Debug)]
 pub struct Limits {
     per_address_max: u32,
@@ -21,14 +21,14 @@ struct Counts {
     per_address: HashMap<IpAddr, u32>,
 }
 
-/// The right to one connection, given back when dropped.
+/// The permission for one connection, returned when dropped.
 #[derive(Debug)]
 pub struct Permit {
     limits: Arc<Limits>,
     address: IpAddr,
 }
 
-/// Which limit was reached.
+/// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Full {
     #[error("maxClientCnxns is {0}")]

@@ -1,7 +1,7 @@
-//! Reads the log for learners that are further behind than what is kept in memory.
+//! Reads the log for learners that are further behind than the history in memory.
 //!
-//! On a thread of its own: neither those who write the log nor those who serve clients should wait for
-//! it. At most one wish of each learner is under way, by the rules of the broadcast.
+//! A thread of its own, so that neither the log thread nor the I/O threads wait for it. ZAB
+//! sends at most one query per learner at a time.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -10,52 +10,45 @@ use ironkeeper_engine::{Database, Input};
 use ironkeeper_proto::Zxid;
 use ironkeeper_store::disk::Disk;
 use ironkeeper_store::{Store, StoreError};
-use ironkeeper_zab::{LinkId, LogRead};
+use ironkeeper_zab::{LogQuery, LogRead};
 
 use crate::core::Core;
 
-/// However large the tree is, no more of the log is read for one learner.
+/// The maximum number of bytes read for one learner, regardless of the size of the tree.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// What a learner wants: everything after a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
-    pub link: LinkId,
-    pub after: Zxid,
-}
-
-/// The way to the thread.
+/// The queue of queries to the thread.
 #[derive(Debug)]
 pub struct LogReads {
-    wishes: Sender<Option<Wish>>,
+    queries: Sender<Option<LogQuery>>,
 }
 
 impl LogReads {
-    pub fn new() -> (LogReads, Receiver<Option<Wish>>) {
-        let (wishes, receiver) = channel();
-        (LogReads { wishes }, receiver)
+    pub fn new() -> (LogReads, Receiver<Option<LogQuery>>) {
+        let (queries, receiver) = channel();
+        (LogReads { queries }, receiver)
     }
 
-    pub fn push(&self, wish: Wish) {
-        // Without a thread the server is on its way down.
-        let _ = self.wishes.send(Some(wish));
+    pub fn push(&self, query: LogQuery) {
+        // Without the thread the server is shutting down.
+        let _ = self.queries.send(Some(query));
     }
 
-    /// After this the thread ends.
+    /// Ends the thread after the queued requests.
     pub fn close(&self) {
-        let _ = self.wishes.send(None);
+        let _ = self.queries.send(None);
     }
 }
 
-/// The thread's life. `size_factor` is the part of the tree's size up to which the log is worth
-/// sending; if there is none, it never is.
+/// Runs the main loop of the thread. The log is sent up to `size_factor` times the size of the
+/// newest snapshot; never if `None`.
 pub fn run<D: Disk>(
     store: &Store<D>,
-    wishes: &Receiver<Option<Wish>>,
+    queries: &Receiver<Option<LogQuery>>,
     size_factor: Option<f64>,
     core: &Core,
 ) {
-    while let Ok(Some(Wish { link, after })) = wishes.recv() {
+    while let Ok(Some(LogQuery { link, after })) = queries.recv() {
         let read = read(store, after, size_factor, &core.db);
         let learner = core.member.as_ref().and_then(|member| member.links.learner_to_log(link));
         let read = match read {
@@ -79,7 +72,7 @@ pub fn run<D: Disk>(
     }
 }
 
-/// What the log has after a transaction, as far as it is worth sending.
+/// Returns the transactions after a zxid, up to the size that is worth sending.
 pub fn read<D: Disk>(
     store: &Store<D>,
     after: Zxid,

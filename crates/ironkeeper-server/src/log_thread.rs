@@ -1,7 +1,7 @@
-//! The log thread: append, one sync for many writes, report.
+//! The log thread: appends transactions, syncs many of them at once, reports to the engine.
 //!
-//! What arrives while a sync is under way is the next batch: group commit without timers. What a
-//! member of an ensemble has to make durable besides is done in order with it.
+//! The transactions that arrive during a sync are the next batch: group commit without timers. The
+//! other durable steps of a member are executed in order with the appends.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -15,13 +15,13 @@ use crate::core::Core;
 use crate::log_work::{LogItem, LogWork, Progress};
 use crate::metrics::Metrics;
 
-/// How long to wait before a full disk is tried again.
+/// The wait between two attempts to write to a full disk.
 const DISK_FULL_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long until a full disk is reported again.
+/// The time between two log lines about a full disk.
 const DISK_FULL_REPORT: Duration = Duration::from_secs(60);
 
-/// What waits to be written. Bounded by the requests that may be in work at once.
+/// The queue of the log thread. Bounded by the limit on outstanding requests.
 #[derive(Debug, Default)]
 pub struct LogQueue {
     queue: Mutex<Queue>,
@@ -32,12 +32,12 @@ pub struct LogQueue {
 struct Queue {
     items: Vec<LogItem>,
     closed: bool,
-    /// Whether the thread is asleep; a wake-up costs a system call, so it is not made in vain.
+    /// Whether the thread is parked. A wake-up costs a system call, so a running thread gets none.
     waiting: bool,
 }
 
 impl LogQueue {
-    /// Adds everything in `items`, in order.
+    /// Moves all of `items` to the end of the queue, in order.
     pub fn push(&self, items: &mut Vec<LogItem>) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.items.append(items);
@@ -47,7 +47,7 @@ impl LogQueue {
         }
     }
 
-    /// After this the thread writes what is there and ends.
+    /// Closes the queue: the thread writes the remaining items and ends.
     pub fn close(&self) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.arrived.notify_one();
@@ -57,7 +57,8 @@ impl LogQueue {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).items.is_empty()
     }
 
-    /// Waits for work and takes up to `max` items of it; false when there will be none.
+    /// Waits for items and takes up to `max` of them. Returns false if the queue is closed and
+    /// empty.
     fn take(&self, batch: &mut Vec<LogItem>, max: usize) -> bool {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         while queue.items.is_empty() && !queue.closed {
@@ -69,8 +70,8 @@ impl LogQueue {
         !batch.is_empty()
     }
 
-    /// Adds to the batch what arrives until `until`, as long as something arrives within every
-    /// `quiet` and there are fewer than `max`.
+    /// Adds items to the batch until `until`, until no item arrives for `quiet`, or until the batch
+    /// has `max` items.
     fn gather(&self, batch: &mut Vec<LogItem>, max: usize, until: Instant, quiet: Duration) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         while batch.len() < max {
@@ -93,7 +94,7 @@ impl LogQueue {
 }
 
 impl Queue {
-    /// Moves items to the batch until that has `max`.
+    /// Moves items to the batch until it has `max`.
     fn move_to(&mut self, batch: &mut Vec<LogItem>, max: usize) {
         let room = max.saturating_sub(batch.len());
         if batch.is_empty() && self.items.len() <= room {
@@ -104,19 +105,19 @@ impl Queue {
     }
 }
 
-/// How the log is written.
+/// The settings of the log thread.
 #[derive(Clone, Copy, Debug)]
 pub struct LogSettings {
-    /// The least time between two syncs, in which more writes are gathered.
+    /// The minimum time between two syncs, in which more writes are gathered.
     pub flush_delay: Duration,
-    /// The gathering ends when nothing came for this long.
+    /// The gathering ends early when no write arrives for this long.
     pub flush_quiet: Duration,
-    /// The most writes for one sync.
+    /// The maximum number of items in one batch.
     pub batch_max: usize,
     pub warn_after: Duration,
 }
 
-/// The thread, with what it writes to.
+/// The log thread.
 #[derive(Debug)]
 pub struct LogThread {
     pub work: LogWork,
@@ -126,17 +127,17 @@ pub struct LogThread {
 }
 
 impl LogThread {
-    /// The thread's life. A failure has been told to everybody when it ends.
+    /// Runs the thread until the queue is closed. On a failure it stops the server.
     pub fn run(mut self) {
-        // Where processors are few, a finished sync would otherwise push aside the very thread that is
-        // taking in the next writes, and the next sync would begin with less than there is to write:
-        // 64 clients with one write each at a time lose a fifth of their rate to that.
+        // Otherwise, on a machine with few processors, this thread preempts after its sync the I/O
+        // thread that is receiving the next writes, and the next sync covers fewer of them: 64
+        // clients with one write in flight each lose a fifth of their rate.
         disk::let_others_finish();
         let mut batch = Vec::new();
         let mut synced_at: Option<Instant> = None;
         let settings = self.settings;
         while self.core.log.take(&mut batch, settings.batch_max) {
-            // After a pause the first write is synced at once: nobody else is there to share with.
+            // After a pause the first write is synced at once: no other writes can share the sync.
             if !settings.flush_delay.is_zero()
                 && let Some(until) = synced_at.and_then(|at| at.checked_add(settings.flush_delay))
             {
@@ -149,11 +150,12 @@ impl LogThread {
                 synced_at = Some(Instant::now());
             }
             if self.core.member.is_some() || self.core.log.is_empty() {
-                // Nothing to write: applying here saves a wake-up. And what is durable at a member is
-                // waited for elsewhere: the word of it leaves before the next batch is begun.
+                // If the queue is empty, applying the batch on this thread saves a wake-up. On a
+                // member, other servers wait for the ACK or COMMIT: it is sent before the next
+                // batch.
                 self.core.run_and_tell();
             } else {
-                // The disk should not idle while memory is worked on.
+                // An I/O thread applies the batch, so that the disk is not idle meanwhile.
                 self.core.io[0].run_core();
             }
         }
@@ -170,12 +172,12 @@ impl LogThread {
     }
 }
 
-/// Whether an operator should know of a sync (`fsync.warningthresholdms`).
+/// Returns whether a sync took so long that it is logged (`fsync.warningthresholdms`).
 fn is_slow(took: Duration, warn_after: Duration) -> bool {
     took.as_millis() > warn_after.as_millis()
 }
 
-/// Syncs the batch. An error is why the server has to stop.
+/// Syncs the batch, and retries while the disk is full. The error is the reason to stop the server.
 fn commit(
     writer: &mut LogWriter<RealDisk>,
     txns: u64,

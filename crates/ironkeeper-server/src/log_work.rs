@@ -1,43 +1,38 @@
-//! What the log thread does with its work: append, one sync for many writes, durable steps in between.
+//! The work of the log thread: appends, one sync for many of them, other durable steps in between.
 //!
-//! Without a thread, a clock or a wait, so that the simulator does the same to a disk of its own.
+//! It uses no thread, no clock and no wait, so that the simulator runs it on a simulated disk.
 
-use bytes::Bytes;
 use ironkeeper_engine::Input;
 use ironkeeper_proto::Zxid;
-use ironkeeper_store::LogWriter;
 use ironkeeper_store::disk::{Disk, RealDisk};
+use ironkeeper_store::{LogWriter, SnapshotWriter};
+use ironkeeper_zab::{Durable, DurableStep};
 
-use crate::durable_steps::{DurableSteps, Step};
+use crate::durable_steps::DurableSteps;
 use crate::snapshot_thread::SnapshotQueue;
 
-/// Work for the log thread.
-#[derive(Debug)]
-pub enum LogItem<D: Disk = RealDisk> {
-    Append { zxid: Zxid, txn: Bytes },
-    Roll,
-    Step(Box<Step<D>>),
-}
+/// An item of the log thread: the engine's item, with the file of the snapshot to install.
+pub type LogItem<D = RealDisk> = ironkeeper_engine::LogItem<Box<SnapshotWriter<D>>>;
 
-/// Whether a batch is through.
+/// Whether a batch is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     Done,
-    /// The disk is full. What is left of the batch is to be given again when there may be room.
+    /// The disk is full. The caller passes the rest of the batch again later.
     NoRoom,
 }
 
-/// The log with what is written to it. One thread owns it.
+/// The log writer and the executor of the other durable steps. One thread owns them.
 #[derive(Debug)]
 pub struct LogWork<D: Disk = RealDisk> {
     writer: LogWriter<D>,
     steps: DurableSteps<D>,
-    /// Begin a new file above this size, if set.
+    /// The size above which a new file begins, if set.
     file_bytes_max: Option<u64>,
     unsynced: Unsynced,
 }
 
-/// What was appended since the last sync.
+/// The transactions appended since the last sync.
 #[derive(Debug, Default)]
 struct Unsynced {
     last: Option<Zxid>,
@@ -50,9 +45,9 @@ impl<D: Disk> LogWork<D> {
         LogWork { writer, steps, file_bytes_max, unsynced: Unsynced::default() }
     }
 
-    /// Does a batch, in order. `commit` syncs the writer's so many transactions, or says that there is
-    /// no room for them. `report` hears what the engine is to be told, as soon as it is so. An error is
-    /// why the server has to stop.
+    /// Executes a batch in order. `commit` syncs the writer, which has this number of transactions,
+    /// or returns [`Progress::NoRoom`]. `report` receives the inputs for the engine, each as soon
+    /// as its step is complete. The error is the reason to stop the server.
     pub fn perform(
         &mut self,
         batch: &mut Vec<LogItem<D>>,
@@ -61,27 +56,47 @@ impl<D: Disk> LogWork<D> {
         mut report: impl FnMut(Input),
     ) -> Result<Progress, String> {
         for at in 0..batch.len() {
-            if matches!(batch[at], LogItem::Step(_))
-                && self.sync(&mut commit, &mut report)? == Progress::NoRoom
-            {
+            let joins_batch =
+                matches!(batch[at], LogItem::Step(DurableStep::Append { .. }) | LogItem::Roll);
+            if !joins_batch && self.sync(&mut commit, &mut report)? == Progress::NoRoom {
                 batch.drain(..at);
                 return Ok(Progress::NoRoom);
             }
             match std::mem::replace(&mut batch[at], LogItem::Roll) {
-                LogItem::Append { zxid, txn } => {
-                    let appended = self.writer.append(zxid, &txn);
-                    appended.map_err(|error| format!("the log cannot be written: {error}"))?;
-                    self.unsynced.last = Some(zxid);
-                    self.unsynced.txns += 1;
-                }
+                LogItem::Step(step) => self.step(step, snapshots, &mut report)?,
                 LogItem::Roll => self.writer.roll(),
-                LogItem::Step(step) => {
-                    self.steps.perform(*step, &mut self.writer, snapshots, &mut report)?;
-                }
             }
         }
         batch.clear();
         self.sync(&mut commit, &mut report)
+    }
+
+    /// Executes one step. Before a step other than an append, the caller has synced all appends.
+    fn step(
+        &mut self,
+        step: DurableStep<Box<SnapshotWriter<D>>>,
+        snapshots: &SnapshotQueue,
+        report: &mut impl FnMut(Input),
+    ) -> Result<(), String> {
+        let LogWork { steps, writer, .. } = self;
+        let done = match step {
+            DurableStep::Append { zxid, txn } => {
+                let appended = writer.append(zxid, &txn);
+                appended.map_err(|error| format!("the log cannot be written: {error}"))?;
+                self.unsynced.last = Some(zxid);
+                self.unsynced.txns += 1;
+                return Ok(());
+            }
+            DurableStep::WriteMembers(change) => return steps.write_members(&change),
+            DurableStep::WriteAcceptedEpoch(epoch) => steps.write_accepted_epoch(epoch)?,
+            DurableStep::WriteCurrentEpoch(epoch) => steps.write_current_epoch(epoch)?,
+            DurableStep::Truncate(zxid) => steps.truncate(zxid, writer, snapshots, report)?,
+            DurableStep::InstallSnapshot { zxid, snapshot } => {
+                steps.install_snapshot(zxid, *snapshot, writer, snapshots, report)?
+            }
+        };
+        report(Input::Durable(done));
+        Ok(())
     }
 
     fn sync(
@@ -97,7 +112,7 @@ impl<D: Disk> LogWork<D> {
         if self.file_bytes_max.is_some_and(|max| self.writer.bytes_in_file() > max) {
             self.writer.roll();
         }
-        report(Input::Flushed(last));
+        report(Input::Durable(Durable::Flushed(last)));
         Ok(Progress::Done)
     }
 }

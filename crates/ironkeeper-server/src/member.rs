@@ -1,35 +1,33 @@
-//! What a member of an ensemble has besides what every server has: links to the others, somebody who
-//! reads the log for learners, and a role.
+//! The state that only a member of an ensemble has: the links to the other servers, the thread that
+//! reads the log for learners, and the role.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ironkeeper_engine::io::{DurableStep, MemberStart};
+use ironkeeper_engine::io::MemberStart;
 use ironkeeper_engine::planted::Place;
-use ironkeeper_engine::{Input, Now, Output};
+use ironkeeper_engine::{Input, Now, ToPeers};
 use ironkeeper_proto::membership::{self, PeerAddress};
 use ironkeeper_proto::{Membership, Packet, ServerId};
 use ironkeeper_store::Store;
 use ironkeeper_store::disk::RealDisk;
-use ironkeeper_zab::{Ensemble, LinkId, Reason, Settings, Status};
+use ironkeeper_zab::{Ensemble, LinkId, LinkOp, MembersChange, Reason, Settings, Status};
 
 use crate::config::{Config, EnsembleConfig};
 use crate::core::Core;
-use crate::durable_steps::Step;
-use crate::log_reader::{LogReads, Wish};
-use crate::log_work::LogItem;
+use crate::log_reader::LogReads;
 use crate::metrics::Metrics;
 use crate::peer::{Endpoint, OwnAddresses, OwnTree, PeerError, PeerLinks, PeerSettings};
 use crate::recovery::{For, LogEnd};
 use crate::role::Role;
 use crate::server_lists::ServerLists;
 
-/// How long there is no leader before that deserves a line, and until the next line.
+/// The time without a leader before the first warning, and between two warnings.
 const NO_LEADER_AFTER_MS: u64 = 5_000;
 const NO_LEADER_AGAIN_MS: u64 = 60_000;
 
-/// See the head of this file.
+/// The state of a member, see the head of this file.
 #[derive(Debug)]
 pub struct Member {
     pub links: Arc<PeerLinks>,
@@ -38,9 +36,9 @@ pub struct Member {
     metrics: Arc<Metrics>,
     me: ServerId,
     listen_on_all_ips: bool,
-    /// When the log was last told that there is no leader.
+    /// The time of the last warning that there is no leader; 0 before the first one.
     no_leader_at_ms: AtomicU64,
-    /// The members in force and those that are proposed.
+    /// The membership in force and the proposed one.
     members: Arc<Mutex<(Membership, Option<Membership>)>>,
 }
 
@@ -49,7 +47,7 @@ fn in_force(members: &Mutex<(Membership, Option<Membership>)>) -> Membership {
 }
 
 impl Member {
-    /// Takes hold of the ports.
+    /// Binds the ports.
     pub fn bind(
         config: &Config,
         ensemble: &EnsembleConfig,
@@ -72,13 +70,13 @@ impl Member {
         Ok(member)
     }
 
-    /// The members in force.
+    /// Returns the membership in force.
     pub fn membership(&self) -> Membership {
         in_force(&self.members)
     }
 
-    /// Warns that there is no leader, and which members cannot be reached and why: first after some
-    /// seconds, then every minute.
+    /// Warns that there is no leader, with the voters that cannot be reached and the reasons: first
+    /// after `NO_LEADER_AFTER_MS`, then every `NO_LEADER_AGAIN_MS`.
     pub fn report_no_leader(&self, now: Now) {
         let age_ms = self.role.age_ms(now);
         if self.status() != Status::Looking || age_ms < NO_LEADER_AFTER_MS {
@@ -106,7 +104,7 @@ impl Member {
         );
     }
 
-    /// Logs how a learner is brought up to date.
+    /// Logs how a learner is synchronized.
     fn log_sync(&self, link: LinkId, packet: &Packet) {
         let (how, zxid) = match packet {
             Packet::Diff { zxid } => ("DIFF", Some(*zxid)),
@@ -136,23 +134,23 @@ impl Member {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut members);
         let (committed, proposed) = &*members;
-        // Where a proposed member says it will be is where it can be found already.
+        // The addresses in the proposed membership precede: its members already listen there.
         self.links.set_members(proposed.iter().chain([committed]));
     }
 
-    /// Does what only members do, in the engine's order. What is for the log thread comes back.
-    pub fn perform(&self, core: &Core, output: Output) -> Option<LogItem> {
-        match output {
-            Output::Peer(output) => {
-                if let ironkeeper_zab::Output::Send { link, packet } = &output {
+    /// Performs an output of the engine. Call it in the order of the outputs.
+    pub fn perform(&self, core: &Core, asked: ToPeers) {
+        match asked {
+            ToPeers::Link(op) => {
+                if let LinkOp::Send { link, packet } = &op {
                     if matches!(packet, Packet::Diff { .. } | Packet::Trunc { .. }) {
                         self.metrics.diffs_sent.fetch_add(1, Relaxed);
                     }
                     self.log_sync(*link, packet);
                 }
-                self.links.perform(output);
+                self.links.perform(op);
             }
-            Output::SendSnapshot { link, job } => {
+            ToPeers::SendSnapshot { link, job } => {
                 self.metrics.trees_sent.fetch_add(1, Relaxed);
                 let home = core.this();
                 let tree = OwnTree::new(job, Arc::clone(&core.db), move |walk| {
@@ -162,33 +160,24 @@ impl Member {
                 });
                 self.links.send_snapshot(link, Box::new(tree));
             }
-            Output::ReadLog { link, after } => self.log_reads.push(Wish { link, after }),
-            Output::Role { status, reason } => {
+            ToPeers::ReadLog(query) => self.log_reads.push(query),
+            ToPeers::Role { status, reason } => {
                 if status == Status::Looking {
                     self.links.forget_snapshot();
                 }
                 self.role.change(status, reason, core.clock.now());
             }
-            Output::Durable(step) => return Some(LogItem::Step(Box::new(self.prepare(step)))),
-            other => unreachable!("{other:?} is for every server"),
         }
-        None
     }
 
-    /// What has to happen at once, before the log thread comes to the step.
-    fn prepare(&self, step: DurableStep) -> Step {
-        match &step {
-            DurableStep::InstallSnapshot { link, zxid } => {
-                // A hang-up that follows would throw it away.
-                if let Some(tree) = self.links.take_snapshot(*link) {
-                    let tree = Box::new(tree.into_writer());
-                    return Step::Install { zxid: *zxid, tree };
-                }
-            }
-            DurableStep::ConfigProposed(next) => {
+    /// Passes the addresses of a changed membership to the links, before the log thread writes it
+    /// to disk.
+    pub fn on_members(&self, change: &MembersChange) {
+        match change {
+            MembersChange::Proposed(next) => {
                 self.tell_links(|(_, proposed)| *proposed = Some((**next).clone()));
             }
-            DurableStep::ConfigCommitted(next) => {
+            MembersChange::Committed(next) => {
                 if let Some(warning) = moved_clients(self.me, &self.membership(), next) {
                     tracing::warn!("{warning}");
                 }
@@ -196,19 +185,17 @@ impl Member {
                     *committed = (**next).clone();
                     proposed.take_if(|proposed| proposed.version <= committed.version);
                 });
-                // Who is a member no more stays where it is, to be taken in again.
+                // A server that was removed keeps its ports, so that it can be added again.
                 let me = next.members.get(&self.me);
                 if me.is_some() {
                     self.links.rebind(own_addresses(me, self.listen_on_all_ips));
                 }
             }
-            DurableStep::ConfigWithdrawn => self.tell_links(|(_, proposed)| *proposed = None),
-            _ => {}
+            MembersChange::Withdrawn => self.tell_links(|(_, proposed)| *proposed = None),
         }
-        Step::Plain(step)
     }
 
-    /// The life of the thread `peers`.
+    /// Runs the thread `peers` until [`Member::stop`].
     pub fn run_links(&self, core: &Core) {
         // The links must not keep the server alive.
         let engine = core.this();
@@ -254,13 +241,14 @@ impl Member {
         self.log_reads.close();
     }
 
-    /// What this server is doing.
+    /// Returns the role of this server.
     pub fn status(&self) -> Status {
         self.role.status()
     }
 }
 
-/// Clients are served where the server has begun to; a change of that place waits for its next start.
+/// Returns a warning if the client address of this server changed: the server listens on the new
+/// address only after a restart.
 fn moved_clients(me: ServerId, before: &Membership, after: &Membership) -> Option<String> {
     let place = |members: &Membership| members.members.get(&me)?.client.clone();
     let (before, after) = (place(before)?, place(after)?);
@@ -274,7 +262,7 @@ fn moved_clients(me: ServerId, before: &Membership, after: &Membership) -> Optio
     })
 }
 
-/// How much of the past is kept in memory.
+/// Returns for which kind of server to recover, with the bounds of a member's history in memory.
 pub(crate) fn recover_for(ensemble: Option<&EnsembleConfig>) -> For {
     match ensemble {
         None => For::Standalone,
@@ -288,7 +276,7 @@ pub(crate) fn recover_for(ensemble: Option<&EnsembleConfig>) -> For {
     }
 }
 
-/// What the broadcast starts from.
+/// Returns the state with which ZAB starts.
 pub(crate) fn start(
     config: &Config,
     ensemble: &EnsembleConfig,
@@ -303,17 +291,18 @@ pub(crate) fn start(
     }
 }
 
-/// How long a chosen leader may take until it listens, at least.
+/// The minimum time for which a learner dials the elected leader until it listens.
 ///
-/// Apache's learners dial five times, 100 ms apart, after they have waited 200 ms for better votes. We do not wait, and
-/// the one we have chosen may be an Apache server that does. Whoever gives up too early goes on to the next round, and the
-/// other, which leads by then, hears nothing of it until its `initLimit` is over: on a busy machine half a minute
-/// without a leader was seen.
+/// Apache's learners dial five times, 100 ms apart, after they have waited 200 ms for better votes.
+/// Ours do not wait, and the elected leader may be an Apache server that does. A learner that gives
+/// up too early starts the next election round, and the elected server, which is LEADING by then,
+/// detects this only when its `initLimit` has passed: on a busy machine this took half a minute
+/// without a leader.
 const LEADER_LISTENS_MS: u64 = 1000;
 
-/// How often to dial with such pauses, so that the leader has its time.
+/// Returns the number of dials, `dial_retry_ms` apart, that take at least [`LEADER_LISTENS_MS`].
 fn dial_tries(dial_retry_ms: u64) -> u32 {
-    // Pauses are between tries: one try more than pauses.
+    // n pauses separate n + 1 dials.
     let pauses = LEADER_LISTENS_MS.div_ceil(dial_retry_ms.max(1));
     u32::try_from(pauses + 1).unwrap_or(u32::MAX)
 }
@@ -355,7 +344,7 @@ fn peer_settings(config: &Config, ensemble: &EnsembleConfig) -> PeerSettings {
     }
 }
 
-/// Where our line in a configuration says that we are.
+/// Returns the addresses of this server in a membership.
 fn own_addresses(me: Option<&membership::Member>, on_all_ips: bool) -> OwnAddresses {
     let addresses = me.map(|me| me.addresses.as_slice()).unwrap_or_default();
     let bind = |port: fn(&PeerAddress) -> u16| {

@@ -1,5 +1,4 @@
-//! What the server measures of its disk, its start and its ensemble; what the engine counts is in its own
-//! statistics.
+//! Measurements of the disk, of the start and of the ensemble; the engine has its own statistics.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -7,31 +6,31 @@ use std::time::Duration;
 use ironkeeper_engine::stats::{Distribution, Summary};
 use ironkeeper_proto::Packet;
 
-/// Durations are in milliseconds, rounded down as Apache does.
+/// The measurements. Durations are in milliseconds, rounded down as in Apache.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    /// One for every batch of the log: writing what is left of it, and the sync.
+    /// One value for every batch of the log: the write of its rest, and the sync.
     pub fsync: Distribution,
     /// Transactions in a batch.
     pub batch: Summary,
     pub snapshot: Summary,
-    /// Snapshots given up.
+    /// Snapshots that failed.
     pub snapshot_errors: AtomicU64,
     pub startup_snapshot: Summary,
     pub startup_txns: Summary,
     pub startup_txns_loaded: Summary,
-    /// All of recovery.
+    /// The whole recovery.
     pub db_init: Summary,
-    /// How often this member has begun to look for a leader.
+    /// How often this member became LOOKING.
     pub lookings: AtomicU64,
-    /// From each of those moments until clients were served again ...
+    /// The time from LOOKING until clients were served again.
     pub unavailable: Summary,
-    /// ... and the same, if another server leads than before.
+    /// The same time, if another server leads than before.
     pub leader_unavailable: Summary,
-    /// Learners that were brought up to date with a part of the log, or with the whole tree.
+    /// Learners that were synchronized with a part of the log, or with a snapshot.
     pub diffs_sent: AtomicU64,
     pub trees_sent: AtomicU64,
-    /// What a learner has heard from its leader.
+    /// Packets that a learner has received from its leader.
     pub proposals_received: AtomicU64,
     pub commits_received: AtomicU64,
     pub revalidations_received: AtomicU64,
@@ -58,7 +57,7 @@ impl Metrics {
         self.db_init.add(millis(snapshot_took + txns_took));
     }
 
-    /// A packet of another server has arrived.
+    /// Counts a packet of another server.
     pub fn note_packet(&self, packet: &Packet) {
         let counter = match packet {
             Packet::Proposal { .. } => &self.proposals_received,
@@ -69,7 +68,7 @@ impl Metrics {
         counter.fetch_add(1, Relaxed);
     }
 
-    /// What `srst` resets: everything, as Apache does.
+    /// Resets what `srst` resets: everything, as Apache does.
     pub fn reset(&self) {
         let Metrics {
             fsync,

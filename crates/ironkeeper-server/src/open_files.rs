@@ -1,12 +1,13 @@
-//! The limit on open files, of which every connection is one.
+//! The limit on open files; every connection is one.
 //!
-//! A server that gives all of them to clients cannot begin a new log file, and has to stop. So some
-//! are kept back.
+//! A server that uses all of them for clients cannot create a new log file and has to stop. So some
+//! are reserved.
 
-/// For the log, snapshots, directories, listeners and the threads' pollers; half of a tiny limit.
+/// Reserved for the log, snapshots, directories, listeners and the threads' pollers; at most half
+/// of the limit.
 const FILES_KEPT: u64 = 128;
 
-/// How many connections the limit leaves room for; zero if there is no limit.
+/// Returns the number of connections that the limit allows; zero if there is no limit.
 #[cfg(unix)]
 pub fn connections_max() -> u32 {
     use rustix::process::{Resource, getrlimit};

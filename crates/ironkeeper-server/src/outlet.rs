@@ -1,9 +1,9 @@
-//! A connection's way out: from its outbox into its socket.
+//! The writer of a connection: from its outbox to its socket.
 //!
-//! The connection's task sends, as a rule: most of what there is to send is an answer, and whoever asked is likely to
-//! be on the processor that the question came from. An event finds its client asleep, and mostly one that will act upon
-//! it, the next holder of a lock for one. So the log thread, when it has applied the transaction, sends a lone event
-//! right away instead of waking an I/O thread to do so.
+//! Usually the connection's task sends: most output consists of replies, and the client likely runs
+//! on the processor from which the request came. The client of an event is usually idle, and mostly
+//! acts on the event, for example as the next holder of a lock. So after applying the transaction
+//! the log thread sends a lone event directly instead of waking an I/O thread for it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,59 +17,58 @@ use tokio::net::tcp::OwnedWriteHalf;
 
 use crate::core::Core;
 
-/// A connection's own buffer is given back above this size when it is empty.
+/// A connection's own empty buffer is freed above this size.
 const BUFFER_BYTES_KEPT: usize = 16 << 10;
-/// Pieces handed to the kernel in one call.
+/// The maximum number of pieces passed to the kernel in one call.
 const SLICES_MAX: usize = 16;
-/// Bytes sent before other connections get their turn. A client that reads as fast as they are sent
-/// would otherwise have a reply of any length without a pause.
+/// The maximum number of bytes sent in one turn. Otherwise a client that reads as fast as they are
+/// sent would receive a reply of any length without a pause.
 const TURN_BYTES: usize = 1 << 20;
-/// How often waiting reads are served up to the bound of one hold of the gate before other
-/// connections get their turn.
+/// How often waiting reads are served up to the bound of one hold of the gate in one turn.
 const HOLDS_MAX: usize = 8;
 
-/// Where what there is to send goes, in order, whoever sends it.
+/// The writer of a connection. It keeps the order of bytes, whichever thread sends them.
 #[derive(Debug)]
 pub struct Outlet {
     socket: Mutex<Socket>,
-    /// The task waits until something has left or was answered, and has to be told.
+    /// Set while the task waits for a reply or for bytes to be sent, so that it must be woken.
     task_waits: AtomicBool,
-    /// How often something has left.
+    /// The number of successful writes to the socket.
     departures: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Socket {
-    /// `None` when the task has done with it.
+    /// `None` when the task has closed it.
     writer: Option<OwnedWriteHalf>,
     /// Taken from the outbox, but not yet accepted by the kernel.
     unsent: VecDeque<Bytes>,
-    /// An empty buffer to swap with the outbox's.
+    /// An empty buffer to swap with the buffer of the outbox.
     spare: Vec<u8>,
-    /// Of the unsent bytes: at most so many that lie in the tree.
+    /// An upper bound on the unsent bytes that are shared with the tree.
     shared: usize,
-    /// The connection's part of the bytes that wait for clients is not up to date.
+    /// The connection's share of the unsent bytes has to be updated.
     is_counted: bool,
 }
 
-/// How far a flush has come.
+/// The result of a flush.
 #[derive(Debug)]
 pub struct Flushed {
-    /// Why the connection is to end, if it is.
+    /// The reason, if the connection is to be closed.
     pub close: Option<CloseReason>,
-    /// Bytes are left: the kernel takes no more for now, or other connections have their turn.
+    /// Bytes are left: the kernel accepts no more for now, or the turn has ended.
     pub is_blocked: bool,
-    /// More can be served or sent: to be called again after other connections had their turn.
+    /// More can be served or sent: call again after other connections have had their turn.
     pub has_more: bool,
 }
 
-/// How far the unsent bytes have come.
+/// The result of sending unsent bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
     All,
-    /// As many as the kernel takes for now.
+    /// As many as the kernel accepts for now.
     Blocked,
-    /// As many as a turn has.
+    /// As many as a turn allows.
     Enough,
 }
 
@@ -90,23 +89,24 @@ impl Outlet {
         self.socket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing leaves this way any more.
+    /// Closes the writer: nothing is sent any more.
     pub fn close(&self) -> Option<OwnedWriteHalf> {
         self.lock().writer.take()
     }
 
-    /// How often something has left: what has made room since the task last looked?
+    /// Returns the number of successful writes. A change means that room was made since the last
+    /// check.
     pub fn departures(&self) -> u64 {
         self.departures.load(Ordering::Acquire)
     }
 
-    /// Whether the task waits until something has left or was answered.
+    /// Sets whether the task waits for a reply or for bytes to be sent.
     pub fn set_waiting(&self, waits: bool) {
         self.task_waits.store(waits, Ordering::Release);
     }
 
-    /// Serves reads that may be served now and sends what there is, as far as the kernel takes it. For the
-    /// connection's task.
+    /// Serves reads that can be served now and sends the outbox, as far as the kernel accepts it.
+    /// For the connection's task.
     pub fn flush(&self, conn: &Arc<Conn>, core: &Core) -> io::Result<Flushed> {
         let mut socket = self.lock();
         let flushed = self.flush_all(&mut socket, conn, core)?;
@@ -131,10 +131,10 @@ impl Outlet {
                 let (close, has_more) = (conn.close_reason(), sent == Sent::Enough);
                 return Ok(Flushed { close, is_blocked: true, has_more });
             }
-            // First, so that their answers go out with those of the writes before them: one call of the
-            // kernel, and the client is woken once.
+            // Before sending, so that their replies are sent together with those of the writes
+            // before them: one system call, and the client is woken once.
             while holds < HOLDS_MAX && conn.has_ready_reads() {
-                // A hold that came to its bound may have been a long one.
+                // A hold that reached its bound may have been a long one.
                 holds += usize::from(conn.serve_lane(core.clock.now(), &core.db));
             }
             let fetched = self.fetch(socket, conn)?;
@@ -150,23 +150,24 @@ impl Outlet {
         }
     }
 
-    /// Sends events from a thread that is not the task's. False if the task has to be woken, because there is more to
-    /// do, or because it is at it.
+    /// Sends events from another thread than the task's. Returns false if the task has to be woken,
+    /// because there is other work or because the task is sending.
     pub fn send_events(&self, conn: &Conn) -> bool {
         let Ok(mut socket) = self.socket.try_lock() else { return false };
         let task_waits = self.task_waits.load(Ordering::Acquire);
         if task_waits || !socket.unsent.is_empty() || !conn.has_only_events() {
             return false;
         }
-        // A broken connection is the task's business.
+        // The task handles a broken connection.
         let fetched = self.fetch(&mut socket, conn);
-        // Bytes that were counted as unsent are subtracted by the task.
+        // The task subtracts bytes that were counted as unsent.
         fetched.is_ok_and(|fetched| fetched.close.is_none())
             && socket.unsent.is_empty()
             && !socket.is_counted
     }
 
-    /// Takes what is in the outbox. Small replies are sent straight from their buffer; the rest is left in `unsent`.
+    /// Takes the content of the outbox. Sends small replies directly from their buffer; puts the
+    /// rest into `unsent`.
     fn fetch(&self, socket: &mut Socket, conn: &Conn) -> io::Result<Fetched> {
         let Socket { writer, unsent, spare, shared, is_counted } = socket;
         let mut outgoing = conn.take_output(spare);
@@ -181,7 +182,7 @@ impl Outlet {
         if let Ok(sent) = sent
             && sent < spare.len()
         {
-            // A long rest is not copied: its buffer is given away.
+            // A long rest is not copied: its buffer is moved.
             match spare.len() - sent > BUFFER_BYTES_KEPT {
                 true => unsent.push_back(Bytes::from(std::mem::take(spare)).slice(sent..)),
                 false => unsent.push_back(Bytes::copy_from_slice(&spare[sent..])),
@@ -225,7 +226,7 @@ impl Outlet {
         Ok(Sent::All)
     }
 
-    /// How many bytes have left; none if the kernel takes no more for now.
+    /// Counts a successful write. Returns the bytes sent; 0 if the kernel accepts no more for now.
     fn departed(&self, written: io::Result<usize>) -> io::Result<usize> {
         match written {
             Ok(sent) => {
@@ -242,7 +243,7 @@ fn open(writer: &Option<OwnedWriteHalf>) -> io::Result<&OwnedWriteHalf> {
     writer.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
 }
 
-/// What was in the outbox.
+/// The content of the outbox.
 struct Fetched {
     found: bool,
     close: Option<CloseReason>,

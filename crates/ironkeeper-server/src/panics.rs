@@ -1,13 +1,13 @@
 //! A panic on any thread of a server stops that server at once.
 //!
-//! Every thread of a server registers itself here, those of its tokio runtimes' blocking pools
-//! included. The process's panic hook, which runs on the panicking thread before any lock is
-//! released by unwinding, finds the server by that registration and halts it: no engine step runs
-//! and no answer leaves after it. So nothing depends on how a task was spawned, and a task that
-//! panics cannot be lost in tokio.
+//! Every thread of a server registers itself here, including the threads of its tokio runtimes'
+//! blocking pools. The process's panic hook, which runs on the panicking thread before unwinding
+//! releases any lock, finds the server by that registration and halts it: after that no engine step
+//! runs and no reply is sent. So nothing depends on how a task was spawned, and a panic of a task
+//! cannot be lost in tokio.
 //!
-//! The binary does not get that far: its own hook, which this one calls first, ends the process
-//! (`ironkeeper serve`). What happens here is for servers inside another program, such as a test.
+//! In the binary the process ends before that: its own hook, which this one calls first, ends it
+//! (`ironkeeper serve`). This module is for servers inside another program, such as a test.
 
 use std::cell::OnceCell;
 use std::panic::PanicHookInfo;
@@ -19,7 +19,7 @@ pub use ironkeeper_engine::planted::Place;
 use crate::shutdown::Shutdown;
 
 thread_local! {
-    /// The server that this thread works for.
+    /// The server to which this thread belongs.
     static SERVER: OnceCell<Weak<Shutdown>> = const { OnceCell::new() };
 }
 
@@ -37,12 +37,12 @@ pub(crate) fn stop_on_panic(shutdown: &Arc<Shutdown>) {
         }));
     });
     SERVER.with(|server| {
-        // A thread works for one server all its life.
+        // A thread belongs to one server for its whole lifetime.
         let _ = server.set(Arc::downgrade(shutdown));
     });
 }
 
-/// Thread, place and reason of a panic, in one line.
+/// Returns thread, place and reason of a panic, in one line.
 pub fn describe(info: &PanicHookInfo<'_>) -> String {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("without a name");

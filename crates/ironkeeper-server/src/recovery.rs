@@ -1,4 +1,4 @@
-//! From the files to a state: the store reads records, the engine folds them.
+//! Recovery of the state from the files: the store reads the records, the engine applies them.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -17,33 +17,34 @@ use ironkeeper_tree::TreeConfig;
 use crate::server::StartError;
 use crate::snapshot_thread;
 
-/// For whom the data is recovered.
+/// The kind of server that recovers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
-    /// A server on its own.
+    /// A standalone server.
     Standalone,
-    /// A member of an ensemble, which keeps the last transactions at hand for learners.
+    /// A member of an ensemble, which keeps the last transactions in memory for learners.
     Member { history_count_max: usize, history_bytes_max: usize },
 }
 
-/// What a member votes with that has no database and may not begin one: nobody listens to it until a
-/// leader has given it one.
+/// The zxid in the votes of a member that has no database and may not create one
+/// (`zookeeper.db.autocreate`): other servers ignore its votes until a leader has sent it a
+/// snapshot.
 pub(crate) const NO_DATABASE: Zxid = Zxid(-1);
 
-/// The end of the log, as a member of an ensemble wants to know it.
+/// The end of the log, as a member of an ensemble needs it.
 #[derive(Debug, Default)]
 pub struct LogEnd {
-    /// The snapshot that the log was replayed onto.
+    /// The zxid of the snapshot onto which the log was replayed.
     pub base: Zxid,
     pub last: Zxid,
-    /// The last transactions, up to `last`, without a hole ...
+    /// The last transactions up to `last`, without gaps.
     pub history: VecDeque<(Zxid, Bytes)>,
-    /// ... and what comes before the first of them.
+    /// The zxid before the first transaction of `history`.
     pub history_base: Zxid,
 }
 
 impl LogEnd {
-    /// What the broadcast starts from.
+    /// Returns the state with which ZAB starts.
     pub fn into_recovered(self, epochs: ironkeeper_store::Epochs) -> ironkeeper_zab::Recovered {
         ironkeeper_zab::Recovered {
             epochs: ironkeeper_zab::Epochs { accepted: epochs.accepted, current: epochs.current },
@@ -60,7 +61,7 @@ struct Fold {
     whom: For,
     end: LogEnd,
     history_bytes: usize,
-    /// When the snapshot was complete: from then on transactions were read.
+    /// The time at which the snapshot was loaded and the replay of the log began.
     snapshot_read: Instant,
 }
 
@@ -104,19 +105,19 @@ impl Visitor for Fold {
     }
 }
 
-/// What was found, for the operator.
+/// The result of a recovery, for the operator.
 #[derive(Debug)]
 pub struct Report {
     pub snapshot: Option<PathBuf>,
     pub txns: u64,
     pub fresh: bool,
-    /// How long the snapshot took to load, with those that turned out to be broken.
+    /// The time to load the snapshot, including attempts with damaged snapshots.
     pub snapshot_took: Duration,
-    /// How long it took to replay the transactions.
+    /// The time to replay the transactions.
     pub txns_took: Duration,
 }
 
-/// Folds what the files hold.
+/// Recovers the state from the files.
 pub fn recover<D: Disk>(
     store: &Store<D>,
     config: TreeConfig,
@@ -160,7 +161,7 @@ pub fn recover<D: Disk>(
     Ok((recovered, fold.end, Report { snapshot, txns, fresh, snapshot_took, txns_took }))
 }
 
-/// Writes what was recovered down as a snapshot. Apache refuses to start on a log without one, so
+/// Writes the recovered state as a snapshot. Apache does not start on a log without a snapshot, so
 /// there must always be one.
 pub fn write_first_snapshot<D: Disk>(
     store: &Store<D>,

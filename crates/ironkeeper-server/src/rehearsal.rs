@@ -1,4 +1,4 @@
-//! What a start would find, without starting.
+//! A check of the data without starting a server.
 
 use ironkeeper_proto::Zxid;
 use ironkeeper_store::disk::ReadOnlyDisk;
@@ -9,19 +9,19 @@ use crate::recovery::{self, Report};
 use crate::server::StartError;
 use crate::{member, settings};
 
-/// What the data directories of a configuration hold.
+/// The content of the data directories of a configuration.
 #[derive(Debug)]
 pub struct Rehearsal {
     pub report: Report,
     pub last_zxid: Zxid,
     pub nodes: usize,
     pub sessions: usize,
-    /// Transactions that lead to another tree here than where they were made.
+    /// Transactions whose recorded digest differs from the digest of the resulting tree.
     pub digest_mismatches: u64,
 }
 
-/// Does what a start does with the data, in memory: finds the newest snapshot that can be read, and
-/// replays the log. Nothing is written, and the server whose data it is may run meanwhile.
+/// Recovers the data in memory, as a start does: reads the newest valid snapshot and replays the
+/// log. Writes nothing; the server that owns the data may run meanwhile.
 ///
 /// ```
 /// use ironkeeper_server::config::Config;

@@ -1,4 +1,4 @@
-//! Lines for the operator that would otherwise repeat themselves for as long as the trouble lasts.
+//! Rate limits for log lines that would repeat for as long as a failure lasts.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use ironkeeper_proto::ServerId;
 
-/// The same line is said again after this long.
+/// The same line is logged again after this time.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Different lines that are remembered. With more of them all are forgotten, and may be said once more.
+/// The maximum number of remembered lines. At it all are cleared, and may be logged once more.
 const LINES_MAX: usize = 64;
 
-/// Different lines of one kind that are said within [`PAUSE`].
+/// The maximum number of different lines of one kind within [`PAUSE`].
 const LINES_OF_A_KIND_MAX: u32 = 4;
 
-/// Which part of the server a line is about: filters of the log go by that.
+/// The part of the server that a line is about, for log filters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum About {
     #[default]
@@ -22,7 +22,7 @@ pub enum About {
     Peers,
 }
 
-/// Remembers what was said.
+/// The lines that were logged recently.
 #[derive(Debug, Default)]
 pub struct Repeats {
     about: About,
@@ -33,7 +33,7 @@ pub struct Repeats {
 #[derive(Debug)]
 struct Said {
     at: Instant,
-    /// How often it was kept back since.
+    /// The number of repetitions suppressed since then.
     kept_back: u64,
 }
 
@@ -42,7 +42,7 @@ impl Repeats {
         Repeats { about, ..Repeats::default() }
     }
 
-    /// The line as it should be said now, or `None` if it was said a moment ago.
+    /// Returns the line to log now, or `None` if it was logged within `PAUSE`.
     pub fn line(&self, line: String, now: Instant) -> Option<String> {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(before) = said.get_mut(&line) {
@@ -64,8 +64,8 @@ impl Repeats {
         Some(line)
     }
 
-    /// The same for lines that differ in what a peer can choose, such as its address: of each kind
-    /// a few are said in a minute, and the others are counted.
+    /// Does the same for lines with parts that a peer can choose, such as its address: a few of
+    /// each kind are logged in a minute, and the others are counted.
     pub fn line_of(&self, kind: &'static str, line: String, now: Instant) -> Option<String> {
         let line = self.line(line, now)?;
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,12 +77,12 @@ impl Repeats {
         })
     }
 
-    /// Warns of trouble of which a peer can cause many lines.
+    /// Warns of a failure for which a peer can cause many lines.
     pub fn warn_of(&self, kind: &'static str, line: String) {
         self.write(self.line_of(kind, line, Instant::now()));
     }
 
-    /// Warns of trouble.
+    /// Warns of a failure.
     pub fn warn(&self, line: String) {
         self.write(self.line(line, Instant::now()));
     }
@@ -96,19 +96,20 @@ impl Repeats {
     }
 }
 
-/// Lines about learners that are brought up to date, of which each connection causes some. Each
-/// member has its own; servers that are no members share some, for any number of them can come.
+/// Limits of lines about the synchronization of learners; each connection causes some. Each member
+/// has its own limit; non-members share one, because there can be any number of them.
 #[derive(Debug, Default)]
 pub struct LearnerLines {
     /// By member; `None` for all others.
     budgets: Mutex<BTreeMap<Option<ServerId>, Budget>>,
 }
 
-/// Lines about one member that are written within [`PAUSE`].
+/// The maximum number of lines about one member within [`PAUSE`].
 const LINES_OF_A_MEMBER_MAX: u32 = 16;
 
 impl LearnerLines {
-    /// Whether a line may be written now, and how many were held back in the period before.
+    /// Returns whether a line may be logged now: `Some` with the number of lines suppressed in the
+    /// period before.
     pub fn admits(&self, member: Option<ServerId>, now: Instant) -> Option<u64> {
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
         if budgets.len() >= LINES_MAX && !budgets.contains_key(&member) {
@@ -124,7 +125,7 @@ impl LearnerLines {
     }
 }
 
-/// Admits so many lines in a period and counts the others.
+/// A limit of lines in a period that counts the others.
 #[derive(Debug)]
 pub struct Budget {
     lines_max: u32,
@@ -144,7 +145,7 @@ impl Budget {
         Budget { lines_max, period, spent: Mutex::default() }
     }
 
-    /// Whether a line may be written now. If not, it is counted.
+    /// Returns whether a line may be logged now. If not, counts it.
     pub fn admits(&self, now: Instant) -> bool {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         if spent.since.is_none_or(|since| now.saturating_duration_since(since) >= self.period) {
@@ -159,7 +160,7 @@ impl Budget {
         admitted
     }
 
-    /// How many lines were held back in a period that is over; each is counted once.
+    /// Returns the number of lines suppressed in a period that has ended; each is returned once.
     pub fn held_back(&self, now: Instant) -> Option<u64> {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over =

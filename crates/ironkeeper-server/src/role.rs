@@ -1,4 +1,4 @@
-//! The part a member plays in its ensemble, as administrators see it.
+//! The role of a member in its ensemble, as administrators see it.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use ironkeeper_zab::{Reason, Status};
 use crate::metrics::Metrics;
 use crate::repeats::Repeats;
 
-/// What a member is doing, and since when.
+/// The role of a member, and the time of its last change.
 #[derive(Debug)]
 pub struct Role {
     me: ServerId,
@@ -23,7 +23,7 @@ pub struct Role {
 struct Current {
     status: Status,
     since_ms: u64,
-    /// Who led when clients were served last.
+    /// The leader when clients were served last.
     leader: Option<ServerId>,
     /// Why there is no leader.
     reason: Option<Reason>,
@@ -43,23 +43,23 @@ impl Role {
         self.current().status
     }
 
-    /// What has ended the last attempt to lead or to follow.
+    /// Returns why the last attempt to lead or to follow ended.
     pub fn reason(&self) -> Option<Reason> {
         self.current().reason
     }
 
-    /// For how long it has been so, in milliseconds.
+    /// Returns the age of the present role in milliseconds.
     pub fn age_ms(&self, now: Now) -> u64 {
         now.mono_ms.saturating_sub(self.current().since_ms)
     }
 
-    /// Notes a change and tells the operator. These few lines are shown by default, and in trouble that
-    /// lasts no more often than once a minute.
+    /// Records a change and logs it. These few lines are shown by default, and at most once a
+    /// minute during a lasting failure.
     pub fn change(&self, status: Status, reason: Option<Reason>, now: Now) {
         if let (Status::Looking, Status::Looking, Some(reason)) =
             (self.status(), status, reason.filter(|reason| *reason != Reason::Started))
         {
-            // A leader was chosen, but it, or we as such, came to nothing.
+            // A leader was elected, but was not established.
             self.now.lock().unwrap_or_else(PoisonError::into_inner).reason = Some(reason);
             let line = format!("server {} looks for a leader again: {reason}", self.me);
             return self.repeats.warn(line);
@@ -104,10 +104,10 @@ impl Role {
     }
 }
 
-/// Apache's names for what a server is doing: as its mode, and as its state among its peers.
+/// Returns Apache's names for a role: as the server's mode, and as its state among its peers.
 pub fn names(status: Status) -> (&'static str, &'static str) {
     match status {
-        // A server that serves without a leader serves readers only.
+        // A server that serves without a leader serves only reads.
         Status::Looking => ("read-only", "looking"),
         Status::Leading { .. } => ("leader", "leading - broadcast"),
         Status::Following { .. } => ("follower", "following - broadcast"),

@@ -24,7 +24,7 @@ use crate::cut_log::CutLog;
 use crate::durable_steps::withdraw_unlogged;
 use crate::io::{Accepted, IoHandle};
 use crate::limits::Limits;
-use crate::log_reader::{self, LogReads, Wish};
+use crate::log_reader::{self, LogReads};
 use crate::log_thread::LogThread;
 use crate::log_work::LogWork;
 use crate::member::{self, Member};
@@ -36,11 +36,11 @@ use crate::{io as io_threads, open_files, panics, recovery, settings, snapshot_t
 
 /// Apache's default trace mask, shown by `gtmk`.
 const TRACE_MASK_DEFAULT: i64 = 306;
-/// The longest wait between two looks at the clock for expiry.
+/// The maximum wait between two checks of the clock for expiry.
 const TIMER_PAUSE_MAX: Duration = Duration::from_millis(500);
 const BACKLOG_DEFAULT: i32 = 1024;
 
-/// Why a server could not start.
+/// The reason why a server could not start.
 #[derive(Debug, Error)]
 pub enum StartError {
     #[error("{error}{hint}", error = .0, hint = damage_hint(.0))]
@@ -63,7 +63,7 @@ impl From<StoreError> for StartError {
     }
 }
 
-/// The ways out for the owner of damaged files.
+/// Returns advice for the owner of damaged files.
 fn damage_hint(error: &StoreError) -> &'static str {
     match error {
         StoreError::Damaged { .. } | StoreError::NoValidSnapshot { .. } => {
@@ -104,7 +104,7 @@ pub struct Server {
     address: SocketAddr,
     report: Report,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// These end after the others, when nothing can be written any more.
+    /// These threads end after the others, when nothing can be appended any more.
     writers: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -187,7 +187,7 @@ impl Server {
         Ok(server)
     }
 
-    /// One line with what an operator looks for first.
+    /// Logs one line with what an operator needs first.
     fn log_start(&self) {
         let Server { shared, report, .. } = self;
         let (data_dir, log_dir) =
@@ -244,7 +244,10 @@ impl Server {
         Ok(())
     }
 
-    fn start_member_threads(&self, wishes: Receiver<Option<Wish>>) -> Result<(), StartError> {
+    fn start_member_threads(
+        &self,
+        wishes: Receiver<Option<ironkeeper_zab::LogQuery>>,
+    ) -> Result<(), StartError> {
         let shared = Arc::clone(&self.shared);
         let factor = shared.config.ensemble.as_ref().and_then(|to| to.snapshot_size_factor);
         self.spawn(&self.threads, "log-reader", move || {
@@ -276,17 +279,17 @@ impl Server {
         Ok(())
     }
 
-    /// Where clients connect.
+    /// Returns the address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What the server is doing in its ensemble; `None` if it is on its own.
+    /// Returns the role of the server in its ensemble; `None` if it is standalone.
     pub fn status(&self) -> Option<Status> {
         self.shared.core.member.as_ref().map(Member::status)
     }
 
-    /// What was found on the disk.
+    /// Returns what recovery found on the disk.
     pub fn report(&self) -> &Report {
         &self.report
     }
@@ -295,14 +298,14 @@ impl Server {
         &self.shared
     }
 
-    /// Why the server has stopped by itself: a failure of its disk, for instance, or a panic on one
-    /// of its threads, with thread, place and reason.
+    /// Returns why the server has stopped by itself: for example a failure of its disk, or a panic
+    /// on one of its threads, with thread, place and reason.
     pub fn failure(&self) -> Option<String> {
         self.shared.core.shutdown.failure()
     }
 
-    /// Returns when the server stops by itself, which it does only after a
-    /// [`failure`](Server::failure), or is stopped.
+    /// Waits until the server is stopped or stops by itself, which it does only after a
+    /// [`failure`](Server::failure).
     pub async fn stopped(&self) {
         self.shared.core.shutdown.begun().await;
     }
@@ -312,10 +315,11 @@ impl Server {
         self.shared.core.submit([Input::TakeSnapshot]);
     }
 
-    /// Ends a session now, as if its client had been silent for too long: its ephemeral nodes go and
-    /// its connection is closed. False if there is no such session.
+    /// Expires a session now, as if it had not been touched for its timeout: its ephemeral nodes
+    /// are deleted and its connection is closed. Returns false if there is no such session.
     ///
-    /// The end is decided when this returns. It shows, as for any write, once it is in the log.
+    /// The transaction is proposed when this returns. It is visible, like any write, once it is in
+    /// the log.
     pub fn expire_session(&self, session: SessionId) -> bool {
         let known = self.shared.core.db.read().sessions.contains(session);
         if known {
@@ -324,7 +328,7 @@ impl Server {
         known
     }
 
-    /// Closes every connection there is now. Sessions live on, and their clients may come back.
+    /// Closes all present connections. Sessions continue, and their clients may reconnect.
     pub fn drop_connections(&self) {
         for conn in self.shared.connections.all() {
             conn.end(CloseReason::Asked);
@@ -334,8 +338,9 @@ impl Server {
         }
     }
 
-    /// Stops: no new connections, last replies leave, everything accepted is written. An error is
-    /// the [`failure`](Server::failure) after which the server had stopped by itself.
+    /// Stops the server: it accepts no new connections, sends the last replies and writes
+    /// everything that was accepted. An error is the [`failure`](Server::failure) after which the
+    /// server had stopped by itself.
     pub fn stop(self) -> Result<(), String> {
         self.join();
         self.failure().map_or(Ok(()), Err)
@@ -351,7 +356,7 @@ impl Server {
             let threads =
                 std::mem::take(&mut *group.lock().unwrap_or_else(PoisonError::into_inner));
             for thread in &threads {
-                // The timer sleeps without an ear for the shutdown.
+                // The parked timer thread does not notice the shutdown by itself.
                 thread.thread().unpark();
             }
             for thread in threads {
@@ -372,8 +377,8 @@ impl Drop for Server {
     }
 }
 
-/// One I/O thread leaves a core to the log thread, and on two cores that beats two of them in every
-/// workload: they would only take turns.
+/// Returns the number of I/O threads. On two cores a single one is faster than two in every
+/// workload, because it leaves a core to the log thread; two would only alternate.
 fn io_thread_count() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     match cores {
@@ -383,7 +388,8 @@ fn io_thread_count() -> usize {
     }
 }
 
-/// Different on every start, so that nobody can aim at the buckets of our hash tables.
+/// Returns a number that differs on every start, so that clients cannot choose keys that collide in
+/// our hash tables.
 fn random_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let mut hasher = RandomState::new().build_hasher();
@@ -392,7 +398,7 @@ fn random_seed() -> u64 {
     hasher.finish()
 }
 
-/// What deserves a line before the data is opened.
+/// Logs warnings before the data is opened.
 fn remark_on(config: &Config) {
     for dir in [&config.data_dir, &config.data_log_dir] {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
@@ -414,7 +420,7 @@ fn listen(config: &Config) -> Result<(TcpListener, SocketAddr), StartError> {
     let fail = |error| StartError::Listen { address: text.clone(), error };
     let candidates: Vec<SocketAddr> = match host {
         Some(host) => (host, port).to_socket_addrs().map_err(fail)?.collect(),
-        // Every address of both families, or of IPv4 alone where IPv6 is switched off.
+        // Every address of both families, or of IPv4 alone where IPv6 is disabled.
         None => vec![
             (std::net::Ipv6Addr::UNSPECIFIED, port).into(),
             (std::net::Ipv4Addr::UNSPECIFIED, port).into(),
@@ -450,10 +456,10 @@ pub(crate) fn bind(address: SocketAddr, backlog: i32) -> io::Result<TcpListener>
     Ok(socket.into())
 }
 
-/// Calls the engine whenever a session or a container is due.
+/// Calls the engine whenever a deadline of a session, a container or ZAB is due.
 fn run_timer(shared: &Arc<Shared>) {
     let core = &shared.core;
-    // A session opened meanwhile may be due before what was known of, but not within a tick.
+    // A session opened meanwhile may expire before the known deadlines, but not within a tick.
     let tick = Duration::from_millis(u64::from(shared.config.tick_time_ms));
     let pause_max = TIMER_PAUSE_MAX.min(tick);
     while !core.shutdown.has_begun() {

@@ -1,8 +1,8 @@
-//! Notices another server of the ensemble that was given another list of servers.
+//! Detects a server of the ensemble with another list of servers.
 //!
-//! Votes carry the configuration of their sender. Two lists that an administrator wrote have the
-//! same version, zero, and should name the same voters: with different lists two servers can count
-//! different majorities.
+//! Votes contain the membership of their sender. Two lists that an administrator wrote have the
+//! same version, zero, and should contain the same voters: with different lists two servers can
+//! count different majorities.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use ironkeeper_proto::{Membership, ServerId};
 
 use crate::repeats::{About, Repeats};
 
-/// How many differences a line names.
+/// The maximum number of differences in a log line.
 const NAMED_MAX: usize = 4;
 
-/// Compares lists and warns, once a minute at most for each peer and difference.
+/// Compares lists and logs warnings, at most once a minute for each peer and difference.
 #[derive(Debug)]
 pub struct ServerLists {
     repeats: Repeats,
@@ -25,7 +25,7 @@ impl ServerLists {
         ServerLists { repeats: Repeats::about(About::Peers) }
     }
 
-    /// Looks at the configuration in a vote of this server.
+    /// Compares the membership in a vote of this server.
     pub fn compare(&self, own: &Membership, from: ServerId, config: &[u8]) {
         // Servers before 3.5 send none.
         if config.is_empty() {
@@ -39,7 +39,7 @@ impl ServerLists {
 }
 
 fn warning(own: &Membership, from: ServerId, theirs: &Membership) -> Option<String> {
-    // The newer configuration is in force, and a server with an older one takes it over.
+    // The newer membership is in force, and a server with an older one adopts it.
     if theirs.version > own.version {
         return None;
     }
@@ -61,8 +61,8 @@ fn warning(own: &Membership, from: ServerId, theirs: &Membership) -> Option<Stri
     ))
 }
 
-/// What differs. Hosts are not compared, because a server has many names and can listen on a
-/// wildcard; nor are addresses for clients, which each member may know of itself alone.
+/// Returns the differences. Hosts are not compared, because a server has many names and can listen
+/// on a wildcard; nor are addresses for clients, which may be known only to the member itself.
 fn differences(own: &Membership, theirs: &Membership) -> Option<String> {
     let ids: BTreeSet<ServerId> =
         own.members.keys().chain(theirs.members.keys()).copied().collect();

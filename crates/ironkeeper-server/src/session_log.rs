@@ -1,7 +1,7 @@
-//! Lines of the log about the end of sessions.
+//! Log lines about the end of sessions.
 //!
-//! Ten thousand sessions may end at once, when a client program or a part of the network is lost.
-//! The first lines of a second tell which; of the others the number is enough.
+//! Ten thousand sessions may end at the same time, when a client program or a part of the network
+//! fails. The first lines of a second identify some of them; the others are counted.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ impl SessionLog {
         }
     }
 
-    /// Reports how many lines were left out. To be called now and then.
+    /// Logs how many lines were suppressed. To be called from time to time.
     pub fn flush(&self) {
         if let Some(sessions) = self.budget.held_back(Instant::now()) {
             tracing::info!(sessions, "more sessions have ended");
@@ -45,7 +45,7 @@ impl SessionLog {
     }
 }
 
-/// The address as operators know it: that of an IPv4 client is not shown as one of IPv6.
+/// Returns the address in the form that operators know: an IPv4 client is not shown as IPv6.
 pub fn canonical(address: std::net::SocketAddr) -> std::net::SocketAddr {
     std::net::SocketAddr::new(address.ip().to_canonical(), address.port())
 }

@@ -1,4 +1,4 @@
-//! From the configuration as operators write it to the settings of the parts.
+//! From the operator's configuration to the settings of the components.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) fn engine(config: &Config, hash_seed: u64) -> EngineConfig {
     let frame_bytes_max = config.jute_max_buffer_bytes as usize;
     let ensemble = config.ensemble.as_ref();
     EngineConfig {
-        // The low byte of a member's number; the others may repeat, as in Apache.
+        // The low byte of a member's id; ids with the same low byte collide, as in Apache.
         server_id: ensemble.map_or(1, |ensemble| ensemble.my_id.0 as u8),
         tick_ms: u64::from(config.tick_time_ms),
         session_timeout_min_ms: i32::try_from(config.min_session_timeout_ms).unwrap_or(i32::MAX),
@@ -144,12 +144,12 @@ pub(crate) fn log(config: &Config) -> LogSettings {
     }
 }
 
-/// Above this size a new log file is begun, if there is a limit.
+/// Returns the size above which a new log file is begun, if there is a limit.
 pub(crate) fn log_file_bytes_max(config: &Config) -> Option<u64> {
     config.txn_log_size_limit_kb.map(|kb| kb.saturating_mul(1024))
 }
 
-/// Where members are written down, if they came from a file.
+/// Returns the writer of membership files, if the membership came from a file.
 pub(crate) fn dynamic_files(ensemble: &EnsembleConfig) -> Option<DynamicFiles> {
     Some(DynamicFiles::new(ensemble.config_file.clone()?, ensemble.my_id))
 }
@@ -163,7 +163,7 @@ pub(crate) fn durable_steps(
     DurableSteps { store: store.clone(), tree: db.config.tree, whom, files: member_files(config) }
 }
 
-/// Where changed members are written down, if there is a place for them.
+/// Returns the writer of changed memberships, if there is a file for them.
 pub(crate) fn member_files(config: &Config) -> Option<Box<dyn MemberFiles>> {
     Some(Box::new(dynamic_files(config.ensemble.as_ref()?)?))
 }

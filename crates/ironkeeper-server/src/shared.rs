@@ -1,4 +1,4 @@
-//! What all threads of the server look at.
+//! The state that all threads of the server share.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::io::IoHandle;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 
-/// See the head of this file.
+/// The shared state.
 #[derive(Debug)]
 pub struct Shared {
     pub config: Config,
@@ -28,9 +28,9 @@ pub struct Shared {
     pub limits: Arc<Limits>,
     pub cut_log: CutLog,
     pub sessionless_timeout: Duration,
-    /// The port the server really listens on.
+    /// The actual port of the server.
     pub client_port: u16,
-    /// `stmk` sets it and `gtmk` shows it; nothing here is traced by it.
+    /// `stmk` sets it and `gtmk` shows it; it has no other effect.
     pub trace_mask: AtomicI64,
     pub(crate) conn_ids: AtomicU64,
 }
@@ -40,8 +40,8 @@ impl Shared {
         self.conn_ids.fetch_add(1, Relaxed)
     }
 
-    /// Closes connections when too many bytes wait for clients: those first that read nothing, and
-    /// of these the ones that hold the most.
+    /// Closes connections when too many bytes wait for clients: first clients that read nothing,
+    /// and of these the ones with the most bytes.
     pub fn make_room(&self) {
         let now = self.core.clock.now();
         let db = &self.core.db;
@@ -50,7 +50,7 @@ impl Shared {
         for conn in self.connections.all() {
             match conn.holding(now) {
                 Some(holding) if conn.close_reason().is_none() => holders.push((holding, conn)),
-                // It is about to go.
+                // It is about to be closed.
                 Some(holding) => excess = excess.saturating_sub(holding.bytes),
                 None => {}
             }
@@ -69,7 +69,7 @@ impl Shared {
     }
 }
 
-/// Every connection there is, for the administrator.
+/// All connections, for the administrator.
 #[derive(Debug, Default)]
 pub struct Connections {
     by_id: Mutex<BTreeMap<u64, Arc<Conn>>>,

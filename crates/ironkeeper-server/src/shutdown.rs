@@ -1,16 +1,16 @@
-//! The end of the server: asked for, or forced by a failure that cannot be survived.
+//! The end of the server: requested, or caused by a fatal failure.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-/// Tells every part of the server to stop, once.
+/// The signal to all threads of the server to stop, sent once.
 #[derive(Debug)]
 pub struct Shutdown {
     stop: watch::Sender<bool>,
     failure: Mutex<Option<String>>,
-    /// The state in memory cannot be relied on: nothing is judged, applied or answered any more.
+    /// The state in memory is unreliable: no request is prepared, applied or replied to any more.
     halted: AtomicBool,
 }
 
@@ -26,7 +26,7 @@ impl Shutdown {
         self.stop.send_replace(true);
     }
 
-    /// Stops because of `reason`: what is in memory is right, and the last answers leave.
+    /// Stops because of `reason`: the state in memory is valid, and the last replies are sent.
     pub fn fail(&self, reason: String) {
         tracing::error!("the server stops: {reason}");
         self.keep(reason);
@@ -45,7 +45,7 @@ impl Shutdown {
         self.halted.load(Ordering::Relaxed)
     }
 
-    /// The first reason is the one reported.
+    /// Records the reason unless there is an earlier one.
     fn keep(&self, reason: String) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
     }
@@ -58,9 +58,9 @@ impl Shutdown {
         *self.stop.borrow()
     }
 
-    /// Returns when the server is to stop.
+    /// Waits until the server is to stop.
     pub async fn begun(&self) {
-        // The sender lives as long as `self`, so waiting cannot fail.
+        // The sender exists as long as `self`, so waiting cannot fail.
         let _ = self.stop.subscribe().wait_for(|stop| *stop).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Writes snapshots in the background, and removes files that are no longer needed.
+//! Writes snapshots in the background, and deletes files that are no longer needed.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,14 +12,15 @@ use ironkeeper_store::{Store, StoreError};
 use crate::core::Core;
 use crate::metrics::Metrics;
 
-/// Files that a line of the log names.
+/// The maximum number of files named in a log line.
 const NAMED_MAX: usize = 8;
 
-/// At most one job at a time, by the engine's rule, and the wish to end or to hold still.
+/// The snapshot thread's queue: at most one job, by the engine's rule, and the requests to stop or
+/// to pause.
 #[derive(Debug, Default)]
 pub struct SnapshotQueue {
     queue: Mutex<Queue>,
-    /// Anything in the queue has changed.
+    /// Notified when anything in the queue has changed.
     changed: Condvar,
 }
 
@@ -27,13 +28,13 @@ pub struct SnapshotQueue {
 struct Queue {
     job: Option<Box<SnapshotJob>>,
     closed: bool,
-    /// The thread is at work.
+    /// The thread is working.
     busy: bool,
-    /// How many want the thread to keep away from the files.
+    /// The number of pauses that keep the thread from accessing files.
     pauses: usize,
 }
 
-/// While this lives the snapshot thread touches no file.
+/// A guard during which the snapshot thread accesses no file.
 #[derive(Debug)]
 pub struct Pause<'q> {
     queue: &'q SnapshotQueue,
@@ -46,8 +47,8 @@ impl Drop for Pause<'_> {
     }
 }
 
-/// What the thread is at, which ends with this even by a panic: the log thread may be waiting for
-/// it.
+/// A guard that resets `busy` when the thread's work ends, even by a panic: the log thread may be
+/// waiting for it.
 struct Busy<'q>(&'q SnapshotQueue);
 
 impl Drop for Busy<'_> {
@@ -57,7 +58,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// What the thread should do next.
+/// The next work of the thread.
 enum Work {
     Snapshot(Box<SnapshotJob>),
     Purge,
@@ -83,8 +84,8 @@ impl SnapshotQueue {
         self.changed.notify_all();
     }
 
-    /// Has the thread give up what it is at, and waits until it has. A snapshot that was not begun
-    /// is handed out: it is of a tree that is about to go.
+    /// Has the thread abandon its work, and waits until it has. Returns a snapshot job that was not
+    /// begun: its tree is about to be replaced.
     pub fn pause(&self) -> (Pause<'_>, Option<Box<SnapshotJob>>) {
         let mut queue = self.lock();
         queue.pauses += 1;
@@ -94,12 +95,12 @@ impl SnapshotQueue {
         (Pause { queue: self }, queue.job.take())
     }
 
-    /// Whether the thread may go on with what it is at.
+    /// Returns whether the thread may continue its work.
     fn may_go_on(&self) -> bool {
         self.lock().pauses == 0
     }
 
-    /// Takes the job for somebody who writes it at once and without a thread.
+    /// Removes and returns the job, for a caller that writes it without a thread.
     pub fn take(&self) -> Option<Box<SnapshotJob>> {
         self.lock().job.take()
     }
@@ -135,7 +136,7 @@ impl SnapshotQueue {
     }
 }
 
-/// When old files are removed, and how many snapshots stay.
+/// When old files are deleted, and how many snapshots are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct PurgeSettings {
     pub interval: Option<Duration>,
@@ -144,7 +145,7 @@ pub struct PurgeSettings {
     pub retain: usize,
 }
 
-/// The thread's life.
+/// Runs the main loop of the thread.
 pub fn run<D: Disk>(store: &Store<D>, purge: PurgeSettings, core: &Arc<Core>, metrics: &Metrics) {
     let mut purge_at = purge.interval.map(|_| Instant::now());
     loop {
@@ -168,7 +169,7 @@ pub fn run<D: Disk>(store: &Store<D>, purge: PurgeSettings, core: &Arc<Core>, me
                         tracing::info!(%zxid, bytes, took_ms, "snapshot taken");
                     }
                     Ok(false) => tracing::info!(%zxid, "the snapshot was given up"),
-                    // Everything is in the log; the next snapshot may fare better.
+                    // Everything is in the log; the next snapshot may succeed.
                     Err(error) => {
                         metrics.note_snapshot_error();
                         tracing::error!("the snapshot was given up: {error}");
@@ -197,8 +198,8 @@ fn remove_old_files<D: Disk>(store: &Store<D>, retain: usize) {
     }
 }
 
-/// Writes one snapshot: to the side, synced, then renamed. False if it was given up: because `go_on`
-/// said so, or because the tree has been exchanged.
+/// Writes one snapshot: under another name, synced, then renamed. Returns false if it was
+/// abandoned: because `go_on` returned false, or because the tree was replaced.
 pub fn write<D: Disk>(
     store: &Store<D>,
     db: &Database,

@@ -1,8 +1,8 @@
-//! Memory that large requests and replies took goes back to the operating system.
+//! Memory of large requests and replies is returned to the operating system.
 //!
-//! An allocator keeps what a thread has freed until that thread allocates again, which may be
-//! never. So an I/O thread asks it to release such memory, a moment after a connection with large
-//! buffers has ended. How to ask depends on the allocator, which the program chooses: see
+//! An allocator keeps the memory that a thread has freed until that thread allocates again, which
+//! may be never. So an I/O thread requests the release of such memory some time after a connection
+//! with large buffers has ended. The call depends on the allocator, which the program chooses: see
 //! [`release_with`].
 
 use std::sync::OnceLock;
@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// Connections often end together, so the thread asks once for all that end within this time.
+/// Connections often end together, so the thread requests it once for all that end within this
+/// time.
 const PAUSE: Duration = Duration::from_secs(1);
 
 static RELEASE: OnceLock<fn()> = OnceLock::new();
 
-/// Sets how a thread releases memory that it does not use. The first call counts.
+/// Sets the function that releases the unused memory of a thread. The first call counts.
 pub fn release_with(release: fn()) {
     let _ = RELEASE.set(release);
 }

@@ -1,4 +1,4 @@
-//! Every four-letter word, asked over TCP of a running server.
+//! Every four-letter word, sent over TCP to a running server.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use ironkeeper_proto::four_letter::FourLetterWord;
 use ironkeeper_server::Server;
 use ironkeeper_server::config::{Config, FourLetterWords};
 
-/// What a standalone Apache ZooKeeper 3.9.5 prints in answer to `mntr`, without the values.
+/// The output of `mntr` of a standalone Apache ZooKeeper 3.9.5, without the values.
 const APACHE_MONITOR_KEYS: &str = include_str!("testdata/mntr_keys_3.9.5.txt");
 
 struct World {
@@ -37,7 +37,7 @@ impl World {
         answer
     }
 
-    /// The lines of an answer that have a key and a value, and how the two are parted.
+    /// Returns the keys and values of a reply, which `mark` separates.
     fn values(&self, word: &str, mark: &str) -> BTreeMap<String, String> {
         let answer = self.ask(word);
         let pairs = answer.lines().filter_map(|line| line.split_once(mark));
@@ -86,7 +86,7 @@ impl Client {
         frame
     }
 
-    /// Sends a request and returns the error code of its reply. Events on the way are passed over.
+    /// Sends a request and returns the error code of its reply. Skips events.
     fn request(&mut self, op: i32, body: &[u8]) -> i32 {
         self.xid += 1;
         let mut frame = self.xid.to_be_bytes().to_vec();
@@ -148,7 +148,7 @@ fn text(value: &str) -> Vec<u8> {
     bytes
 }
 
-/// Replaces what differs from run to run.
+/// Replaces the parts that differ between runs.
 fn masked(answer: &str, marks: &[(&str, &str)]) -> String {
     marks.iter().fold(answer.to_owned(), |text, (from, to)| text.replace(from, to))
 }
@@ -236,7 +236,7 @@ fn connections_show_what_they_did() {
     let mut client = Client::connect(&world);
     let peer = client.stream.local_addr().unwrap().to_string();
     let session = format!("sid=0x{:x}", client.session);
-    // The client's line without times, which nobody knows.
+    // The client's line without times, which vary.
     let line = || {
         let answer = world.ask("cons");
         assert!(answer.ends_with(")\n\n"), "{answer}");

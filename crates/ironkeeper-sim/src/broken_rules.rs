@@ -1,4 +1,5 @@
-//! Rules broken on purpose: a checker that notices nothing here would notice nothing elsewhere.
+//! Seeded bugs: rules that a run violates on purpose. They show that the checkers detect
+//! violations.
 
 use std::ops::Range;
 
@@ -9,21 +10,22 @@ use crate::outcome::{Failure, Layer, Report};
 use crate::server::{self, Misconduct};
 use crate::{recipes, zab};
 
-/// A rule that is broken.
+/// A rule that a run violates on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrokenRule {
-    /// One of the broadcast.
+    /// A rule of ZAB.
     Zab(Bug),
-    /// The log says that it is durable without a sync.
+    /// The log reports records as durable without a sync.
     UnsyncedLog,
-    /// One of the clients.
+    /// A rule for clients.
     Client(Misconduct),
-    /// One of the programs that use recipes.
+    /// A rule for programs that use recipes.
     Program(recipes::Misconduct),
 }
 
-/// What has to be noticed in clusters of whole servers, by which rules, and where in the seeds to begin:
-/// what takes two losses of power in the right moment, or a move to a server that lags, is rare.
+/// The broken rules that must be detected in clusters of whole servers, the first seed to try, and
+/// the checkers that may report them. Violations that need two power failures at the right moments,
+/// or a move to a server that lags, are rare.
 pub const IN_SERVERS: &[(BrokenRule, u64, &[&str])] = &[
     (BrokenRule::Zab(Bug::AckBeforeFlush), 0, LOSSES),
     (BrokenRule::Zab(Bug::SkipTrunc), 0, LOSSES),
@@ -39,7 +41,7 @@ pub const IN_SERVERS: &[(BrokenRule, u64, &[&str])] = &[
     (BrokenRule::Client(Misconduct::IgnoreTimeout), 0, &["sessions"]),
 ];
 
-/// What has to be noticed where programs use recipes.
+/// The broken rules that must be detected in programs that use recipes.
 pub const IN_RECIPES: &[(BrokenRule, u64, &[&str])] = &[
     (BrokenRule::Program(recipes::Misconduct::IgnoreLoss), 0, &["beliefs"]),
     (BrokenRule::Program(recipes::Misconduct::WriteUnfenced), 0, &["fencing"]),
@@ -49,7 +51,7 @@ pub const IN_RECIPES: &[(BrokenRule, u64, &[&str])] = &[
     (BrokenRule::Program(recipes::Misconduct::PassBarrier), 0, &["barrier"]),
 ];
 
-/// How a lost or another history shows.
+/// The checkers that can report a lost or diverging history.
 const LOSSES: &[&str] = &[
     "durability",
     "agreement",
@@ -66,7 +68,7 @@ const LOSSES: &[&str] = &[
 ];
 
 impl BrokenRule {
-    /// Runs one seed with it.
+    /// Runs one seed with the broken rule.
     pub fn run_seed(self, layer: Layer, seed: u64) -> Result<Report, Failure> {
         caught(layer, seed, || match layer {
             Layer::Zab => {
@@ -96,7 +98,8 @@ impl BrokenRule {
         })
     }
 
-    /// Runs seeds until somebody notices: who did, or why nobody has.
+    /// Runs seeds until a checker reports a failure. Returns it, or the reason why there is no
+    /// expected one.
     pub fn find(
         self,
         layer: Layer,

@@ -1,4 +1,4 @@
-//! Many seeds, on all cores.
+//! Runs of many seeds, on all cores.
 
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 use crate::outcome::{Failure, Layer, Report};
 use crate::run_seed;
 
-/// Which seeds, and when to stop.
+/// The seeds to run, and the limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
     pub layer: Layer,
     pub from: u64,
     pub seeds: u64,
-    /// Go on for so long, however many seeds that takes.
+    /// Run for this long, with as many seeds as fit.
     pub limit: Option<Duration>,
-    /// Stop after so many failures.
+    /// Stop after this number of failures.
     pub failures_max: usize,
 }
 
-/// What came of it.
+/// The result of a campaign.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub seeds: u64,
@@ -31,7 +31,7 @@ pub struct Outcome {
 }
 
 impl Campaign {
-    /// Runs the seeds. Failures are told as they come.
+    /// Runs the seeds and passes each failure to `tell` at once.
     pub fn run(&self, tell: impl Fn(&Failure) + Sync) -> Outcome {
         let began = Instant::now();
         let (next, failures) = (AtomicU64::new(0), AtomicUsize::new(0));
@@ -74,7 +74,7 @@ impl Campaign {
     }
 }
 
-/// Runs a seed; an assertion of the product that does not hold is a failure like any other.
+/// Runs a seed. A failed assertion of the product counts as a failure.
 pub(crate) fn caught(
     layer: Layer,
     seed: u64,

@@ -1,8 +1,8 @@
-//! Clocks that do not agree.
+//! Clocks that differ in offset and rate.
 
 use crate::random::Random;
 
-/// A clock that is off and runs too fast or too slow.
+/// A clock with an offset that runs too fast or too slow.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     offset_us: u64,
@@ -18,7 +18,7 @@ impl Clock {
         (self.offset_us + now_us * self.rate_per_mille / 1000) / 1000
     }
 
-    /// The first moment at which the clock shows at least so much.
+    /// Returns the first global time at which the clock shows at least `local_ms`.
     pub fn global_us(&self, local_ms: u64) -> u64 {
         let local_us = local_ms.saturating_mul(1000).saturating_sub(self.offset_us);
         local_us.saturating_mul(1000).div_ceil(self.rate_per_mille)

@@ -1,15 +1,15 @@
-//! What happens to the cluster, drawn from the seed.
+//! The faults of a cluster, drawn from the seed.
 
 use crate::random::Random;
 
-/// How often what goes wrong, as weights.
+/// The relative frequency of each fault, as weights.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    /// Pause between two of them, in microseconds.
+    /// The pause between two faults, in microseconds.
     pub pause_us: (u64, u64),
     pub kill: u64,
     pub power_loss: u64,
-    /// Everybody loses power at once.
+    /// All servers lose power at once.
     pub blackout: u64,
     pub restart: u64,
     pub cut_one_way: u64,
@@ -22,13 +22,13 @@ pub struct Faults {
     pub slow_network: u64,
     /// The leader is cut off, killed or frozen.
     pub leader: u64,
-    /// There is no more room on a disk, for a while.
+    /// A disk is full for some time.
     pub full_disk: u64,
-    /// One of the next calls to a disk fails, or is the last one before the power goes.
+    /// One of the next calls to a disk fails, or the power fails during it.
     pub bad_call: u64,
 }
 
-/// One of them.
+/// One fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Kill,
@@ -49,7 +49,7 @@ pub enum Fault {
 }
 
 impl Faults {
-    /// Some mixture: calm worlds, worlds with one kind of trouble, and hell.
+    /// Draws a mixture: no faults, one kind of fault, or many.
     pub fn draw(random: &mut Random) -> Faults {
         let slow = random.chance(400);
         let pause_us = if slow { (300_000, 4_000_000) } else { (20_000, 800_000) };
@@ -76,7 +76,7 @@ impl Faults {
         }
     }
 
-    /// The same with disks that have troubles of their own.
+    /// Adds faults of the disks.
     pub fn with_bad_disks(self, random: &mut Random) -> Faults {
         let mut weight = |per_mille: u64| {
             if random.chance(per_mille) { random.between(1, 10) } else { 0 }
@@ -84,7 +84,7 @@ impl Faults {
         Faults { full_disk: weight(300), bad_call: weight(500), ..self }
     }
 
-    /// Nothing ever happens.
+    /// Returns weights with which no fault occurs.
     pub fn none() -> Faults {
         Faults {
             pause_us: (u64::MAX / 4, u64::MAX / 4),

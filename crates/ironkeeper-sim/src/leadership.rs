@@ -1,4 +1,4 @@
-//! At most one established leader in an epoch, and epochs that only grow.
+//! Checks that an epoch has at most one established leader, and that epochs only grow.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use ironkeeper_zab::Epochs;
 
 #[derive(Debug, Default)]
 pub struct Leadership {
-    /// Who was established in which epoch, and in which of its lives.
+    /// The established leader of each epoch, with its boot number.
     leaders: BTreeMap<i64, (ServerId, u64)>,
     promises: BTreeMap<ServerId, Epochs>,
 }
@@ -22,17 +22,17 @@ impl Leadership {
         }
     }
 
-    /// The newest epoch, and whose it is in which of its lives.
+    /// Returns the newest epoch, its leader, and the leader's boot number.
     pub fn newest(&self) -> Option<(Epoch, ServerId, u64)> {
         self.leaders.last_key_value().map(|(epoch, (who, boot))| (Epoch(*epoch), *who, *boot))
     }
 
-    /// How often a leader was established.
+    /// Returns how often a leader was established.
     pub fn count(&self) -> usize {
         self.leaders.len()
     }
 
-    /// What is on a server's disk.
+    /// Checks the epochs on a server's disk.
     pub fn promised(&mut self, who: ServerId, now: Epochs) -> Result<(), String> {
         let before = self.promises.insert(who, now).unwrap_or_default();
         if now.accepted < before.accepted || now.current < before.current {

@@ -1,4 +1,4 @@
-//! Runs seeds and says how many, how fast, and which of them failed.
+//! Runs seeds and prints their number, the speed, and the failures.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,37 +8,37 @@ use ironkeeper_sim::broken_rules::{IN_RECIPES, IN_SERVERS};
 use ironkeeper_sim::campaign::{Campaign, Outcome};
 use ironkeeper_sim::{Layer, Report, run_seed};
 
-/// A seed of whole servers takes about as long as so many of the ZAB machine.
+/// The duration of a seed of whole servers, in seeds of the ZAB machine.
 const ZAB_PER_SERVER: u64 = 4;
 
-/// A seed of programs takes about as long as so many of whole servers.
+/// The duration of a seed of programs, in seeds of whole servers.
 const SERVERS_PER_RECIPES: u64 = 4;
 
-/// A broken rule has to be noticed within so many seeds.
+/// The number of seeds within which a broken rule must be detected.
 const BROKEN_RULE_SEEDS: u64 = 5000;
 
-/// A cluster in one thread, many times over.
+/// Runs simulated clusters, one for each seed.
 #[derive(Debug, Parser)]
 struct Options {
-    /// What runs in the cluster; without it all do.
+    /// The layer to run; all layers by default.
     #[arg(long)]
     layer: Option<Layer>,
-    /// How many seeds, of all layers.
+    /// Number of seeds, over all layers.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
-    /// The first one.
+    /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Go on for so long, however many seeds that takes.
+    /// Run for this many minutes, with as many seeds as fit.
     #[arg(long)]
     minutes: Option<f64>,
-    /// Run this one alone and tell everything that happens.
+    /// Run only this seed and print every event.
     #[arg(long)]
     seed: Option<u64>,
-    /// See that rules which are broken on purpose are noticed.
+    /// Check that rules that are broken on purpose are detected.
     #[arg(long)]
     broken_rules: bool,
-    /// Stop after so many failures.
+    /// Stop after this number of failures.
     #[arg(long, default_value_t = 5)]
     failures: usize,
 }
@@ -77,9 +77,9 @@ fn main() -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// How many were not noticed.
+/// Returns the number of broken rules that were not detected.
 fn look_for_broken_rules() -> usize {
-    // The product's assertions are meant to fail here.
+    // Assertions of the product are expected to fail here.
     std::panic::set_hook(Box::new(|_| {}));
     let mut unnoticed = 0;
     let in_servers = IN_SERVERS.iter().map(|rule| (Layer::Server, rule));

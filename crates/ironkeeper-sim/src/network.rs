@@ -1,7 +1,8 @@
-//! Connections: in order each way, broken by crashes, cut one way or both, held up by partitions.
+//! Connections: ordered in each direction, broken by crashes, cut in one direction or both by
+//! partitions.
 //!
-//! A cut does not close anything: what is sent waits for the end of the cut, as TCP would have it, or
-//! for the end of somebody's patience.
+//! A cut does not close a connection: as in TCP, messages wait until the cut ends, or until one end
+//! closes the connection after a timeout.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,42 +10,42 @@ use ironkeeper_zab::LinkId;
 
 use crate::random::Random;
 
-/// What a world sends over its links.
+/// A message that a world sends over its links.
 pub trait Cargo {
-    /// Whether it takes much longer than others on its way.
+    /// Returns whether the message takes much longer than others.
     fn is_large(&self) -> bool {
         false
     }
 }
 
-/// What travels.
+/// The content of a transmission.
 #[derive(Clone, Debug)]
 pub enum Carried<M> {
     Message(M),
-    /// The other side has hung up.
+    /// The other end has closed the link.
     End,
 }
 
-/// What happens on a link, to be given back to the network when it is time.
+/// A future event on a link. The world passes it to [`Network::happen`] when it is due.
 #[derive(Clone, Debug)]
 pub enum Transit<M> {
     Arrive {
         link: LinkId,
-        /// To which end.
+        /// The receiving end.
         side: usize,
         number: u64,
         carried: Carried<M>,
     },
-    /// Nobody has heard from the other side of a cut link for too long.
+    /// The timeout of an end that waits for a cut link.
     Impatience { link: LinkId, side: usize },
 }
 
-/// What a node learns from the network.
+/// An event on a link that a node observes.
 #[derive(Debug)]
 pub enum News<M> {
-    /// Something has come to an end of a link.
+    /// A message or the close of the link has arrived.
     Arrived { link: LinkId, side: usize, carried: Carried<M> },
-    /// A node has given up a link that is cut.
+    /// A node has closed a cut link after a timeout.
     GaveUp { node: usize, link: LinkId },
 }
 
@@ -52,18 +53,19 @@ pub enum News<M> {
 #[derive(Debug)]
 pub struct End<M> {
     pub node: usize,
-    /// The life of the node to which this end belongs.
+    /// The boot number of the node to which this end belongs.
     pub boot: u64,
     pub open: bool,
-    /// When the last message to this end arrives; the next one comes later.
+    /// The time at which the last message to this end arrives. Later messages do not arrive
+    /// earlier.
     pub last_us: u64,
-    /// How many messages have been sent to this end.
+    /// The number of messages that have been sent to this end.
     sent: u64,
     /// Messages to this end that wait for the end of a cut, by their number.
     held: BTreeMap<u64, Carried<M>>,
-    /// The number of the last message that was taken in.
+    /// The number of the last message that was delivered.
     taken: u64,
-    /// Messages that came before their turn.
+    /// Messages that arrived before their predecessors.
     early: BTreeMap<u64, Carried<M>>,
 }
 
@@ -72,15 +74,15 @@ pub struct Link<M> {
     pub ends: [End<M>; 2],
 }
 
-/// All links and cuts. What its methods want to happen is left in `due`.
+/// All links and cuts. Methods append future events to `due`.
 #[derive(Debug)]
 pub struct Network<M> {
     pub links: BTreeMap<LinkId, Link<M>>,
     next: u64,
-    /// From, to.
+    /// Pairs of sender and receiver.
     cuts: BTreeSet<(usize, usize)>,
     pub latency_us: (u64, u64),
-    /// In how many microseconds what happens.
+    /// Future events, each with its delay in microseconds.
     pub due: Vec<(u64, Transit<M>)>,
 }
 
@@ -95,7 +97,7 @@ impl<M: Cargo> Network<M> {
         }
     }
 
-    /// A connection between two nodes in their present lives; the first one has dialled.
+    /// Opens a connection between two nodes, given with their boot numbers. The first node dialled.
     pub fn open(&mut self, from: (usize, u64), to: (usize, u64), now_us: u64) -> LinkId {
         self.next += 1;
         let id = LinkId(self.next);
@@ -125,7 +127,7 @@ impl<M: Cargo> Network<M> {
         }
     }
 
-    /// Nobody of these hears of the node any more, and it of none of them.
+    /// Cuts the node off from all other nodes, in both directions.
     pub fn isolate(&mut self, node: usize, others: usize) {
         for other in 0..others {
             self.cut(node, other);
@@ -133,7 +135,7 @@ impl<M: Cargo> Network<M> {
         }
     }
 
-    /// Those whose bits differ are cut off from each other.
+    /// Cuts nodes off from each other whose bits in `mask` differ.
     pub fn split(&mut self, mask: u64, nodes: usize) {
         for a in 0..nodes {
             for b in 0..nodes {
@@ -144,21 +146,21 @@ impl<M: Cargo> Network<M> {
         }
     }
 
-    /// All cuts end, and what waited for that goes on its way.
+    /// Removes all cuts and sends the messages that waited for their end.
     pub fn heal_all(&mut self, random: &mut Random, now_us: u64) {
         self.cuts.clear();
         self.release_held(random, now_us);
     }
 
-    // Who holds what.
+    // Ends of links.
 
-    /// Which end of a link a node holds in this life.
+    /// Returns the end of a link that belongs to a node and boot number, if it is open.
     pub fn side(&self, link: LinkId, node: usize, boot: u64) -> Option<usize> {
         let link = self.links.get(&link)?;
         link.ends.iter().position(|end| end.node == node && end.boot == boot && end.open)
     }
 
-    /// Open links between these two, in order.
+    /// Returns the links between two nodes, in order.
     pub fn between(&self, a: usize, b: usize) -> Vec<LinkId> {
         let joins = |link: &Link<M>| {
             let [x, y] = &link.ends;
@@ -167,14 +169,14 @@ impl<M: Cargo> Network<M> {
         self.links.iter().filter(|(_, link)| joins(link)).map(|(id, _)| *id).collect()
     }
 
-    /// Forgets a link that nobody holds any more.
+    /// Removes a link if both ends are closed.
     fn sweep(&mut self, id: LinkId) {
         if self.links.get(&id).is_some_and(|link| !link.ends[0].open && !link.ends[1].open) {
             self.links.remove(&id);
         }
     }
 
-    /// One end is gone and nobody says so.
+    /// Closes one end without notifying the other.
     pub fn drop_end(&mut self, id: LinkId, side: usize) {
         if let Some(link) = self.links.get_mut(&id) {
             link.ends[side].open = false;
@@ -182,7 +184,7 @@ impl<M: Cargo> Network<M> {
         self.sweep(id);
     }
 
-    /// One side closes: the other one hears of it behind what was sent before.
+    /// Closes one end. The other end receives the close after everything that was sent before.
     pub fn close(&mut self, random: &mut Random, now_us: u64, id: LinkId, side: usize) {
         if let Some(link) = self.links.get_mut(&id) {
             link.ends[side].open = false;
@@ -191,7 +193,8 @@ impl<M: Cargo> Network<M> {
         self.sweep(id);
     }
 
-    /// A node's process ends. The kernel says good-bye for it, unless it is gone as well.
+    /// Closes the ends of a node whose process ends. `says_good_bye`: the kernel is still running
+    /// and notifies the other ends.
     pub fn drop_node(
         &mut self,
         random: &mut Random,
@@ -216,7 +219,7 @@ impl<M: Cargo> Network<M> {
         random.between(low, high)
     }
 
-    /// A node sends, if it still holds an end of the link.
+    /// Sends a message if the node still has an open end of the link.
     pub fn transmit(
         &mut self,
         random: &mut Random,
@@ -245,7 +248,7 @@ impl<M: Cargo> Network<M> {
         self.carry(random, now_us, id, side, number, carried);
     }
 
-    /// Puts a message on its way to one end of a link, or keeps it until a cut ends.
+    /// Schedules the arrival of a message, or holds it until a cut ends.
     fn carry(
         &mut self,
         random: &mut Random,
@@ -276,7 +279,7 @@ impl<M: Cargo> Network<M> {
         self.due.push((at_us - now_us, Transit::Arrive { link: id, side, number, carried }));
     }
 
-    /// It is time for something that was due: who learns what of it, in order.
+    /// Executes an event that is due and returns what nodes observe, in order.
     pub fn happen(
         &mut self,
         random: &mut Random,
@@ -295,7 +298,7 @@ impl<M: Cargo> Network<M> {
         }
     }
 
-    /// A message has arrived: what can be taken in now, in order.
+    /// Handles an arrival and returns the messages that can be delivered now, in order.
     fn arrive(
         &mut self,
         random: &mut Random,
@@ -306,7 +309,7 @@ impl<M: Cargo> Network<M> {
     ) -> Vec<Carried<M>> {
         let Some(link) = self.links.get(&id) else { return Vec::new() };
         let (node, sender) = (link.ends[side].node, link.ends[1 - side].node);
-        // What is on its way when the cut comes waits, too.
+        // A message in transit when the cut starts waits as well.
         if self.is_cut(sender, node) {
             self.carry(random, now_us, id, side, number, carried);
             return Vec::new();
@@ -322,7 +325,7 @@ impl<M: Cargo> Network<M> {
         ready
     }
 
-    /// Somebody waits for the end of a cut in vain: who gives up, if anybody does.
+    /// Handles a timeout: if the link is still cut, closes the end and returns its node.
     fn lose_patience(
         &mut self,
         random: &mut Random,

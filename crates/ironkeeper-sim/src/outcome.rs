@@ -1,9 +1,9 @@
-//! What a seed has led to.
+//! The result of a seed.
 
 use std::fmt;
 use std::ops::AddAssign;
 
-/// Which part of the product runs in a simulated world.
+/// The part of the product that runs in a simulated world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Layer {
     /// The ZAB machine on a model of log and tree: fast, for many seeds.
@@ -24,18 +24,18 @@ impl fmt::Display for Layer {
     }
 }
 
-/// A rule was broken.
+/// A violation of a rule.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub layer: Layer,
     pub seed: u64,
     pub at_us: u64,
-    /// The rule, a colon, and what happened.
+    /// The rule, a colon, and a description.
     pub what: String,
 }
 
 impl Failure {
-    /// The command that shows it again.
+    /// Returns the command that reproduces the failure.
     pub fn reproduction(&self) -> String {
         format!("cargo xtask sim --layer {} --seed {}", self.layer, self.seed)
     }
@@ -49,7 +49,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a seed was good for.
+/// The counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub simulated_us: u64,
@@ -57,23 +57,23 @@ pub struct Report {
     pub committed: u64,
     pub leaders: u64,
     pub truncations: u64,
-    /// Whole trees that were taken over from a leader.
+    /// Snapshots that servers installed from a leader.
     pub snapshots: u64,
     pub faults: u64,
     pub reconfigurations: u64,
-    /// Answers that clients got.
+    /// Replies that clients received.
     pub answers: u64,
-    /// Events of watches that clients got.
+    /// Watch events that clients received.
     pub watch_events: u64,
-    /// Sessions that ended because their clients were silent.
+    /// Sessions that expired.
     pub expired: u64,
-    /// Things that programs have brought to an end with their recipes.
+    /// Operations that programs completed with their recipes.
     pub deeds: u64,
-    /// Answers of servers without a leader, which only serve reads.
+    /// Replies of servers in read-only mode, which have no leader.
     pub read_only_answers: u64,
-    /// Ephemeral nodes of sessions that began as local ones.
+    /// Ephemeral nodes of sessions that began as local sessions.
     pub upgrades: u64,
-    /// Everything that happened, in one number.
+    /// A hash of all events.
     pub trace: u64,
 }
 

@@ -1,6 +1,6 @@
-//! Chance, from a seed.
+//! Random numbers from a seed.
 
-/// SplitMix64: small, fast, and the same everywhere.
+/// SplitMix64: small, fast, and the same on every platform.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -14,17 +14,17 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number from 0 to `bound`, the latter excluded.
+    /// Returns a number in `0..bound`, or 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.draw() % bound }
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number in `low..=high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True so many times in a thousand.
+    /// Returns true with a probability of `per_mille` in a thousand.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }
@@ -34,7 +34,7 @@ impl Random {
     }
 }
 
-/// Scatters a number over all 64 bits.
+/// Distributes a number over all 64 bits.
 pub fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! One queue of events, in the order of simulated time.
+//! The queue of events, in the order of simulated time.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -31,14 +31,14 @@ impl<E> Ord for Scheduled<E> {
     }
 }
 
-/// See the head of this file. Of two events at the same time the one that was planned first comes first.
+/// A queue of events. Two events at the same time occur in the order in which they were scheduled.
 pub struct Schedule<E> {
     now_us: u64,
     order: u64,
     events: BinaryHeap<Reverse<Scheduled<E>>>,
-    /// How many events there have been.
+    /// The number of events that have occurred.
     pub count: u64,
-    /// Everything that happened, in one number.
+    /// A hash of all events.
     pub trace: u64,
 }
 
@@ -65,12 +65,12 @@ impl<E> Schedule<E> {
         self.events.push(Reverse(scheduled));
     }
 
-    /// When the next event comes.
+    /// Returns the time of the next event.
     pub fn next_us(&self) -> Option<u64> {
         self.events.peek().map(|Reverse(next)| next.at_us)
     }
 
-    /// The next event, if it comes by then; time goes on to it.
+    /// Returns the next event if its time is at most `until_us`, and advances the time to it.
     pub fn next(&mut self, until_us: u64) -> Option<E> {
         if self.events.peek().is_none_or(|Reverse(next)| next.at_us > until_us) {
             return None;
@@ -82,7 +82,7 @@ impl<E> Schedule<E> {
         Some(next.event)
     }
 
-    /// Nothing more happens until then.
+    /// Advances the time without an event.
     pub fn rest_until(&mut self, until_us: u64) {
         self.now_us = self.now_us.max(until_us);
     }

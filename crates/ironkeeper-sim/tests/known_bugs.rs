@@ -1,6 +1,6 @@
-//! Stories that have gone wrong in ZooKeeper once, told to clusters of whole servers under load. The numbers
-//! are those of its tracker. What must never be is checked with every answer; each story ends in peace, with
-//! everything that was promised.
+//! Known bugs of ZooKeeper, reproduced on clusters of whole servers under load. The numbers are
+//! those of ZooKeeper's tracker. The rules are checked with every reply; each test ends without
+//! faults and with the final check.
 
 use std::io::ErrorKind;
 
@@ -12,7 +12,7 @@ use ironkeeper_zab::Bug;
 
 const SECOND: u64 = 1_000_000;
 
-/// A cluster in which everybody serves, with clients that never rest.
+/// Returns a cluster in which all servers serve, with clients under load.
 fn whole(seed: u64, plan: Plan) -> World {
     let mut world = World::new(seed, plan, false);
     world.begin();
@@ -36,7 +36,7 @@ fn wait_for_leader(world: &mut World, not: Option<usize>) -> Result<usize, Failu
     Ok(leader.expect("it was found"))
 }
 
-/// So many leaders in a row fail under load, and come back when they have been replaced.
+/// Stops a number of leaders in a row under load, and restarts each when it has been replaced.
 fn leaders_fail(world: &mut World, times: usize, how: Stop) -> Result<(), Failure> {
     for _ in 0..times {
         world.run_for(2 * SECOND)?;
@@ -55,7 +55,8 @@ fn in_peace(world: &mut World) -> Result<(), Failure> {
     Ok(())
 }
 
-/// 3911, 3023, 4646, 4643, 4785: what a quorum has acknowledged is on its disks, and so is its epoch.
+/// 3911, 3023, 4646, 4643, 4785: transactions that a quorum has acknowledged are on its disks, and
+/// so is the epoch.
 #[test]
 fn power_lost_everywhere_loses_nothing_that_anybody_was_told() -> Result<(), Failure> {
     let mut world = whole(1, busy(3, 1));
@@ -71,7 +72,7 @@ fn power_lost_everywhere_loses_nothing_that_anybody_was_told() -> Result<(), Fai
     in_peace(&mut world)
 }
 
-/// 569: peers that elect a dead leader for ever.
+/// 569: servers that elect a dead leader forever.
 #[test]
 fn a_leader_that_dies_is_replaced_each_time() -> Result<(), Failure> {
     let mut world = whole(2, busy(3, 0));
@@ -85,7 +86,8 @@ fn a_leader_that_dies_is_replaced_each_time() -> Result<(), Failure> {
     in_peace(&mut world)
 }
 
-/// 1549, 1154, 1156, 1489, 2845: a tail that nobody else has, perhaps in a snapshot already.
+/// 1549, 1154, 1156, 1489, 2845: a log tail that no other server has, possibly already in a
+/// snapshot.
 #[test]
 fn what_only_a_cut_off_leader_has_goes_from_its_log_and_its_snapshots() -> Result<(), Failure> {
     let mut truncations = 0;
@@ -111,7 +113,8 @@ fn what_only_a_cut_off_leader_has_goes_from_its_log_and_its_snapshots() -> Resul
     Ok(())
 }
 
-/// 2846, 2418, 4352, 4925: a server that got a whole tree has a hole in its log, and leads others later.
+/// 2846, 2418, 4352, 4925: a server that installed a snapshot has a gap in its log, and leads
+/// others later.
 #[test]
 fn nobody_is_led_over_the_hole_in_a_log() -> Result<(), Failure> {
     let mut plan = busy(3, 0);
@@ -130,7 +133,8 @@ fn nobody_is_led_over_the_hole_in_a_log() -> Result<(), Failure> {
     in_peace(&mut world)
 }
 
-/// 1653, 2307, 2354, 4269, 1282, 1291: power lost between any two calls of a start and of an election.
+/// 1653, 2307, 2354, 4269, 1282, 1291: a power failure between any two disk calls of a start and of
+/// an election.
 #[test]
 fn a_server_starts_after_power_was_lost_at_any_call() -> Result<(), Failure> {
     let mut world = whole(5, busy(3, 1));
@@ -159,11 +163,12 @@ fn a_call_that_fails_ends_a_server_and_nothing_else() -> Result<(), Failure> {
     in_peace(&mut world)
 }
 
-/// Everybody's disk fails, the processes come back on machines that run on, and some time later the power goes.
+/// Fails a disk call of every server, restarts the processes on machines that keep running, and
+/// cuts the power some time later.
 fn believe_the_cache(seed: u64, plan: Plan) -> Result<(), Failure> {
     let mut world = whole(seed, plan);
     for call in 0..12 {
-        // The calls of an election are over; those of the log follow.
+        // The disk calls of an election are over; those of the log follow.
         wait_for_leader(&mut world, None)?;
         world.run_for(SECOND / 4)?;
         for node in 0..world.nodes.len() {
@@ -174,7 +179,7 @@ fn believe_the_cache(seed: u64, plan: Plan) -> Result<(), Failure> {
             world.stop(node, Stop::Kill);
             world.start(node);
         }
-        // What was found is voted with, and told to clients.
+        // The servers vote with the recovered transactions and return them to clients.
         wait_for_leader(&mut world, None)?;
         world.run_for(SECOND / 2)?;
         for node in 0..world.nodes.len() {
@@ -185,15 +190,16 @@ fn believe_the_cache(seed: u64, plan: Plan) -> Result<(), Failure> {
     in_peace(&mut world)
 }
 
-/// 4882, and what is known as fsyncgate: after a failed sync a process reads what the medium has never had.
+/// 4882, and the problem known as fsyncgate: after a failed sync a process reads data that is not
+/// on the medium.
 #[test]
 fn what_is_read_after_a_failed_sync_survives_the_next_loss_of_power() -> Result<(), Failure> {
     believe_the_cache(100, busy(3, 0))?;
-    // Alone, without anybody who might have it, too.
+    // A single server, so that no other server has the data.
     (101..106).try_for_each(|seed| believe_the_cache(seed, busy(1, 0)))
 }
 
-/// The same, with disks that do not write again what recovery writes again: somebody has to notice.
+/// The same with disks that ignore the tail rewrite of recovery: a checker must detect the loss.
 #[test]
 fn a_process_that_counts_on_its_cache_after_a_failed_sync_is_noticed() {
     let plan = Plan { skips_equal_writes: true, ..busy(1, 0) };
@@ -203,7 +209,7 @@ fn a_process_that_counts_on_its_cache_after_a_failed_sync_is_noticed() {
     assert!(kinds.iter().any(|kind| failure.what.starts_with(kind)), "{failure}");
 }
 
-/// 2355, 4837: sessions that end while servers fail leave no node behind.
+/// 2355, 4837: sessions that end while servers fail leave no ephemeral node.
 #[test]
 fn ephemeral_nodes_go_with_their_sessions_whoever_fails_meanwhile() -> Result<(), Failure> {
     let plan = Plan { silence_per_mille: 20, move_per_mille: 20, ..busy(3, 0) };
@@ -214,7 +220,7 @@ fn ephemeral_nodes_go_with_their_sessions_whoever_fails_meanwhile() -> Result<()
     Ok(())
 }
 
-/// 1277: the counter of an epoch that is used up.
+/// 1277: the counter of an epoch overflows.
 #[test]
 fn used_up_ids_cost_an_election_and_nothing_else() -> Result<(), Failure> {
     let mut plan = busy(3, 0);
@@ -225,7 +231,7 @@ fn used_up_ids_cost_an_election_and_nothing_else() -> Result<(), Failure> {
     in_peace(&mut world)
 }
 
-/// 1699, 1783, 2172, 2819: members that change under load while leaders fail.
+/// 1699, 1783, 2172, 2819: the membership changes under load while leaders fail.
 #[test]
 fn members_change_under_load_while_leaders_fail() -> Result<(), Failure> {
     let mut plan = Plan { servers: 5, reconfig_per_mille: 40, ..busy(3, 0) };
@@ -243,10 +249,11 @@ fn members_change_under_load_while_leaders_fail() -> Result<(), Failure> {
     in_peace(&mut world)
 }
 
-/// Leaders are cut off from the others, who elect somebody else, but not always from their clients.
+/// Isolates leaders from the other servers, which elect another one, but not always from their
+/// clients.
 fn leaders_are_cut_off(seed: u64, bug: Option<Bug>) -> Result<(), Failure> {
-    // With the long ticks it takes a leader a while to find out. One client writes: whoever waits for an
-    // acknowledgement that never comes cannot be told anything, old or new.
+    // With long ticks a leader notices its isolation late. Only one client writes: a client that
+    // waits for an acknowledgement that never arrives receives no reply at all, stale or not.
     let mut plan = Plan { clients: 5, readers: 4, ..busy(3, 0) };
     plan.session_timeout_ms = (20_000, 30_000);
     (plan.settings.tick_ms, plan.settings.sync_limit, plan.engine.tick_ms) = (4000, 1, 4000);
@@ -263,7 +270,7 @@ fn leaders_are_cut_off(seed: u64, bug: Option<Bug>) -> Result<(), Failure> {
     in_peace(&mut world)
 }
 
-/// 1675, 2136: a `sync` that is answered by a leader which is one no more.
+/// 1675, 2136: a `sync` reply from a leader that has been replaced.
 #[test]
 fn a_leader_that_was_replaced_answers_no_sync() -> Result<(), Failure> {
     let noticed = (0..60).find_map(|seed| leaders_are_cut_off(seed, Some(Bug::SyncUnasked)).err());
@@ -272,13 +279,13 @@ fn a_leader_that_was_replaced_answers_no_sync() -> Result<(), Failure> {
     leaders_are_cut_off(noticed.seed, None)
 }
 
-/// A leader that stood still ends sessions whose signs of life wait in its sockets.
+/// A leader that was paused expires sessions whose pings wait in its sockets.
 #[test]
 fn nobody_is_ended_for_the_time_in_which_the_leader_stood_still() -> Result<(), Failure> {
     for (seed, voters) in [(1, 1), (2, 1), (3, 3)] {
         let mut plan = busy(voters, 1);
         plan.session_timeout_ms = (1_000, 1_500);
-        // The others of three have more patience with their leader than it has with sessions.
+        // With three servers, the timeout of the followers is longer than that of the sessions.
         plan.settings.sync_limit = 30;
         let mut world = whole(seed, plan);
         for _ in 0..5 {
@@ -292,7 +299,8 @@ fn nobody_is_ended_for_the_time_in_which_the_leader_stood_still() -> Result<(), 
     Ok(())
 }
 
-/// 3526: a server that has served reads without a leader tells others to cut what is history.
+/// 3526: a server that has served reads without a leader makes others truncate committed
+/// transactions.
 #[test]
 fn servers_that_are_left_alone_serve_readers_take_no_write_and_cut_nothing_off()
 -> Result<(), Failure> {
@@ -305,7 +313,7 @@ fn servers_that_are_left_alone_serve_readers_take_no_write_and_cut_nothing_off()
         for other in (0..4).filter(|other| *other != left) {
             world.stop(other, Stop::Kill);
         }
-        // Sessions are given up, and some time later there are readers.
+        // Clients abandon their sessions, and some time later connect in read-only mode.
         world.run_for(15 * SECOND)?;
         for other in (0..4).filter(|other| *other != left) {
             world.start(other);
@@ -316,7 +324,7 @@ fn servers_that_are_left_alone_serve_readers_take_no_write_and_cut_nothing_off()
     in_peace(&mut world)
 }
 
-/// 3471: a session that was local becomes known to all while it ends, and leaves a node behind.
+/// 3471: a local session is upgraded while it ends, and leaves an ephemeral node.
 #[test]
 fn the_nodes_of_sessions_that_were_local_live_exactly_as_long_as_they_do() -> Result<(), Failure> {
     let mut plan = Plan { silence_per_mille: 20, move_per_mille: 10, ..busy(3, 1) };
@@ -327,7 +335,7 @@ fn the_nodes_of_sessions_that_were_local_live_exactly_as_long_as_they_do() -> Re
     in_peace(&mut world)
 }
 
-/// Sessions that only one server knows, and that never become more: what they write is in order, too.
+/// Local sessions that are never upgraded: their writes are in order as well.
 #[test]
 fn local_sessions_write_in_order_and_own_nothing() -> Result<(), Failure> {
     let mut plan = Plan { silence_per_mille: 10, move_per_mille: 20, ..busy(3, 0) };

@@ -1,10 +1,10 @@
-//! Programs on simulated clusters: every play gets somewhere, and misconduct is noticed.
+//! Programs on simulated clusters: every workload makes progress, and seeded bugs are detected.
 
 use ironkeeper_sim::Layer;
 use ironkeeper_sim::broken_rules::{BrokenRule, IN_RECIPES};
 use ironkeeper_sim::recipes::{Misconduct, Plan, Play, run};
 
-/// Runs a play in a world that is drawn, and sees that something was done in it.
+/// Runs a workload with a plan from the seed and checks that operations were completed.
 #[track_caller]
 fn check(play: Play) {
     for seed in 0..2 {
@@ -46,7 +46,7 @@ fn programs_count_and_look_on() {
     check(Play::Group);
 }
 
-/// The quickest ones to be noticed; `cargo xtask sim --broken-rules` looks for all of them.
+/// The bugs that are detected fastest; `cargo xtask sim --broken-rules` checks all of them.
 #[test]
 fn what_programs_must_not_do_is_noticed() {
     for quick in [Misconduct::IgnoreLoss, Misconduct::SkipLook, Misconduct::PassBarrier] {

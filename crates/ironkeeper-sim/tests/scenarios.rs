@@ -1,4 +1,4 @@
-//! Stories that have gone wrong somewhere once, told to a whole cluster.
+//! Known bugs, reproduced on a whole cluster.
 
 use ironkeeper_proto::ServerId;
 use ironkeeper_sim::Failure;
@@ -9,7 +9,7 @@ use ironkeeper_zab::{Settings, Status};
 
 const SECOND: u64 = 1_000_000;
 
-/// A cluster to which nothing happens by itself.
+/// Returns the plan of a cluster without faults.
 fn calm(voters: u64, observers: u64) -> Plan {
     Plan {
         membership: membership(voters, observers, false),
@@ -25,7 +25,7 @@ fn calm(voters: u64, observers: u64) -> Plan {
     }
 }
 
-/// A cluster in which everybody serves.
+/// Returns a cluster in which all servers serve.
 fn whole(plan: Plan) -> World {
     let mut world = World::new(7, plan, false);
     world.start_all();
@@ -45,7 +45,7 @@ fn index(world: &World, node: usize) -> u64 {
     world.nodes[node].process.as_ref().map_or(0, |process| process.state.index)
 }
 
-/// Asks for so many writes at the leader and lets them be committed.
+/// Sends writes to the leader until `count` of them are committed.
 fn write(world: &mut World, count: u64) -> Result<(), Failure> {
     let leader = leader(world);
     let before = index(world, leader);
@@ -113,7 +113,7 @@ fn what_only_a_cut_off_leader_has_is_taken_from_it() -> Result<(), Failure> {
             world.nodes[node].process.as_ref().is_some_and(|p| p.zab.accepts_proposals())
         })
     })?);
-    // Nothing new is written, so the old leader's log is simply longer than the others'.
+    // No later transaction is written, so the old leader's log is longer than the others'.
     world.heal();
     world.converge()?;
     assert!(world.report().truncations > 0, "the tail was cut off");

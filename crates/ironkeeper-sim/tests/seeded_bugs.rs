@@ -1,15 +1,14 @@
-//! Breaks a rule on purpose and sees that somebody notices. A checker that finds nothing here would find
-//! nothing elsewhere.
+//! Breaks a rule on purpose and checks that a checker detects it.
 
 use ironkeeper_sim::Layer;
 use ironkeeper_sim::broken_rules::BrokenRule;
 use ironkeeper_sim::server::Misconduct;
 use ironkeeper_zab::Bug;
 
-/// Runs seeds until one of them fails, and sees how.
+/// Runs seeds until one of them fails, and checks which rule reports it.
 #[track_caller]
 fn check(bug: Bug, seeds: std::ops::Range<u64>, expected: &[&str]) {
-    // An assertion of the machine itself may have seen it first.
+    // An assertion of the machine itself may detect it first.
     let expected: Vec<&str> = expected.iter().copied().chain(["assertion"]).collect();
     match BrokenRule::Zab(bug).find(Layer::Zab, seeds, &expected) {
         Ok(failure) => println!("{bug:?}: {failure}"),
@@ -49,7 +48,7 @@ fn an_epoch_that_is_not_written_down_is_noticed() {
 
 #[test]
 fn a_history_taken_over_too_early_is_noticed() {
-    // It takes two losses of power in the right moment: the seeds begin where this happens.
+    // This needs two power failures at the right moments: the first seed is close to such a case.
     check(Bug::EarlyNewLeaderAck, 3500..6000, &["durability", "agreement", "order"]);
 }
 
@@ -70,7 +69,7 @@ fn servers_that_ask_ever_more_rarely_are_noticed() {
 
 #[test]
 fn a_voter_that_has_promised_a_later_epoch_and_is_left_alone_is_noticed() {
-    // The last fault must leave such a voter behind: the seeds begin where this happens.
+    // The last fault must leave such a voter: the first seed is close to such a case.
     check(Bug::KeepEpoch, 9400..10_000, &["progress"]);
 }
 

@@ -1,4 +1,4 @@
-//! Seeds that ran once, and the promise that they run the same way again.
+//! Regression tests: fixed seeds, and the check that a seed always gives the same run.
 
 use ironkeeper_sim::{Layer, run_seed, zab};
 
@@ -26,14 +26,14 @@ fn the_same_seed_gives_the_same_trace() {
     }
 }
 
-/// Seeds that have failed once, each for a reason of its own.
+/// Seeds that failed once, each for a different reason.
 #[test]
 fn what_failed_once_does_not_fail_again() {
     check(Layer::Zab, [27, 35, 67, 862, 3126, 3191, 3414, 3900, 5254, 8053, 12741, 24057, 27133]);
     check(Layer::Zab, [100304, 300330, 300660, 301511, 400144, 401169]);
 }
 
-/// Starts are short, so there are many of them; `cargo xtask sim` has one for each seed.
+/// Starts are short, so many are run here; `cargo xtask sim` runs one for each seed.
 #[test]
 fn a_thousand_starts_make_progress_within_the_bound() {
     for seed in 2_000_000..2_001_000 {

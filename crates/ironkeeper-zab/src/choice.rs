@@ -1,11 +1,12 @@
-//! A choice that is not confirmed yet, and the votes that speak against it.
+//! The provisional leader, and the votes against it.
 //!
 //! A server may end its election before the vote of a better candidate has arrived, while the
-//! others elect that candidate. Until the chosen leader sends LEADERINFO (or, if this server chose
-//! itself, until a quorum has taken over its history), later votes are compared with the choice: it
-//! is given up as soon as the chosen server's own vote, or the votes of so many that the rest is no
-//! quorum, name another leader or belong to a later round. A follower that has left counts like
-//! such a vote; one that is connected does not count, whatever its vote.
+//! others elect that candidate. Until the provisional leader sends LEADERINFO (or, if this server
+//! elected itself, until a quorum has acknowledged NEWLEADER), later votes are compared with the
+//! elected server. A vote is against it if it names another leader or belongs to a later round. The
+//! election is abandoned as soon as the elected server's own vote is against itself, or the voters
+//! that are not against it form no quorum. A follower whose link was closed counts like such a
+//! vote; one that is connected does not count, whatever its vote.
 
 use std::collections::BTreeSet;
 
@@ -28,14 +29,14 @@ impl Choice {
         Choice { leader: vote.leader, round: vote.round, against: BTreeSet::new() }
     }
 
-    /// Takes in a voter's vote.
+    /// Records a voter's vote.
     pub(crate) fn on_vote(&mut self, from: ServerId, vote: &Notification) {
         // The first vote on a new connection may be an old one, sent again.
         let is_old = vote.round < self.round;
         let is_chosen = from == self.leader;
         let against = match vote.state {
             PeerState::Looking if is_old => return,
-            // A server that looks in a later round has given up the choice of this one.
+            // A server that is LOOKING in a later round has abandoned the leader of this one.
             PeerState::Looking if vote.round > self.round => true,
             PeerState::Following if is_old && !is_chosen => return,
             PeerState::Leading if is_old => return,
@@ -49,14 +50,15 @@ impl Choice {
         }
     }
 
-    /// A voter that had come to follow has left before the chosen server was established.
+    /// Records that a voter which had begun to follow closed its link before the provisional leader
+    /// was established.
     pub(crate) fn on_left(&mut self, id: ServerId) {
         self.against.insert(id);
     }
 
-    /// Whether the chosen server cannot lead. `follows` holds for voters that follow it all the
-    /// same, `is_away` for those that are not connected: with votes against it, they are not waited
-    /// for.
+    /// Returns whether the provisional leader cannot lead. `follows` is true for voters that follow
+    /// it regardless of their vote, `is_away` for voters that are not connected: if there are votes
+    /// against it, it does not wait for them.
     pub(crate) fn is_lost(
         &self,
         ensemble: &Ensemble,
@@ -90,7 +92,7 @@ mod tests {
         }
     }
 
-    /// Server 2 was chosen in round 5; whether these votes end that.
+    /// Returns whether these votes end the provisional leadership of server 2, elected in round 5.
     fn is_lost(votes: &[(i64, PeerState, i64, i64)]) -> bool {
         let ensemble = Ensemble::new(Membership::parse(FIVE).unwrap(), None);
         let (zxid, peer_epoch) = (Zxid(0), Epoch(1));

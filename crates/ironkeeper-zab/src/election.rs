@@ -1,11 +1,12 @@
-//! Fast leader election: one round of it, as a pure machine.
+//! Fast leader election: one round of it, as a pure state machine.
 //!
-//! Everybody proposes itself, takes over any better proposal it hears of, and stops when a quorum
-//! proposes the same server and nobody has come up with a better one for a moment. Better is: a later
-//! epoch whose history is held, then a longer log, then a larger id. Those who are known to be away are not
-//! given that moment: whoever has just lost its leader need not wait for its vote.
+//! Every server proposes itself, adopts any better proposal it receives, and stops when a quorum
+//! proposes the same server and no better proposal has arrived for `finalize_wait_ms`. Better is: a
+//! larger peer epoch (the epoch whose history the server holds), then a larger zxid, then a larger
+//! id. The wait is skipped if all voters that do not agree are known to be unreachable: servers
+//! that have just lost their leader need not wait for its vote.
 //!
-//! Servers that already follow or lead answer with what they have. A quorum of such answers, one of them
+//! Servers that already follow or lead reply with their vote. A quorum of such votes, one of them
 //! from the leader itself, is enough to join.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,7 @@ use crate::ensemble::Ensemble;
 use crate::settings::{Bug, Settings};
 use crate::timers::{Timer, Timers};
 
-/// Whom somebody wants to lead, and why.
+/// A proposed leader, with the values by which votes are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vote {
     pub leader: ServerId,
@@ -37,7 +38,7 @@ impl Vote {
     }
 }
 
-/// A vote of somebody who is not looking any more.
+/// The vote of a server that is not LOOKING any more.
 #[derive(Clone, Copy, Debug)]
 struct Settled {
     vote: Vote,
@@ -45,44 +46,45 @@ struct Settled {
     format: i32,
 }
 
-/// What the machine wants done.
+/// The outputs of the state machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reaction {
-    /// Tell all voters the current proposal.
+    /// Send the current proposal to all voters.
     pub(crate) broadcast: bool,
-    /// Tell the sender the current proposal: it is behind, or new in this round.
+    /// Send the current proposal to the sender: it is behind, or new in this round.
     pub(crate) reply: bool,
-    /// Tell the voters without a connection the current proposal: another server has a leader,
+    /// Send the current proposal to the voters without a connection: another server has a leader,
     /// and they may know of it by now.
     pub(crate) ask_away: bool,
-    /// It is over.
+    /// The election has ended with this vote.
     pub(crate) elected: Option<Vote>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Election {
     me: ServerId,
-    /// What we would propose if nobody else were there.
+    /// Our own vote at the start of a round.
     initial: Vote,
     proposal: Vote,
-    /// The round's votes. Bounded by the voters, as nobody else's are taken in.
+    /// The votes of the round. Bounded by the voters, as votes of other servers are ignored.
     received: BTreeMap<ServerId, Vote>,
-    /// Votes of those who follow or lead, of any round.
+    /// Votes of servers that follow or lead, of any round.
     settled: BTreeMap<ServerId, Settled>,
-    /// Voters that could not be reached, or whose connection broke, and who have not spoken since.
+    /// Voters that could not be reached, or whose connection broke, and that have sent nothing
+    /// since.
     away: BTreeSet<ServerId>,
-    /// After how long the vote is said again to all, and when.
+    /// The interval after which the vote is sent to all again, and the time of the next.
     poll_ms: u64,
     poll_at_ms: u64,
 }
 
-/// After how long voters without a connection are dialled again at the latest. How long they are
-/// away already has no influence: a server that comes back, or is reached again, does not wait
-/// for as long once more.
+/// The maximum interval after which voters without a connection are dialled again. It does not grow
+/// with the time for which they are unreachable: a server that is reachable again need not wait for
+/// as long once more.
 const AWAY_RETRY_MS: u64 = 500;
 
 impl Election {
-    /// Begins a round. The caller tells all voters the proposal.
+    /// Begins a round. The caller sends the proposal to all voters.
     pub(crate) fn start(
         me: ServerId,
         initial: Vote,
@@ -115,8 +117,8 @@ impl Election {
         self.proposal.round
     }
 
-    /// It is time to send the vote again: to all (true), which becomes rarer, or to voters without
-    /// a connection (false).
+    /// Returns whether the vote is to be sent again to all voters (true; the interval doubles each
+    /// time) or only to voters without a connection (false).
     pub(crate) fn on_poll(
         &mut self,
         settings: &Settings,
@@ -136,12 +138,12 @@ impl Election {
         timers.set(Timer::Poll, self.poll_at_ms.min(now_ms + AWAY_RETRY_MS));
     }
 
-    /// Nobody had a better proposal for long enough.
+    /// Returns the elected vote: no better proposal arrived before `Timer::Finalize`.
     pub(crate) fn on_finalize(&self) -> Vote {
         self.proposal
     }
 
-    /// Somebody cannot be reached. That may have been the one who was waited for.
+    /// Records that a voter cannot be reached; the election may have waited only for this voter.
     pub(crate) fn on_away(
         &mut self,
         id: ServerId,
@@ -154,7 +156,7 @@ impl Election {
             return None;
         }
         self.away.insert(id);
-        // What it last said may be from before its end.
+        // Its last vote may be older than its failure.
         self.settled.remove(&id);
         self.judge(ensemble, settings, now_ms, timers)
     }
@@ -195,14 +197,14 @@ impl Election {
         now_ms: u64,
         timers: &mut Timers,
     ) -> Reaction {
-        // A database that has nothing and must not begin anew has no say.
+        // A server without a database that must not start with an empty one does not vote.
         if notification.zxid == Zxid(-1) || self.initial.zxid == Zxid(-1) {
             return Reaction::default();
         }
         let vote = Vote::of(notification);
         let mut broadcast = false;
-        // Whoever cannot lead itself proposes nobody, which nobody listens to: it goes along with any
-        // round, or two rounds would never meet.
+        // A server that cannot lead and has seen no other candidate has no valid proposal, and its
+        // votes are ignored: it joins any round, or two rounds would never meet.
         let has_none = !ensemble.may_lead(self.proposal.leader);
         if vote.round > self.proposal.round || (has_none && ensemble.may_lead(vote.leader)) {
             self.received.clear();
@@ -210,8 +212,8 @@ impl Election {
             self.proposal = if beats(&vote, &initial, ensemble, settings) { vote } else { initial };
             broadcast = true;
         } else if vote.round < self.proposal.round {
-            // Whoever does not vote is answered whatever it says, so it had better say nothing: two that
-            // answer each other would never stop.
+            // A non-voter is always sent a reply to its notification, so it must not reply itself:
+            // two servers that reply to each other would never stop.
             return Reaction { reply: ensemble.may_vote(self.me), ..Reaction::default() };
         } else if beats(&vote, &self.proposal, ensemble, settings) {
             self.proposal = vote;
@@ -221,16 +223,18 @@ impl Election {
             timers.clear(Timer::Finalize);
             self.record_own(ensemble);
         }
-        // Whoever was settled and looks again has nothing to join any more.
+        // A server that is LOOKING again has no leader that we could join.
         self.settled.remove(&from);
         let is_first = self.received.insert(from, vote).is_none();
         let elected = self.judge(ensemble, settings, now_ms, timers);
-        // Our proposal may have come to a server that did not look yet, which does not keep it.
+        // Our proposal may have reached that server before it was LOOKING; then it was not
+        // recorded.
         let reply = is_first && ensemble.may_vote(self.me);
         Reaction { broadcast, reply, ask_away: false, elected }
     }
 
-    /// Looks whether a quorum agrees. If everybody does who is there, nobody is left to wait for.
+    /// Checks whether a quorum agrees. If all reachable voters do, the election ends without
+    /// waiting.
     fn judge(
         &self,
         ensemble: &Ensemble,
@@ -252,7 +256,7 @@ impl Election {
         None
     }
 
-    /// Somebody has a leader already.
+    /// Records the vote of a server that has a leader.
     fn on_settled(
         &mut self,
         from: ServerId,
@@ -267,21 +271,21 @@ impl Election {
             other.vote.leader == vote.leader
                 && (!comparable || other.vote.peer_epoch == vote.peer_epoch)
         };
-        // In the same round those who are still looking count as well, if they want exactly this.
+        // In the same round, votes of servers that are LOOKING count as well if they are equal.
         let in_round = |id: ServerId| match self.settled.get(&id) {
             Some(other) => other.vote.round == self.proposal.round && same(other),
             None => self.received.get(&id) == Some(&vote),
         };
         let outside = |id: ServerId| self.settled.get(&id).is_some_and(same);
-        // Those in force are enough: a change that we have heard of and they have not may never have been,
-        // and to follow somebody is not yet to be counted for it.
+        // The committed membership is enough: a change that we know and the others do not may never
+        // have been committed, and following a leader does not yet count as a vote for it.
         let by_round = vote.round == self.proposal.round && ensemble.quorum().holds(in_round);
         if !by_round && !ensemble.quorum().holds(outside) {
             return None;
         }
         let leader_agrees = if vote.leader == self.me {
-            // A leader that has restarted is still named by those who have not noticed. It may take up
-            // the office only in the round in which it was given.
+            // Servers that have not noticed the restart of a leader still name it. It may lead only
+            // if it was elected in this round.
             vote.round == self.proposal.round
         } else {
             let leader = self.settled.get(&vote.leader);
@@ -297,7 +301,7 @@ impl Election {
     }
 }
 
-/// Whether a vote is better than another one.
+/// Returns whether a vote is better than another one.
 fn beats(new: &Vote, current: &Vote, ensemble: &Ensemble, settings: &Settings) -> bool {
     if !ensemble.may_lead(new.leader) {
         return false;
@@ -330,7 +334,7 @@ mod tests {
 
     const THREE: &str = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2";
 
-    /// Server 2 begins round 5 with zxid 1:7 of epoch 1.
+    /// Returns a table in which server 2 begins round 5 with zxid 1:7 of epoch 1.
     fn table(text: &str) -> Table {
         let (ensemble, settings, mut timers) =
             (ensemble(text), Settings::default(), Timers::default());

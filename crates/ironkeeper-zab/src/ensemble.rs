@@ -1,4 +1,4 @@
-//! The members: those in force, and those proposed while a change is under way.
+//! The committed membership and, while a reconfig is in progress, the proposed one.
 
 use bytes::Bytes;
 use ironkeeper_proto::membership::PeerRole;
@@ -9,10 +9,10 @@ use crate::quorum::{Joint, Quorum};
 #[derive(Clone, Debug)]
 pub struct Ensemble {
     committed: Membership,
-    /// Newer than the committed one, and not yet committed.
+    /// Newer than the committed membership, and not yet committed.
     proposed: Option<Membership>,
     joint: Joint,
-    /// The committed one as text, as notifications carry it.
+    /// The committed membership as text, as notifications contain it.
     text: Bytes,
 }
 
@@ -32,27 +32,28 @@ impl Ensemble {
         self.proposed.as_ref()
     }
 
-    /// The newest one anybody has told us of.
+    /// Returns the newest membership received.
     pub fn last_seen(&self) -> &Membership {
         self.proposed.as_ref().unwrap_or(&self.committed)
     }
 
-    /// The committed one as text.
+    /// Returns the committed membership as text.
     pub fn text(&self) -> Bytes {
         self.text.clone()
     }
 
-    /// What is needed for leadership, and for commits while a change is under way.
+    /// Returns the quorum for leadership, and for commits while a reconfig is in progress.
     pub fn joint(&self) -> &Joint {
         &self.joint
     }
 
-    /// What is needed for an epoch, and for commits otherwise.
+    /// Returns the quorum for an epoch, and for commits otherwise.
     pub fn quorum(&self) -> &Quorum {
         &self.joint.committed
     }
 
-    /// A change is proposed. Older ones than what is known are not news.
+    /// Records a proposed membership. Returns false if its version is not newer than the known
+    /// ones.
     pub fn propose(&mut self, next: Membership) -> bool {
         if next.version <= self.last_seen().version {
             return false;
@@ -61,7 +62,7 @@ impl Ensemble {
         true
     }
 
-    /// A configuration is in force.
+    /// Records a committed membership. Returns false if its version is not newer.
     pub fn commit(&mut self, next: Membership) -> bool {
         if next.version <= self.committed.version {
             return false;
@@ -71,8 +72,8 @@ impl Ensemble {
         true
     }
 
-    /// An established leader's history is ours, and so is what it knows of: another change than that
-    /// has never been.
+    /// Drops a proposed membership other than `version`, after synchronization with an established
+    /// leader that knows of `version`: any other one was never committed.
     pub(crate) fn keep_only(&mut self, version: i64) -> bool {
         let gone = self.proposed.as_ref().is_some_and(|next| next.version != version);
         if gone {
@@ -81,7 +82,8 @@ impl Ensemble {
         gone
     }
 
-    /// The log has gone back to `last`: a change proposed behind that has never been.
+    /// Drops a membership proposed after `last`, to which the log was truncated: it was never
+    /// committed.
     pub(crate) fn withdraw_after(&mut self, last: Zxid) -> bool {
         let gone = self.proposed.as_ref().is_some_and(|next| next.version > last.0);
         if gone {
@@ -90,7 +92,7 @@ impl Ensemble {
         gone
     }
 
-    /// Everybody who votes in one of the two.
+    /// Returns the voters of both memberships.
     pub fn all_voters(&self) -> impl Iterator<Item = ServerId> {
         let proposed = self.proposed.iter().flat_map(Membership::voters);
         self.committed.voters().chain(proposed.filter(|id| !self.committed.is_voter(*id)))
@@ -100,14 +102,15 @@ impl Ensemble {
         self.committed.is_voter(id) || self.proposed.as_ref().is_some_and(|next| next.is_voter(id))
     }
 
-    /// Whoever weighs nothing may agree but not lead. And while a change is under way only those lead
-    /// who vote already: a server that has not heard of the change would take no vote for another one,
-    /// and an old voter has everything that is committed.
+    /// Returns whether the server may lead. A voter of weight zero may not. While a reconfig is in
+    /// progress, only voters of the committed membership may: a server that has not received the
+    /// change accepts no vote for another one, and a quorum of old voters has everything that is
+    /// committed.
     pub fn may_lead(&self, id: ServerId) -> bool {
         self.committed.is_voter(id) && self.committed.weight(id) != 0
     }
 
-    /// Whether it only listens. Whoever votes in one of the two does not.
+    /// Returns whether the server is an observer, and a voter in neither membership.
     pub fn is_observer(&self, id: ServerId) -> bool {
         let observes = |membership: &Membership| {
             membership.members.get(&id).is_some_and(|member| member.role == PeerRole::Observer)

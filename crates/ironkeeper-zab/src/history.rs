@@ -1,11 +1,11 @@
-//! The transactions delivered last, kept for learners that are only a little behind.
+//! The last delivered transactions, kept for learners that are only a little behind.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use ironkeeper_proto::Zxid;
 
-/// A contiguous end of what was delivered: everything after `base`, up to the last.
+/// A contiguous end of the delivered transactions: everything after `base`, up to the last.
 #[derive(Clone, Debug)]
 pub struct History {
     base: Zxid,
@@ -16,12 +16,12 @@ pub struct History {
 }
 
 impl History {
-    /// Nothing yet, after `base`. Keeps at most so many transactions of so many bytes together.
+    /// Creates an empty history after `base`, bounded in transactions and in their bytes together.
     pub fn new(base: Zxid, count_max: usize, bytes_max: usize) -> History {
         History { base, entries: VecDeque::new(), bytes: 0, count_max, bytes_max }
     }
 
-    /// What comes before the first transaction that is kept.
+    /// Returns the zxid before the first transaction that is kept.
     pub fn base(&self) -> Zxid {
         self.base
     }
@@ -41,12 +41,12 @@ impl History {
         }
     }
 
-    /// Whether it ends or has ever been at this point.
+    /// Returns whether `zxid` is the base or one of the kept transactions.
     pub fn contains(&self, zxid: Zxid) -> bool {
         zxid == self.base || self.entries.binary_search_by_key(&zxid, |(zxid, _)| *zxid).is_ok()
     }
 
-    /// The last point before `zxid` and the first one after it.
+    /// Returns the last zxid before `zxid` and the first one after it.
     pub fn around(&self, zxid: Zxid) -> (Zxid, Option<Zxid>) {
         let after = self.entries.partition_point(|(entry, _)| *entry <= zxid);
         let before = self.entries.partition_point(|(entry, _)| *entry < zxid);
@@ -59,7 +59,7 @@ impl History {
         self.entries.range(from..).map(|(zxid, txn)| (*zxid, txn))
     }
 
-    /// Forgets what comes after `zxid`.
+    /// Removes the transactions after `zxid`.
     pub fn truncate(&mut self, zxid: Zxid) {
         while let Some((last, txn)) = self.entries.back() {
             if *last <= zxid {
@@ -71,7 +71,7 @@ impl History {
         self.base = self.base.min(zxid);
     }
 
-    /// Starts anew after `base`.
+    /// Removes all transactions; the next one follows `base`.
     pub fn restart(&mut self, base: Zxid) {
         self.entries.clear();
         self.bytes = 0;
@@ -79,7 +79,8 @@ impl History {
     }
 }
 
-/// Whether `next` can come directly behind `last`: the next of its epoch, or the first of a later one.
+/// Returns whether `next` can directly follow `last`: the next of its epoch, or the first of a
+/// later one.
 pub fn follows(last: Zxid, next: Zxid) -> bool {
     last.next() == Some(next) || (next.epoch() > last.epoch() && next.counter() == 1)
 }

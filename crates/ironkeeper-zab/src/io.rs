@@ -1,4 +1,4 @@
-//! What goes into the machine and what comes out of it.
+//! The inputs and outputs of [`crate::Zab`].
 
 use std::fmt;
 
@@ -9,42 +9,43 @@ use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, Sessio
 
 use crate::plan::LogRead;
 
-/// A connection to another server, named by the driver. A name is never used twice.
+/// A link: a connection to another server, on either port. The driver assigns the ids and never
+/// reuses one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u64);
 
-/// Which of a server's two ports.
+/// One of the two ports on which servers connect to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Port {
     Election,
     Quorum,
 }
 
-/// What happened.
+/// An event that the driver passes to [`crate::Zab::step`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Time has passed. Harmless at any moment; needed at [`crate::Zab::deadline_ms`].
+    /// Time has passed. Required at [`crate::Zab::deadline_ms`], without effect at other times.
     Timer,
-    /// A dial has ended, with a connection or without. On the election port the driver has already
-    /// sent our opening.
+    /// A dial has succeeded (`link`) or failed (`None`). On the election port the driver has
+    /// already sent our opening.
     Dialed {
         peer: ServerId,
         port: Port,
         link: Option<LinkId>,
     },
-    /// Somebody dialled our election port and has said who it is.
+    /// A server has dialed our election port and sent its opening.
     Opened {
         link: LinkId,
         opening: Opening,
-        /// Whether it comes from an address at which the driver knows the server: one that its
-        /// line in a configuration names, or that of a connection with it.
+        /// Whether the source is a known address of the server: one from its line in a
+        /// configuration, or the address of a link with it.
         from_its_address: bool,
     },
     Notification {
         link: LinkId,
         notification: Notification,
     },
-    /// Somebody dialled our quorum port.
+    /// A server has dialed our quorum port.
     Accepted {
         link: LinkId,
     },
@@ -52,82 +53,71 @@ pub enum Input {
         link: LinkId,
         packet: Packet,
     },
-    /// The tree that followed a SNAP has arrived as a whole and is kept aside.
+    /// The snapshot after a SNAP packet was received completely, into a file of its own.
     SnapshotReceived {
         link: LinkId,
     },
-    /// A piece of a tree has come in on this link, or has gone out: the other side is alive, though it says
-    /// nothing else until the tree is through.
+    /// A part of a snapshot was received or sent on this link. The peer is alive, although it sends
+    /// no packets until the snapshot is complete.
     TreeMoved {
         link: LinkId,
     },
-    /// The answer to [`Output::ReadLog`].
+    /// The result of a [`LogQuery`].
     LogRead {
         link: LinkId,
         read: LogRead,
     },
-    /// A connection is gone, without our asking. After [`Output::Hangup`] nothing comes from it any
-    /// more.
+    /// The peer closed the link, or the link broke. Not reported after [`LinkOp::Hangup`], which
+    /// also ends all other inputs of the link.
     Closed {
         link: LinkId,
     },
     Done(Durable),
 }
 
-/// What is durable now.
+/// The completion of a [`DurableStep`]. `R` is the state recovered from the files, which the layer
+/// above needs and [`crate::Zab`] does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durable {
-    /// The log up to here.
+pub enum Durable<R = ()> {
+    /// The log up to this zxid survives a power loss.
     Flushed(Zxid),
-    /// The log ends here, no snapshot is newer, and the tree has gone back with them.
-    Truncated(Zxid),
-    /// The log cannot go back to there: it does not have that transaction, or nothing to rebuild the
-    /// tree from. It is as it was.
+    /// The log ends at `zxid`, no snapshot is newer, and `state` is the content of the files.
+    Truncated {
+        zxid: Zxid,
+        state: R,
+    },
+    /// The log cannot be truncated to this zxid: it does not contain the transaction, or there is
+    /// no snapshot from which to rebuild the state. The files are unchanged.
     CannotTruncate(Zxid),
-    /// The leader's tree has taken the place of ours, on disk and in memory.
-    Installed(Zxid),
+    /// The leader's snapshot is installed, and `state` is the content of the files.
+    Installed {
+        zxid: Zxid,
+        state: R,
+    },
     AcceptedEpoch(Epoch),
     CurrentEpoch(Epoch),
 }
 
-/// What the world has to do, in this order.
+/// An action that [`crate::Zab`] requests, grouped by the part of the server that performs it. The
+/// order counts across all groups: a packet after a durable step refers to the state after the
+/// step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Write to the log and report [`Durable::Flushed`] when it will survive a power loss.
-    Append {
-        zxid: Zxid,
-        txn: Bytes,
-    },
-    /// Apply: this transaction is history.
-    Commit {
-        zxid: Zxid,
-        txn: Bytes,
-    },
-    /// Apply, though this may be undone: the tree has to be where the log is. Nobody is served until
-    /// [`Status`] says so.
-    FastForward {
-        zxid: Zxid,
-        txn: Bytes,
-    },
-    /// Write the promise down and report [`Durable::AcceptedEpoch`].
-    WriteAcceptedEpoch(Epoch),
-    /// Write down whose history we hold and report [`Durable::CurrentEpoch`].
-    WriteCurrentEpoch(Epoch),
-    /// Make the log end at this transaction, drop snapshots above it and rebuild the tree.
-    Truncate(Zxid),
-    /// Make the tree that was received on this link ours. Order matters: first what the log has above
-    /// `zxid` goes, then the snapshot appears, then the tree is exchanged.
-    InstallSnapshot {
-        link: LinkId,
-        zxid: Zxid,
-    },
-    /// Find this transaction in the log and read what follows it.
-    ReadLog {
-        link: LinkId,
-        after: Zxid,
-    },
-    /// Connect to a member. The address it has last given itself may help if it is not in the
-    /// configuration.
+    /// For the links to other servers.
+    Link(LinkOp),
+    /// For the log thread.
+    Durable(DurableStep),
+    /// For the threads that read the log while it is written.
+    ReadLog(LogQuery),
+    /// For the layer above: the replicated state, its sessions and its clients.
+    Up(Upcall),
+}
+
+/// An operation on the links to other servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkOp {
+    /// Connect to a member and report [`Input::Dialed`]. `hint` is the address that the member last
+    /// sent in its opening; the driver dials it if the configuration has no reachable address.
     Dial {
         peer: ServerId,
         port: Port,
@@ -145,63 +135,124 @@ pub enum Output {
         link: LinkId,
         packet: Packet,
     },
-    /// Behind what was sent so far goes the tree as it is after transaction `zxid`.
-    SendSnapshot {
-        link: LinkId,
-        zxid: Zxid,
-    },
-    /// What comes next on this link is a tree.
+    /// Receive the next bytes on this link as a snapshot, into a file of its own, and report
+    /// [`Input::SnapshotReceived`].
     ReceiveSnapshot {
         link: LinkId,
     },
-    /// Answer the leader's ping with the sessions heard of since the last one.
-    Pong {
-        link: LinkId,
-        zxid: Zxid,
-    },
-    /// To the leader: a learner's client wants this. A `sync` comes back with [`crate::Zab::sync`].
-    Request {
-        link: LinkId,
-        from: ServerId,
-        request: Box<ForwardedRequest>,
-    },
-    /// To the leader: may this session go on at that learner?
-    Revalidate {
-        link: LinkId,
-        from: ServerId,
-        session: SessionId,
-        timeout_ms: i32,
-    },
-    /// To the leader: these sessions live.
-    Touched {
-        from: ServerId,
-        touches: Touches,
-    },
-    /// To a learner: the answer to its oldest question about this session.
-    Revalidated {
-        session: SessionId,
-        valid: bool,
-    },
-    /// The oldest `sync` of this server's clients is answered.
-    SyncDone,
-    /// A change of role, to be logged with its reason.
-    Became {
-        status: Status,
-        reason: Option<Reason>,
-    },
-    /// These members are proposed. To be written down before anything that follows is done: a server
-    /// that acknowledges the change must know of it after a restart.
-    ConfigProposed(Box<Membership>),
-    /// These members are in force. To be written down.
-    ConfigCommitted(Box<Membership>),
-    /// The members that were proposed never came to be.
-    ConfigWithdrawn,
 }
 
-/// What a server is doing, as far as clients are concerned: only the last three serve.
+/// A change on disk, executed by the log thread, one after the other.
+///
+/// `S` identifies the snapshot to install: [`crate::Zab`] uses the link that received it, the log
+/// thread needs the file. [`DurableStep::with_snapshot`] converts between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DurableStep<S = LinkId> {
+    /// Append to the log and report [`Durable::Flushed`] when the transaction survives a power
+    /// loss.
+    Append { zxid: Zxid, txn: Bytes },
+    /// Store acceptedEpoch and report [`Durable::AcceptedEpoch`].
+    WriteAcceptedEpoch(Epoch),
+    /// Store currentEpoch and report [`Durable::CurrentEpoch`].
+    WriteCurrentEpoch(Epoch),
+    /// Truncate the log to this zxid, delete newer snapshots, recover again and report
+    /// [`Durable::Truncated`]; or change nothing and report [`Durable::CannotTruncate`].
+    Truncate(Zxid),
+    /// Replace the history by the leader's snapshot and report [`Durable::Installed`]. The log
+    /// above `zxid` is deleted first, then the snapshot is renamed into place, then older files are
+    /// deleted.
+    InstallSnapshot { zxid: Zxid, snapshot: S },
+    /// Store the membership before the next step begins: a server that acknowledges a reconfig must
+    /// know the new membership after a restart. Reports nothing.
+    WriteMembers(MembersChange),
+}
+
+/// A change of the stored membership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MembersChange {
+    /// A reconfig to this membership is proposed.
+    Proposed(Box<Membership>),
+    /// This membership is in force.
+    Committed(Box<Membership>),
+    /// The proposed membership was never committed.
+    Withdrawn,
+}
+
+impl<S> DurableStep<S> {
+    /// Replaces the snapshot of [`DurableStep::InstallSnapshot`] by the result of `find`; other
+    /// steps are unchanged.
+    ///
+    /// # Errors
+    /// Returns the error of `find`.
+    pub fn with_snapshot<T, E>(
+        self,
+        find: impl FnOnce(S) -> Result<T, E>,
+    ) -> Result<DurableStep<T>, E> {
+        Ok(match self {
+            DurableStep::InstallSnapshot { zxid, snapshot } => {
+                DurableStep::InstallSnapshot { zxid, snapshot: find(snapshot)? }
+            }
+            DurableStep::Append { zxid, txn } => DurableStep::Append { zxid, txn },
+            DurableStep::WriteAcceptedEpoch(epoch) => DurableStep::WriteAcceptedEpoch(epoch),
+            DurableStep::WriteCurrentEpoch(epoch) => DurableStep::WriteCurrentEpoch(epoch),
+            DurableStep::Truncate(zxid) => DurableStep::Truncate(zxid),
+            DurableStep::WriteMembers(change) => DurableStep::WriteMembers(change),
+        })
+    }
+}
+
+/// A query of the log: does it contain the transaction `after`, and which transactions follow? The
+/// result is [`Input::LogRead`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogQuery {
+    /// The link of the learner that needs the transactions.
+    pub link: LinkId,
+    pub after: Zxid,
+}
+
+/// A call to the layer above ZAB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upcall {
+    /// Apply this transaction: it is committed.
+    Commit { zxid: Zxid, txn: Bytes },
+    /// Apply this transaction, although a later leader may undo it: the state must match the end of
+    /// the log. No client is served before [`Upcall::Became`] with a role that serves.
+    FastForward { zxid: Zxid, txn: Bytes },
+    /// Send a snapshot of the state after transaction `zxid`, after everything already sent on this
+    /// link.
+    SendSnapshot { link: LinkId, zxid: Zxid },
+    /// Reply to the leader's ping with the sessions whose clients were active since the last ping.
+    Pong { link: LinkId, zxid: Zxid },
+    /// On the leader: a learner forwards a client's request. The layer above passes a `sync` to
+    /// [`crate::Zab::sync`].
+    Request { link: LinkId, from: ServerId, request: Box<ForwardedRequest> },
+    /// On the leader: a client has reconnected with this session to the learner; is the session
+    /// alive?
+    Revalidate { link: LinkId, from: ServerId, session: SessionId, timeout_ms: i32 },
+    /// On the leader: these sessions of a learner's clients were active.
+    Touched { from: ServerId, touches: Touches },
+    /// The reply to the oldest pending revalidation of this session.
+    Revalidated { session: SessionId, valid: bool },
+    /// The oldest `sync` of this server's clients is complete.
+    SyncDone,
+    /// The role has changed.
+    Became { status: Status, reason: Option<Reason> },
+    /// A new membership is in force: apply it to the state, after the transactions committed so
+    /// far.
+    MembersCommitted(Box<Membership>),
+}
+
+/// Pushes the upcall and the durable step for a membership that is now in force.
+pub(crate) fn push_members_committed(out: &mut Vec<Output>, members: Membership) {
+    let members = Box::new(members);
+    out.push(Output::Up(Upcall::MembersCommitted(members.clone())));
+    out.push(Output::Durable(DurableStep::WriteMembers(MembersChange::Committed(members))));
+}
+
+/// The role of a server, as clients see it. Only the last three serve clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Without a leader, or not yet up to date with it.
+    /// The server has no leader, or is not yet up to date with it.
     Looking,
     Following {
         leader: ServerId,
@@ -216,35 +267,35 @@ pub enum Status {
     },
 }
 
-/// Why a connection is closed.
+/// Why this server closes a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hangup {
     /// Of two servers the one with the larger id dials.
     LargerIdDials,
-    /// A newer connection has taken its place.
+    /// A newer link of the same peer replaces it, or it is dead.
     Replaced,
-    /// The peer is connected already, and that connection is alive.
+    /// The peer already has a link, and that link is alive.
     Connected,
-    /// The peer calls itself a member that is connected, from an address that is not the member's.
+    /// The peer claims the id of a connected member, from another address than the member's.
     OtherAddress,
-    /// The peer says it is us.
+    /// The peer claims this server's id.
     OwnId,
     TooManyStrangers,
-    /// We do not lead.
+    /// This server does not lead.
     NotLeading,
-    /// The role it belonged to has ended.
+    /// The role that used the link has ended.
     RoleEnded,
-    /// The peer said what does not belong here.
+    /// The peer violated the protocol.
     Protocol(&'static str),
-    /// The peer is silent, or does not acknowledge.
+    /// The peer timed out: it sent no packets, or no acknowledgement.
     Silent,
-    /// The peer has seen a newer configuration than the one in force here.
+    /// The peer's membership is newer than the one in force here.
     NewerConfig,
-    /// The peer has a longer history: it should lead.
+    /// The learner has a longer history than this leader, and should lead instead.
     LearnerAhead,
-    /// The leader's epoch is older than one we have promised to follow.
+    /// The leader's epoch is smaller than our acceptedEpoch.
     OldEpoch,
-    /// Our history cannot be mended piece by piece: come back and ask for the whole.
+    /// Our history cannot be repaired with DIFF or TRUNC: reconnect and request a snapshot.
     NeedSnapshot,
 }
 
@@ -252,30 +303,30 @@ pub enum Hangup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     Started,
-    /// The chosen leader could not be reached.
+    /// The elected server could not be reached.
     LeaderUnreachable,
-    /// Votes that came after the election name another leader.
+    /// Votes received after the election name another leader.
     ChoiceLost,
-    /// The chosen leader has hung up more than once: it does not lead.
+    /// The elected server closed the link more than once: it does not lead.
     LeaderHangsUp,
-    /// The connection to the leader broke.
+    /// The link to the leader broke.
     LeaderGone,
     LeaderSilent,
-    /// The leader said what does not belong there.
+    /// The leader violated the protocol.
     LeaderProtocol(&'static str),
-    /// The leader's epoch is older than one we have promised to follow.
+    /// The leader's epoch is smaller than our acceptedEpoch.
     OldEpoch,
-    /// Nobody came to agree on an epoch in time.
+    /// No quorum agreed on an epoch in time.
     NoEpochQuorum,
-    /// No quorum took over the history in time.
+    /// No quorum acknowledged NEWLEADER in time.
     NoSyncQuorum,
-    /// Too few followers are left.
+    /// The connected followers are no quorum any more.
     QuorumLost,
-    /// A voter has promised a later epoch than ours and could not follow us.
+    /// A voter's acceptedEpoch is larger than our epoch, so it could not follow us.
     LaterEpochPromised,
-    /// All transaction ids of the epoch are used.
+    /// The counter of the epoch has reached its maximum.
     CounterUsedUp,
-    /// The members, or our part among them, have changed.
+    /// The membership, or this server's role in it, has changed.
     Reconfigured,
 }
 

@@ -1,14 +1,17 @@
-//! A follower or an observer: it finds its leader, takes over its history and then listens.
+//! A follower or an observer: it connects to its leader, synchronizes with the leader's history,
+//! then receives proposals and commits.
 //!
 //! ```text
 //! Dialing ─► Greeted ─► Promising ─► Promised ─► Receiving ─► Syncing ─► TakingOver ─► Acked ─► Live
 //!            FOLLOWER-  (accepted-   ACKEPOCH    (SNAP only)  DIFF, ..   NEWLEADER:    ACK      UPTODATE
 //!            INFO       Epoch)                                           all durable
 //! ```
-//! What a promise stands on is durable before the promise leaves: the epoch before ACKEPOCH, the history
-//! and then its epoch before the ACK of NEWLEADER, a transaction before its ACK. (Observers promise
-//! nothing: they write the epochs down at UPTODATE.) The tree sees nothing of
-//! a leader's history before UPTODATE, that is before a quorum has it.
+//! An acknowledgement is sent after the state that it refers to is durable: ACKEPOCH after
+//! acceptedEpoch, the ACK of NEWLEADER after the history and then currentEpoch, the ACK of a
+//! proposal after the transaction. (The leader does not count observers: they store both epochs at
+//! UPTODATE.) No transaction is delivered before UPTODATE, that is before a quorum has the history.
+//! A truncation or an installed snapshot replaces the state earlier, but clients are served only
+//! after UPTODATE.
 
 use std::collections::VecDeque;
 
@@ -17,40 +20,45 @@ use ironkeeper_proto::quorum_packet::{LearnerInfo, PROTOCOL_VERSION};
 use ironkeeper_proto::{Epoch, Membership, Packet, ServerId, Zxid};
 
 use crate::history::follows;
-use crate::io::{Hangup, LinkId, Output, Port, Reason, Status};
+use crate::io::{
+    DurableStep, Hangup, LinkId, LinkOp, MembersChange, Output, Port, Reason, Status, Upcall,
+    push_members_committed,
+};
 use crate::member::{Context, Next};
 use crate::reconfig::members_in;
 use crate::settings::Bug;
 use crate::timers::Timer;
 
-/// Observers hear of transactions when they are history; followers are asked before.
+/// The kind of a learner. A follower receives and acknowledges proposals; an observer receives
+/// transactions when they are committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Follower,
     Observer,
 }
 
-/// After so many hang-ups a chosen server is not dialled again.
+/// How often the elected server may close the link before LEADERINFO. At this count the learner
+/// returns to LOOKING.
 const HANG_UPS_MAX: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Dialing,
     Greeted,
-    /// The promise is being written down.
+    /// acceptedEpoch is being stored.
     Promising,
     Promised,
-    /// The leader's tree is on its way.
+    /// A snapshot is being received.
     Receiving,
     Syncing,
-    /// NEWLEADER has come: the history is made durable, then its epoch.
+    /// NEWLEADER received: the history is made durable, then currentEpoch.
     TakingOver,
     WritingCurrent,
     Acked,
     Live,
 }
 
-/// How the leader brings us to its history.
+/// How the leader synchronizes this learner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 enum Mode {
     #[default]
@@ -59,25 +67,26 @@ enum Mode {
     Snap,
 }
 
-/// What came before UPTODATE.
+/// The state of the synchronization, until UPTODATE.
 #[derive(Debug, Default)]
 struct Catchup {
-    /// Where the leader's history begins for us.
+    /// The zxid after which the leader sends transactions: the end of our log, the end after TRUNC,
+    /// or the zxid of the snapshot.
     base: Zxid,
-    /// The last proposal heard of.
+    /// The last proposal received.
     last: Zxid,
-    /// The last commit heard of.
+    /// The last commit received.
     committed: Zxid,
-    /// The last commit heard of before NEWLEADER: where the history ends that it asks us to take over. What is
-    /// committed while we do is not waited for: under load there would be no end to it.
+    /// `committed` when NEWLEADER arrived: the end of the history that its ACK covers. The ACK does
+    /// not wait for later commits: under load there would be no end to them.
     history_end: Zxid,
-    /// Proposals that are not in our log yet, in order. Bounded by what the leader keeps in memory or
-    /// reads from its log for us.
+    /// Proposals that are not in our log yet, in order. Bounded by the history that the leader
+    /// keeps in memory or reads from its log for us.
     buffer: VecDeque<(Zxid, Bytes)>,
     mode: Mode,
-    /// A truncation or an installation is under way.
+    /// A truncation or the installation of a snapshot is in progress.
     rebuilding: bool,
-    /// The leader's members, in force when it is established.
+    /// The leader's membership, in force when the leader is established.
     config: Option<Membership>,
 }
 
@@ -88,14 +97,15 @@ pub(crate) struct Learner {
     link: Option<LinkId>,
     stage: Stage,
     tries: u32,
-    /// How often the chosen server has hung up instead of telling its epoch.
+    /// How often the elected server has closed the link before LEADERINFO.
     hang_ups: u32,
-    /// The connection with the chosen server's election port broke, or could not be made, since it
-    /// was chosen.
+    /// The link to the elected server's election port broke, or could not be established, since the
+    /// election.
     is_leader_away: bool,
     epoch: Epoch,
     catchup: Catchup,
-    /// Appended and to be acknowledged one by one, as Apache's leaders count them.
+    /// Appended proposals without an ACK. Each gets its own ACK, because Apache's leaders count
+    /// ACKs.
     unacked: VecDeque<Zxid>,
 }
 
@@ -117,14 +127,14 @@ impl Learner {
         learner
     }
 
-    /// Lets go of everything. What is being written will still be waited for.
+    /// Closes the link. Steps that the log thread still executes are waited for afterwards.
     pub(crate) fn end(self, cx: &mut Context<'_>) {
         if let Some(link) = self.link {
             cx.hang_up(link, Hangup::RoleEnded);
         }
     }
 
-    /// The version of the members the leader has told us with NEWLEADER.
+    /// Returns the version of the membership that came with NEWLEADER.
     pub(crate) fn told_config(&self) -> Option<i64> {
         self.catchup.config.as_ref().map(|config| config.version)
     }
@@ -141,7 +151,7 @@ impl Learner {
         }
     }
 
-    /// Whether the chosen server has not shown yet that it leads.
+    /// Returns whether the elected server has not sent LEADERINFO yet.
     pub(crate) fn is_unconfirmed(&self) -> bool {
         matches!(self.stage, Stage::Dialing | Stage::Greeted)
     }
@@ -155,7 +165,11 @@ impl Learner {
     fn dial(&mut self, cx: &mut Context<'_>) {
         self.stage = Stage::Dialing;
         cx.set_timer(Timer::Patience, cx.shared.settings.init_ms());
-        cx.out.push(Output::Dial { peer: self.leader, port: Port::Quorum, hint: None });
+        cx.out.push(Output::Link(LinkOp::Dial {
+            peer: self.leader,
+            port: Port::Quorum,
+            hint: None,
+        }));
     }
 
     pub(crate) fn on_dialed(
@@ -190,7 +204,7 @@ impl Learner {
         Next::Stay
     }
 
-    /// A chosen leader may need a moment until it knows.
+    /// Dials again after a pause: an elected server may not know yet that it was elected.
     fn dial_later(&mut self, cx: &mut Context<'_>) -> Next {
         self.tries += 1;
         if self.tries >= cx.shared.settings.dial_tries || self.is_leader_away {
@@ -201,8 +215,8 @@ impl Learner {
         Next::Stay
     }
 
-    /// The connection with a server's election port broke, or could not be made. A chosen server
-    /// whose quorum port cannot be reached either is gone.
+    /// Handles a server whose election port cannot be reached. If the quorum port of the elected
+    /// server cannot be reached either, that server has failed.
     pub(crate) fn on_away(&mut self, cx: &Context<'_>, peer: ServerId) -> Next {
         if peer != self.leader || !self.is_unconfirmed() {
             return Next::Stay;
@@ -214,7 +228,7 @@ impl Learner {
         }
     }
 
-    /// A server votes: it is there.
+    /// Notes that a server has sent a vote, so it is reachable.
     pub(crate) fn on_vote(&mut self, from: ServerId) {
         if from == self.leader {
             self.is_leader_away = false;
@@ -232,8 +246,9 @@ impl Learner {
         }
     }
 
-    /// A server that accepts the connection and hangs up runs and does not lead. It may be about
-    /// to, once. (An Apache server that is about to lead refuses connections instead.)
+    /// Handles a link that was closed before LEADERINFO: the elected server runs, but does not
+    /// lead. The first time it may be about to lead. (An Apache server in this state refuses
+    /// connections instead.)
     fn on_hung_up(&mut self, cx: &mut Context<'_>) -> Next {
         self.hang_ups += 1;
         if self.hang_ups >= HANG_UPS_MAX && !cx.shared.settings.has(Bug::KeepChoice) {
@@ -256,7 +271,7 @@ impl Learner {
         Next::Stay
     }
 
-    /// A sign of life from the leader.
+    /// Restarts the timeout of the leader.
     fn heard(&mut self, cx: &mut Context<'_>) {
         let settings = &cx.shared.settings;
         let patience = match self.stage {
@@ -274,7 +289,8 @@ impl Learner {
         match self.stage {
             Stage::Dialing => Next::Stay,
             Stage::Greeted => self.on_leader_info(cx, &packet),
-            // A leader that does not wait for our promise is none; a tree is not packets.
+            // No packet is valid here: a leader waits for ACKEPOCH, and a snapshot does not consist
+            // of packets.
             Stage::Promising | Stage::Receiving => unexpected("it did not wait"),
             Stage::Promised => self.on_sync_mode(cx, &packet),
             Stage::Syncing | Stage::TakingOver | Stage::WritingCurrent | Stage::Acked => {
@@ -299,8 +315,8 @@ impl Learner {
         }
         self.epoch = epoch;
         if self.kind == Kind::Observer {
-            // Nobody counts on an observer's promise. It is written down when the leader is
-            // established, so that it can never stand in the way of one that is.
+            // The leader does not count an observer's acceptedEpoch. It is stored when the leader
+            // is established, so that it never excludes a leader that is.
             let compares = epoch > accepted && !cx.shared.needs_snapshot;
             let current = compares.then_some(cx.shared.epochs.current);
             self.promise(cx, current);
@@ -321,8 +337,8 @@ impl Learner {
     fn promise(&mut self, cx: &mut Context<'_>, current: Option<Epoch>) {
         let Some(link) = self.link else { return };
         self.stage = Stage::Promised;
-        // A counter of zero in an epoch nobody has reached makes every leader send its whole tree. It
-        // is said only when it is not compared with the leader's own history.
+        // Counter 0 in an epoch after the leader's makes every leader send a snapshot. It is sent
+        // only without `current`: with `current` the leader compares `last` with its own history.
         let last = match current {
             None if cx.shared.needs_snapshot => Zxid::new(Epoch(self.epoch.0 + 1), 0),
             _ => cx.ledger.appended,
@@ -344,13 +360,13 @@ impl Learner {
                 self.catchup.mode = Mode::Trunc;
                 self.catchup.rebuilding = true;
                 cx.shared.steps_open += 1;
-                cx.out.push(Output::Truncate(zxid));
+                cx.out.push(Output::Durable(DurableStep::Truncate(zxid)));
                 zxid
             }
             Packet::Snap { zxid } => {
                 self.catchup.mode = Mode::Snap;
                 self.stage = Stage::Receiving;
-                cx.out.push(Output::ReceiveSnapshot { link });
+                cx.out.push(Output::Link(LinkOp::ReceiveSnapshot { link }));
                 zxid
             }
             _ => return unexpected("it did not begin to synchronize"),
@@ -368,7 +384,8 @@ impl Learner {
         Next::Stay
     }
 
-    /// Another piece of the leader's tree is here. However large it is, it may take its time.
+    /// Restarts the timeout, as a part of the snapshot arrived. The whole snapshot has no time
+    /// limit.
     pub(crate) fn on_tree_moved(&mut self, cx: &mut Context<'_>, link: LinkId) {
         if self.link == Some(link) {
             self.heard(cx);
@@ -385,12 +402,12 @@ impl Learner {
             },
             Packet::NewLeader { epoch, config } => self.on_new_leader(cx, epoch, config.as_ref()),
             Packet::UpToDate => self.on_up_to_date(cx),
-            // An answer here would be taken for the ACK that the leader waits for.
+            // No reply: the leader would take it for the ACK that it waits for.
             Packet::Ping { .. } => Next::Stay,
             Packet::Revalidated { .. } | Packet::Sync => Next::Stay,
             Packet::CommitAndActivate { .. } | Packet::InformAndActivate { .. } => {
-                // Whoever is not live has nothing to activate yet: with the next leader it starts from
-                // the new members.
+                // A learner that is not up to date has no membership to activate: with the next
+                // leader it starts from the new membership.
                 Next::Look(Reason::Reconfigured)
             }
             _ => unexpected("it sent what does not belong into a synchronization"),
@@ -400,7 +417,7 @@ impl Learner {
     fn buffer(&mut self, cx: &mut Context<'_>, zxid: Zxid, txn: Bytes) -> Next {
         let catchup = &mut self.catchup;
         if zxid <= catchup.base {
-            // The tree that was sent has it already.
+            // It is already in our log or in the snapshot.
             return Next::Stay;
         }
         if !follows(catchup.last, zxid) {
@@ -437,7 +454,9 @@ impl Learner {
                 return unexpected("its configuration cannot be read");
             };
             if cx.shared.ensemble.propose(config.clone()) {
-                cx.out.push(Output::ConfigProposed(Box::new(config.clone())));
+                cx.out.push(Output::Durable(DurableStep::WriteMembers(MembersChange::Proposed(
+                    Box::new(config.clone()),
+                ))));
             }
             self.catchup.config = Some(config);
         }
@@ -448,13 +467,16 @@ impl Learner {
         {
             self.catchup.rebuilding = true;
             cx.shared.steps_open += 1;
-            cx.out.push(Output::InstallSnapshot { link, zxid: self.catchup.base });
+            cx.out.push(Output::Durable(DurableStep::InstallSnapshot {
+                zxid: self.catchup.base,
+                snapshot: link,
+            }));
         }
         self.take_over(cx);
         Next::Stay
     }
 
-    /// The next step of taking over the history, if the one before it is durable.
+    /// Starts the next step towards the ACK of NEWLEADER, if the previous one is durable.
     fn take_over(&mut self, cx: &mut Context<'_>) {
         if self.stage != Stage::TakingOver || self.catchup.rebuilding {
             return;
@@ -477,8 +499,8 @@ impl Learner {
         cx.write_current(self.epoch);
     }
 
-    /// The leader's history goes to our log; proposals of its own time wait until its epoch is there, and are
-    /// acknowledged one by one.
+    /// Appends the history up to `history_end`. Later proposals wait until UPTODATE, when the epoch
+    /// is stored, and are acknowledged one by one.
     fn append_history(&mut self, cx: &mut Context<'_>) {
         let end = self.catchup.history_end;
         while let Some((zxid, txn)) = self.catchup.buffer.pop_front_if(|(zxid, _)| *zxid <= end) {
@@ -491,7 +513,7 @@ impl Learner {
         if let Some(version) = self.told_config()
             && cx.shared.ensemble.keep_only(version)
         {
-            cx.out.push(Output::ConfigWithdrawn);
+            cx.out.push(Output::Durable(DurableStep::WriteMembers(MembersChange::Withdrawn)));
         }
         self.stage = Stage::Acked;
         self.heard(cx);
@@ -506,7 +528,7 @@ impl Learner {
         self.stage = Stage::Live;
         let mut role_changed = false;
         if let Some(config) = self.catchup.config.take() {
-            // A change that is still under way is not in force because we have come.
+            // The membership of a reconfig that is not committed yet is not in force.
             let version = Zxid(config.version);
             if version.counter() == 0 || version <= self.catchup.committed {
                 role_changed = self.activate(cx, config);
@@ -522,7 +544,7 @@ impl Learner {
                 cx.write_current(self.epoch);
             }
         }
-        cx.out.push(Output::Became { status: self.status(), reason: None });
+        cx.out.push(Output::Up(Upcall::Became { status: self.status(), reason: None }));
         let committed = self.catchup.committed;
         for (zxid, txn) in std::mem::take(&mut self.catchup.buffer) {
             self.append_live(cx, zxid, txn);
@@ -536,14 +558,14 @@ impl Learner {
 
     // Broadcast.
 
-    /// These members are in force. Whether that changes our own part.
+    /// Activates a membership. Returns whether this server changes between voter and observer.
     fn activate(&mut self, cx: &mut Context<'_>, config: Membership) -> bool {
         let observes = |cx: &Context<'_>| cx.shared.ensemble.is_observer(cx.shared.me);
         let observed = observes(cx);
         if !cx.shared.ensemble.commit(config.clone()) {
             return false;
         }
-        cx.out.push(Output::ConfigCommitted(Box::new(config)));
+        push_members_committed(cx.out, config);
         observed != observes(cx)
     }
 
@@ -571,7 +593,9 @@ impl Learner {
             && let Some(next) = members_in(zxid, &txn)
             && cx.shared.ensemble.propose(next.clone())
         {
-            cx.out.push(Output::ConfigProposed(Box::new(next)));
+            cx.out.push(Output::Durable(DurableStep::WriteMembers(MembersChange::Proposed(
+                Box::new(next),
+            ))));
         }
         cx.ledger.append(zxid, txn, cx.out);
         if self.kind == Kind::Follower {
@@ -588,7 +612,8 @@ impl Learner {
         match packet {
             Packet::Proposal { zxid, txn } if self.kind == Kind::Follower => {
                 if zxid == cx.ledger.appended {
-                    // Some releases of Apache propose an unreadable request under the last id again.
+                    // Some Apache releases propose an unreadable request with the zxid of the last
+                    // proposal.
                     return Next::Stay;
                 }
                 if !follows(cx.ledger.appended, zxid) {
@@ -610,16 +635,16 @@ impl Learner {
             }
             Packet::Ping { zxid } => {
                 if let Some(link) = self.link {
-                    cx.out.push(Output::Pong { link, zxid });
+                    cx.out.push(Output::Up(Upcall::Pong { link, zxid }));
                 }
                 Next::Stay
             }
             Packet::Revalidated { session, valid } => {
-                cx.out.push(Output::Revalidated { session, valid });
+                cx.out.push(Output::Up(Upcall::Revalidated { session, valid }));
                 Next::Stay
             }
             Packet::Sync => {
-                cx.out.push(Output::SyncDone);
+                cx.out.push(Output::Up(Upcall::SyncDone));
                 Next::Stay
             }
             Packet::Proposal { .. } | Packet::Commit { .. } | Packet::Inform { .. } => Next::Stay,
@@ -659,7 +684,7 @@ impl Learner {
             }
             Stage::Syncing | Stage::TakingOver => {
                 if cx.shared.needs_snapshot && self.catchup.mode == Mode::Trunc {
-                    // Say what we need on a new connection.
+                    // Request a snapshot on a new link.
                     return self.redial(cx);
                 }
                 if self.catchup.rebuilding
@@ -683,7 +708,8 @@ impl Learner {
         Next::Stay
     }
 
-    /// Begins anew with the same leader, now that it knows we have promised.
+    /// Reconnects to the same leader to request a snapshot. acceptedEpoch is stored now, so the
+    /// next ACKEPOCH is sent without `current` and can request one.
     fn redial(&mut self, cx: &mut Context<'_>) -> Next {
         self.tries += 1;
         if self.tries >= cx.shared.settings.dial_tries {

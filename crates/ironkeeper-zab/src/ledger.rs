@@ -1,29 +1,29 @@
-//! Where a server stands: what it has appended, what is durable, what it has delivered.
+//! The positions of a server in its history: appended, durable, delivered.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use ironkeeper_proto::Zxid;
 
-use crate::Output;
 use crate::history::{History, follows};
+use crate::{DurableStep, Output, Upcall};
 
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    /// The last id handed out, by a leader; it may be an epoch's zero.
+    /// The last zxid that the leader has assigned; its counter is 0 at the start of an epoch.
     pub(crate) last_proposed: Zxid,
-    /// The last transaction given to the log.
+    /// The last transaction passed to the log thread.
     pub(crate) appended: Zxid,
     /// The last transaction that survives a power loss.
     pub(crate) flushed: Zxid,
-    /// The last transaction given to the tree.
+    /// The last transaction passed to the layer above.
     pub(crate) delivered: Zxid,
-    /// Given to the log, not yet to the tree, in order. A leader's are bounded by the limit on
-    /// outstanding requests, a learner's by its leader's.
+    /// Appended and not yet delivered, in order. Bounded on a leader by the limit on outstanding
+    /// requests, on a learner by the limit of its leader.
     pub(crate) pending: VecDeque<(Zxid, Bytes)>,
-    /// What learners may want; an ensemble of one has none.
+    /// The last delivered transactions, for learners; `None` in an ensemble of one.
     pub(crate) history: Option<History>,
-    /// The point from which the log on disk has no hole.
+    /// The zxid after which the log on disk has no gap.
     pub(crate) log_from: Zxid,
 }
 
@@ -40,16 +40,16 @@ impl Ledger {
         }
     }
 
-    /// Gives a transaction to the log.
+    /// Appends a transaction to the log.
     #[inline]
     pub(crate) fn append(&mut self, zxid: Zxid, txn: Bytes, out: &mut Vec<Output>) {
         debug_assert!(follows(self.appended, zxid), "{zxid} behind {}", self.appended);
         self.appended = zxid;
         self.pending.push_back((zxid, txn.clone()));
-        out.push(Output::Append { zxid, txn });
+        out.push(Output::Durable(DurableStep::Append { zxid, txn }));
     }
 
-    /// The oldest pending transaction is history.
+    /// Commits the oldest pending transaction and returns it.
     #[inline]
     pub(crate) fn commit_first(&mut self, out: &mut Vec<Output>) -> Option<(Zxid, Bytes)> {
         let (zxid, txn) = self.pending.pop_front()?;
@@ -57,23 +57,23 @@ impl Ledger {
         if let Some(history) = &mut self.history {
             history.push(zxid, txn.clone());
         }
-        out.push(Output::Commit { zxid, txn: txn.clone() });
+        out.push(Output::Up(Upcall::Commit { zxid, txn: txn.clone() }));
         Some((zxid, txn))
     }
 
-    /// Brings the tree to the end of the log, committed or not: this is what we vote with, and what we
-    /// would lead with.
+    /// Delivers all pending transactions, committed or not: this server votes with the end of its
+    /// log, and would lead with it.
     pub(crate) fn fast_forward(&mut self, out: &mut Vec<Output>) {
         while let Some((zxid, txn)) = self.pending.pop_front() {
             self.delivered = zxid;
             if let Some(history) = &mut self.history {
                 history.push(zxid, txn.clone());
             }
-            out.push(Output::FastForward { zxid, txn });
+            out.push(Output::Up(Upcall::FastForward { zxid, txn }));
         }
     }
 
-    /// The log and the tree have gone back to `zxid`.
+    /// Resets the positions after the log and the state were truncated to `zxid`.
     pub(crate) fn truncated(&mut self, zxid: Zxid) {
         self.pending.clear();
         (self.appended, self.flushed, self.delivered) = (zxid, zxid, zxid);
@@ -86,7 +86,7 @@ impl Ledger {
         }
     }
 
-    /// The tree is that of a leader's snapshot, and so is the beginning of the log.
+    /// Resets the positions after a leader's snapshot was installed; the log begins at its zxid.
     pub(crate) fn installed(&mut self, zxid: Zxid) {
         self.pending.clear();
         (self.appended, self.flushed, self.delivered) = (zxid, zxid, zxid);

@@ -1,26 +1,26 @@
 //! ZAB, ZooKeeper's atomic broadcast, as a pure state machine.
 //!
-//! It knows servers, epochs, transaction ids and opaque transactions; it knows neither the tree nor
-//! files nor sockets, and reads no clock. What arrives is an [`Input`], what is to be done about it
-//! are [`Output`]s, in order. Durable steps are outputs too: their completion comes back as
-//! [`Input::Done`], and what was promised on their strength leaves only then.
+//! The state machine handles servers, epochs, zxids and opaque transactions. It has no access to
+//! the tree, files, sockets or clocks. The driver passes an [`Input`] and performs the resulting
+//! [`Output`]s, in order. Durable steps are outputs too: their completion comes back as
+//! [`Input::Done`], and only then are the packets sent that depend on them.
 //!
-//! Start from [`Zab`]: an ensemble of one with [`Zab::solo`], a member of a larger one with
-//! [`Zab::member`].
+//! The entry point is [`Zab`]: [`Zab::solo`] for an ensemble of one, [`Zab::member`] for a member
+//! of a larger one.
 //!
 //! ```
 //! use bytes::Bytes;
 //! use ironkeeper_proto::Zxid;
-//! use ironkeeper_zab::{Output, Zab};
+//! use ironkeeper_zab::{DurableStep, Output, Upcall, Zab};
 //!
 //! let mut zab = Zab::solo(Zxid(41));
 //! let mut out = Vec::new();
 //! let zxid = zab.next_zxid();
 //! zab.propose(zxid, Bytes::from_static(b"txn"), &mut out);
-//! assert!(matches!(out.pop(), Some(Output::Append { zxid: Zxid(42), .. })));
+//! assert!(matches!(out.pop(), Some(Output::Durable(DurableStep::Append { zxid: Zxid(42), .. }))));
 //! // Nothing is committed before it is durable.
 //! zab.on_flushed(zxid, &mut out);
-//! assert!(matches!(out.pop(), Some(Output::Commit { zxid: Zxid(42), .. })));
+//! assert!(matches!(out.pop(), Some(Output::Up(Upcall::Commit { zxid: Zxid(42), .. }))));
 //! ```
 
 mod choice;
@@ -44,7 +44,10 @@ use bytes::Bytes;
 use ironkeeper_proto::{Epoch, Membership, ServerId, SessionId, Zxid};
 
 pub use ensemble::Ensemble;
-pub use io::{Durable, Hangup, Input, LinkId, Output, Port, Reason, Status};
+pub use io::{
+    Durable, DurableStep, Hangup, Input, LinkId, LinkOp, LogQuery, MembersChange, Output, Port,
+    Reason, Status, Upcall,
+};
 pub use member::{Epochs, Recovered};
 pub use plan::LogRead;
 pub use reconfig::ReconfigRefused;
@@ -54,20 +57,20 @@ use ironkeeper_proto::quorum_packet::ForwardedRequest;
 use ledger::Ledger;
 use member::Member;
 
-/// A server that listens to its leader, for the administrator.
+/// The state of a learner as its leader sees it, for monitoring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearnerView {
-    /// Negative for those who have no number.
+    /// Negative for a learner without an id of its own.
     pub id: ServerId,
-    /// Whether it only listens.
+    /// Whether the learner is an observer.
     pub observes: bool,
-    /// Whether it has the history and serves clients.
+    /// Whether the learner is synchronized and serves clients.
     pub is_up_to_date: bool,
-    /// The last transaction it has said to be durable; observers do not say.
+    /// The last transaction that the learner has acknowledged; observers do not acknowledge.
     pub acknowledged: Option<Zxid>,
 }
 
-/// One member's view of the broadcast.
+/// The ZAB state machine of one server.
 #[derive(Debug)]
 pub struct Zab {
     ledger: Ledger,
@@ -76,13 +79,13 @@ pub struct Zab {
 }
 
 impl Zab {
-    /// An ensemble of one, going on after `last`, the last transaction in its log.
+    /// Creates an ensemble of one that continues after `last`, the last transaction in its log.
     pub fn solo(last: Zxid) -> Zab {
         Zab { ledger: Ledger::new(last), member: None }
     }
 
-    /// A member of an ensemble, not yet started. `seed` spreads what should not happen everywhere at
-    /// once; it has no part in what is agreed on.
+    /// Creates a member of an ensemble; the first input starts it. `seed` randomizes delays so that
+    /// servers do not act at the same time; agreement does not depend on it.
     pub fn member(
         me: ServerId,
         settings: Settings,
@@ -105,7 +108,7 @@ impl Zab {
         Zab { ledger, member: Some(Box::new(member)) }
     }
 
-    /// Takes in one thing that happened. The first input starts the machine.
+    /// Processes one input. The first input starts the state machine.
     pub fn step(&mut self, now_ms: u64, input: Input, out: &mut Vec<Output>) {
         match &mut self.member {
             Some(member) => member.step(&mut self.ledger, now_ms, input, out),
@@ -117,7 +120,7 @@ impl Zab {
         }
     }
 
-    /// When [`Input::Timer`] is to be given next; `u64::MAX` is never.
+    /// Returns when [`Input::Timer`] is due next; `u64::MAX` is never.
     pub fn deadline_ms(&self) -> u64 {
         self.member.as_ref().map_or(u64::MAX, |member| member.deadline_ms())
     }
@@ -126,34 +129,36 @@ impl Zab {
         self.ledger.last_proposed
     }
 
-    /// The last transaction this server has heard of. What is asked for from now on comes behind it.
+    /// Returns the last transaction that this server has received or proposed. Requests that arrive
+    /// from now on are ordered after it.
     #[inline]
     pub fn appended(&self) -> Zxid {
         self.ledger.appended
     }
 
-    /// How many proposals wait for their commit.
+    /// Returns the number of proposals that are not committed yet.
     pub fn outstanding(&self) -> usize {
         self.ledger.pending.len()
     }
 
-    /// Whether [`Zab::propose`] may be called: we lead, are established, and have ids left.
+    /// Returns whether [`Zab::propose`] may be called: this server is an established leader and the
+    /// epoch has zxids left.
     pub fn accepts_proposals(&self) -> bool {
         self.member.as_ref().is_none_or(|member| member.accepts_proposals(&self.ledger))
     }
 
-    /// The id the next proposal must carry. When the counter of an epoch is used up, a leader that
-    /// is its own quorum simply begins the next epoch.
+    /// Returns the zxid that the next proposal must have. When the counter of an epoch is used up,
+    /// an ensemble of one continues with the next epoch.
     #[inline]
     pub fn next_zxid(&self) -> Zxid {
         let last = self.ledger.last_proposed;
         last.next().unwrap_or_else(|| Zxid::new(Epoch(last.epoch().0 + 1), 1))
     }
 
-    /// Puts a transaction up for agreement. `zxid` is the one [`Zab::next_zxid`] gave.
+    /// Proposes a transaction. `zxid` must be the result of [`Zab::next_zxid`].
     ///
     /// # Panics
-    /// If it is another one, or [`Zab::accepts_proposals`] does not hold.
+    /// If `zxid` is another one, or [`Zab::accepts_proposals`] does not hold.
     #[inline]
     pub fn propose(&mut self, zxid: Zxid, txn: Bytes, out: &mut Vec<Output>) {
         assert_eq!(zxid, self.next_zxid(), "transaction ids are handed out in order");
@@ -164,7 +169,7 @@ impl Zab {
         }
     }
 
-    /// The log is durable up to `zxid`: with a quorum of one, that commits.
+    /// Notes that the log is durable up to `zxid`. In an ensemble of one this commits.
     #[inline]
     pub fn on_flushed(&mut self, zxid: Zxid, out: &mut Vec<Output>) {
         if let Some(member) = &mut self.member {
@@ -174,11 +179,11 @@ impl Zab {
         while let Some((zxid, txn)) = self.ledger.pending.pop_front_if(|(first, _)| *first <= zxid)
         {
             self.ledger.delivered = zxid;
-            out.push(Output::Commit { zxid, txn });
+            out.push(Output::Up(Upcall::Commit { zxid, txn }));
         }
     }
 
-    /// What this server is doing.
+    /// Returns the role of this server.
     pub fn status(&self) -> Status {
         match &self.member {
             Some(member) => member.status(),
@@ -186,33 +191,34 @@ impl Zab {
         }
     }
 
-    /// The members as this server knows them; `None` in an ensemble of one.
+    /// Returns the membership as this server knows it; `None` in an ensemble of one.
     pub fn ensemble(&self) -> Option<&Ensemble> {
         self.member.as_ref().map(|member| member.ensemble())
     }
 
-    /// What was promised and taken over; `None` in an ensemble of one.
+    /// Returns acceptedEpoch and currentEpoch; `None` in an ensemble of one.
     pub fn epochs(&self) -> Option<Epochs> {
         self.member.as_ref().map(|member| member.epochs())
     }
 
-    /// Those who listen to this server, if it leads.
+    /// Returns the learners of this server, if it leads.
     pub fn learners(&self) -> Vec<LearnerView> {
         self.member.as_ref().map_or_else(Vec::new, |member| member.learners())
     }
 
-    /// How many `sync`s a leader has not answered yet.
+    /// Returns the number of `sync`s to which the leader has not replied yet.
     pub fn pending_syncs(&self) -> usize {
         self.member.as_ref().map_or(0, |member| member.pending_syncs())
     }
 
-    /// Whether the tree holds nothing but history, so that a snapshot of it can never be wrong.
+    /// Returns whether the state contains only committed transactions, so that no later leader
+    /// undoes part of a snapshot of it.
     pub fn may_snapshot(&self) -> bool {
         self.member.is_none() || !matches!(self.status(), Status::Looking)
     }
 
-    /// Whether a change to these members could be proposed now. The transaction, of type `reconfig` with
-    /// the text of the new configuration, is then proposed like any other.
+    /// Checks whether a reconfig to this membership could be proposed now. The transaction, of type
+    /// `reconfig` with the text of the new configuration, is then proposed like any other.
     pub fn may_reconfigure(&self, next: &Membership) -> Result<(), ReconfigRefused> {
         match &self.member {
             None => Err(ReconfigRefused::Disabled),
@@ -220,12 +226,14 @@ impl Zab {
         }
     }
 
-    /// A learner hands a client's request to its leader. False if there is none at the moment.
+    /// Forwards a client's request from a learner to its leader. Returns false if there is no
+    /// leader.
     pub fn forward(&mut self, request: ForwardedRequest, out: &mut Vec<Output>) -> bool {
         self.member.as_mut().is_some_and(|member| member.forward(request, out))
     }
 
-    /// A learner asks its leader whether a session may go on here. False if there is no leader.
+    /// Requests from the leader the revalidation of a session at this learner. Returns false if
+    /// there is no leader.
     pub fn revalidate(
         &mut self,
         session: SessionId,
@@ -235,16 +243,16 @@ impl Zab {
         self.member.as_mut().is_some_and(|member| member.revalidate(session, timeout_ms, out))
     }
 
-    /// A leader answers [`Output::Revalidate`]: the session lives.
+    /// Replies to [`Upcall::Revalidate`] on the leader: the session is alive.
     pub fn session_lives(&mut self, link: LinkId, session: SessionId, out: &mut Vec<Output>) {
         if let Some(member) = &mut self.member {
             member.session_lives(&mut self.ledger, link, session, out);
         }
     }
 
-    /// A leader knows no such session, which a learner's client wants back if a link is given, else one of its
-    /// own. [`Output::Revalidated`] or a packet to the learner follows when it is certain that it still leads: a
-    /// later leader could know of it.
+    /// Reports on the leader that a session is unknown, to a learner if a link is given, else to a
+    /// client of this server. The packet to the learner, or [`Upcall::Revalidated`], follows once
+    /// leadership is confirmed: a later leader could know the session.
     pub fn session_gone(
         &mut self,
         link: Option<LinkId>,
@@ -253,14 +261,15 @@ impl Zab {
     ) {
         match &mut self.member {
             Some(member) => member.session_gone(&mut self.ledger, link, session, out),
-            None => out.push(Output::Revalidated { session, valid: false }),
+            None => out.push(Output::Up(Upcall::Revalidated { session, valid: false })),
         }
     }
 
-    /// A leader takes up a `sync`, in its place among the requests: of a learner if a link is given,
-    /// else of its own clients. [`Output::SyncDone`] or a packet to the learner follows when everything
-    /// proposed until now is delivered and a quorum has confirmed that it still follows. An ensemble of one
-    /// has nobody to ask: it answers when what was proposed is delivered, without this.
+    /// Processes a `sync` on the leader, in its order among the requests: of a learner if a link is
+    /// given, else of a client of this server. The packet to the learner, or [`Upcall::SyncDone`],
+    /// follows when everything proposed until now is delivered and a quorum has confirmed the
+    /// leadership. An ensemble of one needs no confirmation: this function does nothing, and the
+    /// layer above replies when everything proposed is delivered.
     pub fn sync(&mut self, link: Option<LinkId>, out: &mut Vec<Output>) {
         if let Some(member) = &mut self.member {
             member.sync(&mut self.ledger, link, out);
@@ -275,7 +284,7 @@ mod tests {
     fn commits(out: &[Output]) -> Vec<Zxid> {
         out.iter()
             .filter_map(|output| match output {
-                Output::Commit { zxid, .. } => Some(*zxid),
+                Output::Up(Upcall::Commit { zxid, .. }) => Some(*zxid),
                 _ => None,
             })
             .collect()

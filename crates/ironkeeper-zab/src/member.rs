@@ -1,12 +1,13 @@
-//! A member of an ensemble: the role it has at the moment, and how it comes to another one.
+//! A member of an ensemble: its present role and the transitions between roles.
 //!
 //! ```text
 //!            ┌──────────── any reason ────────────┐
 //!            ▼                                    │
 //!        Settling ──► Looking ──► Leading / Following / Observing
 //! ```
-//! *Settling* is the rule that nobody votes before all its writes have ended and its tree is where its
-//! log is: a write of an old role that ends during the next one would make the vote a lie.
+//! *Settling*: a server does not vote before all its durable steps have completed and its state is
+//! at the end of its log. Otherwise a step of the old role that completes during the election would
+//! make the vote wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,10 @@ use crate::LearnerView;
 use crate::choice::Choice;
 use crate::election::{Election, Reaction, Vote};
 use crate::ensemble::Ensemble;
-use crate::io::{Durable, Hangup, Input, LinkId, Output, Port, Reason, Status};
+use crate::io::{
+    Durable, DurableStep, Hangup, Input, LinkId, LinkOp, MembersChange, Output, Port, Reason,
+    Status, Upcall, push_members_committed,
+};
 use crate::leader::Leader;
 use crate::learner::{Kind, Learner};
 use crate::ledger::Ledger;
@@ -30,31 +34,32 @@ use crate::renewals::Renewals;
 use crate::settings::{Bug, Settings};
 use crate::timers::{Timer, Timers};
 
-/// The promises of a voter, as they are on disk.
+/// The epochs of a server, as they are on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Epochs {
-    /// The latest epoch a leader was promised to be followed in.
+    /// acceptedEpoch: the latest epoch in which this server has agreed to follow a leader.
     pub accepted: Epoch,
-    /// The latest epoch whose leader's history was taken over.
+    /// currentEpoch: the latest epoch with whose leader this server has synchronized.
     pub current: Epoch,
 }
 
-/// What a member starts from. The tree has been rebuilt from the whole log, and the log has been synced
-/// once, so that what was read from a cache is really there.
+/// The state from which a member starts. The tree was rebuilt from the whole log, and the log was
+/// synced once, because recovery may have read it from the page cache.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
     pub epochs: Epochs,
-    /// The last transaction in the log, or of the snapshot if the log has none behind it.
+    /// The last transaction in the log, or the zxid of the snapshot if the log has none after it.
     pub last: Zxid,
-    /// The point from which the log has no hole: a snapshot that came from a leader, or the beginning.
+    /// The zxid after which the log has no gap: a snapshot that came from a leader, or the
+    /// beginning.
     pub log_from: Zxid,
-    /// The last transactions, up to `last`, without a hole ...
+    /// The last transactions, up to `last`, without a gap.
     pub history: Vec<(Zxid, Bytes)>,
-    /// ... and what comes before the first of them.
+    /// The zxid before the first transaction of `history`.
     pub history_base: Zxid,
 }
 
-/// What all roles share.
+/// The state that all roles share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) me: ServerId,
@@ -63,33 +68,34 @@ pub(crate) struct Shared {
     pub(crate) epochs: Epochs,
     pub(crate) timers: Timers,
     pub(crate) now_ms: u64,
-    /// The latest epoch anybody has told us to have promised.
+    /// The largest acceptedEpoch that a member has sent.
     pub(crate) accepted_seen: Epoch,
-    /// Servers that look for a leader, by the last vote on the connection between our election
-    /// ports. Bounded by the mesh.
+    /// Servers that are LOOKING, by their last vote on the link between the election ports. Bounded
+    /// by the mesh.
     pub(crate) looking: BTreeSet<ServerId>,
     pub(crate) renewals: Renewals,
-    /// Durable steps other than appends that have not been reported yet.
+    /// The number of durable steps other than appends that are not complete.
     pub(crate) steps_open: usize,
-    /// Whom we chose last; what the others are told when they ask.
+    /// The result of the last election; also the reply to other servers' notifications.
     pub(crate) vote: Vote,
-    /// Our history has turned out to be one that cannot be mended by DIFF or TRUNC.
+    /// Our history cannot be repaired with DIFF or TRUNC.
     pub(crate) needs_snapshot: bool,
     random: u64,
 }
 
-/// How many epochs servers of one ensemble can be apart: more than any number of elections that anybody has
-/// missed. A larger leap is a mistake or malice, and would use the numbers up.
+/// The maximum difference between the epochs of two servers of an ensemble: more than any number of
+/// elections that a server can have missed. A larger difference is an error or an attack, and would
+/// use up the epoch numbers.
 const EPOCH_LEAP: i64 = 1 << 20;
 
 impl Shared {
-    /// The largest epoch that we believe somebody to have heard of.
+    /// Returns the largest epoch that is accepted from another server.
     pub(crate) fn epoch_in_reach(&self) -> Epoch {
         Epoch(self.epochs.accepted.0.saturating_add(EPOCH_LEAP))
     }
 }
 
-/// What a role has at hand.
+/// The state and the outputs that a role works with.
 pub(crate) struct Context<'a> {
     pub(crate) shared: &'a mut Shared,
     pub(crate) ledger: &'a mut Ledger,
@@ -98,21 +104,21 @@ pub(crate) struct Context<'a> {
 
 impl Context<'_> {
     pub(crate) fn send(&mut self, link: LinkId, packet: Packet) {
-        self.out.push(Output::Send { link, packet });
+        self.out.push(Output::Link(LinkOp::Send { link, packet }));
     }
 
     pub(crate) fn hang_up(&mut self, link: LinkId, reason: Hangup) {
-        self.out.push(Output::Hangup { link, reason });
+        self.out.push(Output::Link(LinkOp::Hangup { link, reason }));
     }
 
     pub(crate) fn write_accepted(&mut self, epoch: Epoch) {
         self.shared.steps_open += 1;
-        self.out.push(Output::WriteAcceptedEpoch(epoch));
+        self.out.push(Output::Durable(DurableStep::WriteAcceptedEpoch(epoch)));
     }
 
     pub(crate) fn write_current(&mut self, epoch: Epoch) {
         self.shared.steps_open += 1;
-        self.out.push(Output::WriteCurrentEpoch(epoch));
+        self.out.push(Output::Durable(DurableStep::WriteCurrentEpoch(epoch)));
     }
 
     pub(crate) fn set_timer(&mut self, timer: Timer, in_ms: u64) {
@@ -121,7 +127,7 @@ impl Context<'_> {
     }
 }
 
-/// Whether a role goes on.
+/// Whether a role continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Stay,
@@ -142,29 +148,29 @@ enum Role {
 pub(crate) struct Member {
     shared: Shared,
     mesh: Mesh,
-    /// The number of the election round, which only grows.
+    /// The election round (logical clock). Reset to 0 when another membership is adopted.
     round: i64,
     role: Role,
-    /// When those who do not vote were last told what we propose. Bounded by the mesh.
+    /// When each non-voter was last sent our vote during an election. Bounded by the mesh.
     strangers_told: BTreeMap<ServerId, u64>,
-    /// Whom we have chosen, while that is not confirmed.
+    /// The provisional leader; used until it is confirmed.
     choice: Option<Choice>,
-    /// Learners that have come before we know whether we lead. Bounded by the driver's limit on
-    /// connections.
+    /// Learners that connected before this server knows whether it leads. Bounded by the driver's
+    /// limit on connections.
     early: BTreeMap<LinkId, EarlyLearner>,
 }
 
-/// A connection to our quorum port during an election: this server may be about to lead. (Apache's
-/// servers refuse such a connection, and their learners try again; one that is hung up on begins a
-/// new election.)
+/// A link that was accepted on the quorum port during an election: this server may be about to
+/// lead. (An Apache server refuses such a connection, and its learners try again; a learner whose
+/// link is closed starts a new election.)
 #[derive(Debug)]
 struct EarlyLearner {
     until_ms: u64,
-    /// How it has introduced itself. It sends nothing more before it is answered.
+    /// FOLLOWERINFO or OBSERVERINFO. The learner sends nothing more before it gets a reply.
     greeting: Option<Packet>,
 }
 
-/// How long an early learner is kept.
+/// How long the link of an early learner is kept.
 const EARLY_LEARNER_MS: u64 = 500;
 
 impl Member {
@@ -208,7 +214,7 @@ impl Member {
         }
     }
 
-    /// When the first of the early learners has waited long enough.
+    /// Returns when the first early learner times out.
     fn early_until_ms(&self) -> u64 {
         self.early.values().map(|early| early.until_ms).min().unwrap_or(u64::MAX)
     }
@@ -257,7 +263,7 @@ impl Member {
         input: Input,
         out: &mut Vec<Output>,
     ) {
-        // A clock that goes back would only make deadlines later; it is not followed.
+        // Time never goes back: it would only make deadlines later.
         self.shared.now_ms = self.shared.now_ms.max(now_ms);
         if matches!(self.role, Role::New) {
             self.become_settling(ledger, Reason::Started, out);
@@ -267,7 +273,7 @@ impl Member {
             Input::Timer => {}
             Input::Dialed { peer, port: Port::Election, link } => {
                 self.mesh.on_dialed(peer, link, out);
-                // A server with a connection is there, whatever became of a dial.
+                // A server with a link is reachable, whether or not a dial failed.
                 if link.is_none() && !self.mesh.is_linked(peer) {
                     self.on_away(ledger, peer, out);
                 }
@@ -321,7 +327,6 @@ impl Member {
                     }
                 }
             },
-            Input::Done(Durable::Flushed(zxid)) => self.on_flushed(ledger, zxid, out),
             Input::Done(done) => self.on_done(ledger, done, out),
         }
         self.on_timers(ledger, out);
@@ -330,9 +335,9 @@ impl Member {
         }
     }
 
-    /// Tells the servers that look for a leader that this one has a leader now. While it had none,
-    /// they got a vote of the election, or one of the epoch before, which they cannot count
-    /// together with that of the leader; without this they ask again only when their timer is due.
+    /// Sends our vote to all LOOKING servers when this server has got a leader. Before, they
+    /// received a vote of the election, or of the previous epoch, which they cannot count together
+    /// with the leader's vote. Without this they would ask again only when their timer is due.
     fn tell_those_who_look(&mut self, out: &mut Vec<Output>) {
         let may_answer = self.shared.ensemble.may_vote(self.shared.me);
         if !may_answer || self.shared.settings.has(Bug::OnlyAnswer) {
@@ -343,7 +348,7 @@ impl Member {
         }
     }
 
-    /// Lets the role do something and changes it if it says so.
+    /// Runs `act` on the role and leaves the role if `act` returns [`Next::Look`].
     fn in_role(
         &mut self,
         ledger: &mut Ledger,
@@ -392,7 +397,7 @@ impl Member {
     // Durable steps.
 
     pub(crate) fn on_flushed(&mut self, ledger: &mut Ledger, zxid: Zxid, out: &mut Vec<Output>) {
-        // A report can be late: the log may have gone back since.
+        // A report can be late: the log may have been truncated since.
         ledger.flushed = ledger.flushed.max(zxid.min(ledger.appended));
         self.in_role(ledger, out, |role, cx| match role {
             Role::Learning(learner) => learner.on_durable(cx),
@@ -403,15 +408,14 @@ impl Member {
     }
 
     fn on_done(&mut self, ledger: &mut Ledger, done: Durable, out: &mut Vec<Output>) {
-        self.shared.steps_open = self.shared.steps_open.saturating_sub(1);
         match done {
-            Durable::Flushed(_) => unreachable!("handled on its own"),
-            Durable::Truncated(zxid) => {
+            Durable::Flushed(zxid) => return self.on_flushed(ledger, zxid, out),
+            Durable::Truncated { zxid, state: () } => {
                 ledger.truncated(zxid);
                 self.withdraw_config(zxid, out);
             }
             Durable::CannotTruncate(_) => self.shared.needs_snapshot = true,
-            Durable::Installed(zxid) => {
+            Durable::Installed { zxid, state: () } => {
                 ledger.installed(zxid);
                 self.shared.needs_snapshot = false;
                 self.withdraw_config(zxid, out);
@@ -419,6 +423,7 @@ impl Member {
             Durable::AcceptedEpoch(epoch) => self.shared.epochs.accepted = epoch,
             Durable::CurrentEpoch(epoch) => self.shared.epochs.current = epoch,
         }
+        self.shared.steps_open = self.shared.steps_open.saturating_sub(1);
         self.in_role(ledger, out, |role, cx| match role {
             Role::Learning(learner) => learner.on_durable(cx),
             Role::Leading(leader) => leader.on_durable(cx),
@@ -428,14 +433,15 @@ impl Member {
     }
 
     fn withdraw_config(&mut self, last: Zxid, out: &mut Vec<Output>) {
-        // The leader's own, told with NEWLEADER, may be of its epoch's beginning: that stays.
+        // The membership that came with NEWLEADER may have the first zxid of the epoch as its
+        // version, which is after `last`: it stays.
         if let Role::Learning(learner) = &self.role
             && learner.told_config() == self.shared.ensemble.proposed().map(|next| next.version)
         {
             return;
         }
         if self.shared.ensemble.withdraw_after(last) {
-            out.push(Output::ConfigWithdrawn);
+            out.push(Output::Durable(DurableStep::WriteMembers(MembersChange::Withdrawn)));
         }
     }
 
@@ -462,8 +468,9 @@ impl Member {
             Role::New | Role::Settling | Role::Looking(_) => {}
         }
         self.shared.timers.clear_all();
-        // Also of a role that never served: whoever waits for a leader wants to know why there is none.
-        out.push(Output::Became { status: Status::Looking, reason: Some(reason) });
+        // Pushed even if the old role served no clients: the reason explains why there is no
+        // leader.
+        out.push(Output::Up(Upcall::Became { status: Status::Looking, reason: Some(reason) }));
         let delay_max = self.shared.settings.observer_delay_ms_max;
         if !is_new && delay_max > 0 && self.shared.ensemble.is_observer(self.shared.me) {
             let delay = self.random() % (delay_max + 1);
@@ -472,7 +479,7 @@ impl Member {
         self.try_look(ledger, out);
     }
 
-    /// Begins an election once all writes have ended.
+    /// Begins an election once all durable steps have completed.
     fn try_look(&mut self, ledger: &mut Ledger, out: &mut Vec<Output>) {
         let settled = ledger.is_flushed() && self.shared.steps_open == 0;
         let delayed = self.shared.timers.is_set(Timer::Delay);
@@ -535,12 +542,12 @@ impl Member {
         }
     }
 
-    /// Hangs up on learners that came early.
+    /// Closes the links of the early learners that `which` selects.
     fn hang_up_early(&mut self, which: impl Fn(&EarlyLearner) -> bool, out: &mut Vec<Output>) {
         self.early.retain(|link, early| {
             let goes = which(early);
             if goes {
-                out.push(Output::Hangup { link: *link, reason: Hangup::NotLeading });
+                out.push(Output::Link(LinkOp::Hangup { link: *link, reason: Hangup::NotLeading }));
             }
             !goes
         });
@@ -569,8 +576,9 @@ impl Member {
             if notification.state != PeerState::Looking {
                 return;
             }
-            // It cannot vote, but it wants to know. One that believes to vote would answer what we say while
-            // we look, and we would answer that: now and then is enough.
+            // Its vote is not counted, but it needs a reply to find the leader. A server that
+            // considers itself a voter would reply to our vote while we are LOOKING, and we to its
+            // reply: so the rate of these replies is limited.
             if matches!(self.role, Role::Looking(_)) && !self.may_tell_stranger(from) {
                 return;
             }
@@ -601,8 +609,8 @@ impl Member {
                 if let Role::Learning(learner) = &mut self.role {
                     learner.on_vote(from);
                 }
-                // What those say who do not vote is not counted; and as Apache's voters answer them in
-                // any case, an answer from them would never be the last.
+                // A non-voter does not reply. Its vote would not be counted; and Apache's voters
+                // reply to non-voters in any case, so the exchange would never end.
                 if notification.state == PeerState::Looking && ensemble.may_vote(self.shared.me) {
                     self.tell(from, self.shared.vote, out);
                 }
@@ -610,14 +618,15 @@ impl Member {
         }
     }
 
-    /// A follower has left before we are established. Without it there may be no quorum to come.
+    /// Handles a follower that closed its link before this leader is established. Without it a
+    /// quorum may have become impossible.
     fn on_follower_left(&mut self, ledger: &mut Ledger, id: ServerId, out: &mut Vec<Output>) {
         if self.is_choice_lost(|choice| choice.on_left(id)) {
             self.become_settling(ledger, Reason::ChoiceLost, out);
         }
     }
 
-    /// Whether a choice that is not confirmed yet is void with what has happened.
+    /// Passes an event to the provisional leader and returns whether it cannot lead any more.
     fn is_choice_lost(&mut self, happens: impl FnOnce(&mut Choice)) -> bool {
         let (is_unconfirmed, leader) = match &self.role {
             Role::Learning(learner) => (learner.is_unconfirmed(), None),
@@ -643,7 +652,7 @@ impl Member {
         is_new
     }
 
-    /// Somebody cannot be reached on the election port.
+    /// Handles a server that cannot be reached on the election port.
     fn on_away(&mut self, ledger: &mut Ledger, peer: ServerId, out: &mut Vec<Output>) {
         match &mut self.role {
             Role::Looking(election) => {
@@ -681,7 +690,8 @@ impl Member {
         }
     }
 
-    /// A newer configuration than ours, told by somebody who has it in force, is ours as well.
+    /// Adopts a newer membership from a notification; it is in force at the sender. Returns whether
+    /// the members differ, so that the election has to restart.
     fn adopt_config(
         &mut self,
         from: ServerId,
@@ -691,7 +701,7 @@ impl Member {
         if !self.shared.settings.reconfig_enabled || notification.config.is_empty() {
             return false;
         }
-        // Whoever sends what is no configuration still has a vote.
+        // A notification with an unreadable membership still carries a vote.
         let text = String::from_utf8_lossy(&notification.config);
         let Ok(membership) = Membership::parse(&text) else { return false };
         if !self.may_be_ours(from, &membership) {
@@ -702,7 +712,7 @@ impl Member {
             return false;
         }
         let committed = self.shared.ensemble.committed().clone();
-        out.push(Output::ConfigCommitted(Box::new(committed)));
+        push_members_committed(out, committed);
         if same {
             return false;
         }
@@ -713,10 +723,11 @@ impl Member {
         true
     }
 
-    /// Whether members that somebody tells us of can have come from ours: some of them vote, the version is of an
-    /// epoch that can have been, and we know one of them at one of its addresses. Or it is told by one of ours that
-    /// is no member any more: it may be the only one we know who has heard of the others. Anybody can say
-    /// anything, and what is adopted is written down.
+    /// Returns whether a received membership can be a successor of ours. It must have voters, and a
+    /// version with a plausible epoch. If the sender is a member of it, at least one of its members
+    /// must be known here with one of its addresses. If the sender is not, the sender must be a
+    /// member of ours: it may be the only server we know that has received the new membership. Any
+    /// program can send a notification, and an adopted membership is stored.
     fn may_be_ours(&self, from: ServerId, next: &Membership) -> bool {
         let known = &self.shared.ensemble.committed().members;
         let is_known = |(id, member): (&ServerId, &membership::Member)| {
@@ -773,7 +784,7 @@ impl Member {
         }
     }
 
-    /// Tells the vote to the voters without a connection, which dials them.
+    /// Sends the vote to the voters without a link, which makes the mesh dial them.
     fn ask_away(&mut self, vote: Vote, out: &mut Vec<Output>) {
         if self.shared.settings.has(Bug::OnlyAnswer) {
             return;
@@ -792,7 +803,7 @@ impl Member {
         match &mut self.role {
             Role::Leading(leader) => leader.on_accepted(&self.shared, link),
             Role::Learning(_) => {
-                out.push(Output::Hangup { link, reason: Hangup::NotLeading });
+                out.push(Output::Link(LinkOp::Hangup { link, reason: Hangup::NotLeading }));
             }
             Role::New | Role::Settling | Role::Looking(_) => {
                 let until_ms = self.shared.now_ms + EARLY_LEARNER_MS;
@@ -812,7 +823,7 @@ impl Member {
             if early.greeting.replace(packet).is_some() {
                 self.early.remove(&link);
                 let reason = Hangup::Protocol("it did not wait for an answer");
-                out.push(Output::Hangup { link, reason });
+                out.push(Output::Link(LinkOp::Hangup { link, reason }));
             }
             return;
         }
@@ -841,7 +852,7 @@ impl Member {
         });
     }
 
-    // What the engine asks for.
+    // Calls of the engine.
 
     pub(crate) fn propose(
         &mut self,
@@ -872,7 +883,7 @@ impl Member {
     fn send_leader(&self, packet: Packet, out: &mut Vec<Output>) -> bool {
         let Role::Learning(learner) = &self.role else { return false };
         let Some(link) = learner.live_link() else { return false };
-        out.push(Output::Send { link, packet });
+        out.push(Output::Link(LinkOp::Send { link, packet }));
         true
     }
 
@@ -913,7 +924,7 @@ impl Member {
         }
     }
 
-    /// A small generator: nothing depends on its quality.
+    /// Returns a random number (xorshift; nothing depends on its quality).
     fn random(&mut self) -> u64 {
         let random = &mut self.shared.random;
         *random ^= *random << 13;

@@ -1,50 +1,51 @@
-//! Who dials whom on the election port, and which of two connections survives.
+//! The links between the election ports of all servers: which server dials, and which of two links
+//! stays.
 //!
-//! Any two servers need one connection. Both may dial; the one opened by the server with the larger id
-//! stays. A server with a smaller id that wants to speak opens one, says who it is and hangs up, which
-//! makes the other dial back.
+//! Any two servers need one link. Both may dial; the link opened by the server with the larger id
+//! stays. A server with the smaller id that wants to send a vote dials, sends its opening and
+//! closes the link, whereupon the other server dials back.
 //!
-//! Any program that reaches the port can say that it is a member with a larger id. While there is a
-//! connection with that member, only one from the member's own address takes its place. Another one
-//! is refused, and the member's address is dialled: a member that is there dials back. If the address
-//! cannot be reached, or accepts dials again and again and no connection comes from it, the old
-//! connection is closed, so that the next one is taken in.
+//! Any program that reaches the port can claim to be a member with a larger id. While there is a
+//! link with that member, only a connection from the member's own address replaces it. A connection
+//! from another address is rejected, and the member's address is dialed: a member that runs there
+//! dials back. If the address cannot be reached, or accepts dials repeatedly and no connection
+//! comes from it, the old link is closed, so that the next connection is accepted.
 
 use std::collections::BTreeMap;
 
 use ironkeeper_proto::election::Opening;
 use ironkeeper_proto::{Notification, ServerId};
 
-use crate::{Hangup, LinkId, Output, Port};
+use crate::{Hangup, LinkId, LinkOp, Output, Port};
 
 #[derive(Debug)]
 pub(crate) struct Mesh {
     me: ServerId,
-    /// Bounded by the members and, for servers that are none yet, by [`STRANGERS_MAX`].
+    /// A non-member is added only while there are fewer than 2 * [`STRANGERS_MAX`] entries.
     peers: BTreeMap<ServerId, Peer>,
 }
 
-/// How many servers outside the configuration are remembered.
+/// The number of entries from which on a new non-member replaces a server without a link.
 const STRANGERS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 struct Peer {
     link: Option<LinkId>,
     dialing: bool,
-    /// Where the peer says it can be dialled.
+    /// The address at which the peer can be dialed, from its opening.
     address: Option<String>,
-    /// Waits for a connection. A newer one replaces it: only the latest vote counts.
+    /// Waits for a link. A newer vote replaces it: only the latest vote counts.
     unsent: Option<Notification>,
-    /// Said again on a new connection, because nobody knows whether it arrived on the old one.
+    /// Sent again on a new link, because it may not have arrived on the old one.
     last_sent: Option<Notification>,
-    /// Whether the connection is alive is found out by the dial that is under way.
+    /// The dial in progress checks whether the present link is alive.
     is_doubted: bool,
-    /// Such dials that were accepted while no connection from the member's address came.
+    /// The number of such dials, since the last connection from the member's address.
     doubts: u32,
 }
 
-/// A member that accepts so many dials, and does not dial from its address, has another address now,
-/// and its old connection is dead.
+/// After this number of dials without a connection from the member's address, the member has
+/// another address now and its old link is dead.
 const DOUBTS_MAX: u32 = 3;
 
 impl Mesh {
@@ -52,12 +53,12 @@ impl Mesh {
         Mesh { me, peers: BTreeMap::new() }
     }
 
-    /// Whose connection this is.
+    /// Returns the server at the other end of the link.
     pub(crate) fn peer_of(&self, link: LinkId) -> Option<ServerId> {
         self.peers.iter().find(|(_, peer)| peer.link == Some(link)).map(|(id, _)| *id)
     }
 
-    /// Whether there is a connection with this server.
+    /// Returns whether there is a link with this server.
     pub(crate) fn is_linked(&self, id: ServerId) -> bool {
         self.peers.get(&id).is_some_and(|peer| peer.link.is_some())
     }
@@ -68,7 +69,7 @@ impl Mesh {
         match peer.link {
             Some(link) => {
                 peer.last_sent = Some(vote.clone());
-                out.push(Output::Notify { link, notification: Box::new(vote) });
+                out.push(Output::Link(LinkOp::Notify { link, notification: Box::new(vote) }));
             }
             None => {
                 peer.unsent = Some(vote);
@@ -77,7 +78,8 @@ impl Mesh {
         }
     }
 
-    /// A dial has ended. On success our opening has been sent.
+    /// Handles the end of a dial. On success our opening has been sent. Returns whether the link is
+    /// kept.
     pub(crate) fn on_dialed(
         &mut self,
         to: ServerId,
@@ -91,19 +93,19 @@ impl Mesh {
         let is_dead = is_doubted && (link.is_none() || peer.doubts >= DOUBTS_MAX);
         if is_dead && let Some(old) = peer.link.take() {
             peer.doubts = 0;
-            out.push(Output::Hangup { link: old, reason: Hangup::Replaced });
+            out.push(Output::Link(LinkOp::Hangup { link: old, reason: Hangup::Replaced }));
         }
         let Some(link) = link else { return false };
         if to > self.me {
-            // Now it knows that we want to speak, and dials us.
-            out.push(Output::Hangup { link, reason: Hangup::LargerIdDials });
+            // The opening makes the peer dial us.
+            out.push(Output::Link(LinkOp::Hangup { link, reason: Hangup::LargerIdDials }));
             return false;
         }
         self.adopt(to, link, out);
         true
     }
 
-    /// Somebody has dialled us and said who it is. Whether the connection is kept.
+    /// Handles the opening of a server that dialed us. Returns whether the link is kept.
     pub(crate) fn on_opened(
         &mut self,
         link: LinkId,
@@ -114,11 +116,12 @@ impl Mesh {
     ) -> bool {
         let from = opening.from;
         if from == self.me {
-            out.push(Output::Hangup { link, reason: Hangup::OwnId });
+            out.push(Output::Link(LinkOp::Hangup { link, reason: Hangup::OwnId }));
             return false;
         }
         if !is_member && !self.peers.contains_key(&from) {
-            // Members always have their place; strangers make room for each other.
+            // A member is always accepted. A non-member replaces a server without a link, if there
+            // is one, and is rejected if there are too many entries.
             let strangers: Vec<ServerId> = self.peers.keys().copied().collect();
             if strangers.len() >= STRANGERS_MAX
                 && let Some(idle) = strangers.into_iter().find(|id| self.peers[id].link.is_none())
@@ -126,13 +129,13 @@ impl Mesh {
                 self.peers.remove(&idle);
             }
             if self.peers.len() >= 2 * STRANGERS_MAX {
-                out.push(Output::Hangup { link, reason: Hangup::TooManyStrangers });
+                out.push(Output::Link(LinkOp::Hangup { link, reason: Hangup::TooManyStrangers }));
                 return false;
             }
         }
         let peer = self.peers.entry(from).or_default();
         if from > self.me && peer.link.is_some() && is_member && !from_its_address {
-            out.push(Output::Hangup { link, reason: Hangup::OtherAddress });
+            out.push(Output::Link(LinkOp::Hangup { link, reason: Hangup::OtherAddress }));
             peer.is_doubted = true;
             peer.dial(from, out);
             return false;
@@ -141,9 +144,9 @@ impl Mesh {
             peer.address = opening.dialable().next().map(str::to_owned);
         }
         if from < self.me {
-            // A connection that is there stays until the dial has succeeded: any server can say
-            // that it is this one, but the dial goes to the address that the members' list has.
-            out.push(Output::Hangup { link, reason: Hangup::LargerIdDials });
+            // The present link stays until the dial has succeeded: any server can claim this id,
+            // but the dial goes to the address in the membership.
+            out.push(Output::Link(LinkOp::Hangup { link, reason: Hangup::LargerIdDials }));
             peer.dial(from, out);
             return false;
         }
@@ -151,18 +154,18 @@ impl Mesh {
         true
     }
 
-    /// Whose connection it was, if it was one of ours.
+    /// Removes the link and returns its server, if it was a link of the mesh.
     pub(crate) fn on_closed(&mut self, link: LinkId) -> Option<ServerId> {
         let (id, peer) = self.peers.iter_mut().find(|(_, peer)| peer.link == Some(link))?;
         peer.link = None;
         Some(*id)
     }
 
-    /// Hangs up on everybody, as a change of the members asks for.
+    /// Closes all links after a change of the membership.
     pub(crate) fn restart(&mut self, out: &mut Vec<Output>) {
         for peer in std::mem::take(&mut self.peers).into_values() {
             if let Some(link) = peer.link {
-                out.push(Output::Hangup { link, reason: Hangup::Replaced });
+                out.push(Output::Link(LinkOp::Hangup { link, reason: Hangup::Replaced }));
             }
         }
     }
@@ -173,23 +176,23 @@ impl Mesh {
         if let Some(old) = peer.link.replace(link)
             && old != link
         {
-            out.push(Output::Hangup { link: old, reason: Hangup::Replaced });
+            out.push(Output::Link(LinkOp::Hangup { link: old, reason: Hangup::Replaced }));
         }
         if let Some(vote) = peer.unsent.take().or_else(|| peer.last_sent.clone()) {
             peer.last_sent = Some(vote.clone());
-            out.push(Output::Notify { link, notification: Box::new(vote) });
+            out.push(Output::Link(LinkOp::Notify { link, notification: Box::new(vote) }));
         }
     }
 }
 
 impl Peer {
-    /// At most one dial is under way.
+    /// Dials the peer unless a dial is in progress.
     fn dial(&mut self, id: ServerId, out: &mut Vec<Output>) {
         if !self.dialing {
             self.dialing = true;
-            // With a connection there is no need to believe an address that came in an opening.
+            // While there is a link, the address from an opening is not trusted.
             let hint = self.address.clone().filter(|_| self.link.is_none()).map(Box::new);
-            out.push(Output::Dial { peer: id, port: Port::Election, hint });
+            out.push(Output::Link(LinkOp::Dial { peer: id, port: Port::Election, hint }));
         }
     }
 }
@@ -216,12 +219,12 @@ mod tests {
         Opening { from: ServerId(from), addresses: vec!["h:1".to_owned()] }
     }
 
-    /// What the mesh did, in few words.
+    /// Formats and removes the outputs.
     fn said(out: &mut Vec<Output>) -> String {
         let word = |output: Output| match output {
-            Output::Dial { peer, .. } => format!("dial {peer}"),
-            Output::Hangup { link, .. } => format!("hangup {}", link.0),
-            Output::Notify { link, notification } => {
+            Output::Link(LinkOp::Dial { peer, .. }) => format!("dial {peer}"),
+            Output::Link(LinkOp::Hangup { link, .. }) => format!("hangup {}", link.0),
+            Output::Link(LinkOp::Notify { link, notification }) => {
                 format!("vote {} on {}", notification.round, link.0)
             }
             other => panic!("{other:?}"),
@@ -234,7 +237,7 @@ mod tests {
     fn the_connection_of_the_larger_id_survives() {
         let mut mesh = Mesh::new(ServerId(2));
         let mut out = Vec::new();
-        // Towards a larger one: dial, present ourselves, hang up, be dialled.
+        // To a larger id: dial, send the opening, close, be dialed.
         mesh.send(ServerId(3), vote(1), &mut out);
         mesh.send(ServerId(3), vote(2), &mut out);
         assert_eq!(said(&mut out), "dial 3", "one dial at a time");
@@ -242,14 +245,14 @@ mod tests {
         assert_eq!(said(&mut out), "hangup 10");
         mesh.on_opened(LinkId(11), &opening(3), true, true, &mut out);
         assert_eq!(said(&mut out), "vote 2 on 11", "the newest vote alone");
-        // From a smaller one: dial back.
+        // From a smaller id: dial back.
         mesh.on_opened(LinkId(12), &opening(1), true, true, &mut out);
         assert_eq!(said(&mut out), "hangup 12, dial 1");
         mesh.on_dialed(ServerId(1), Some(LinkId(13)), &mut out);
         assert_eq!(said(&mut out), "", "nothing was to be said yet");
         mesh.send(ServerId(1), vote(3), &mut out);
         assert_eq!(said(&mut out), "vote 3 on 13");
-        // Once more: it has restarted, or another server has its number.
+        // A second opening: the peer has restarted, or another server has its id.
         mesh.on_opened(LinkId(14), &opening(1), true, true, &mut out);
         assert_eq!(said(&mut out), "hangup 14, dial 1");
         mesh.send(ServerId(1), vote(4), &mut out);
@@ -284,20 +287,20 @@ mod tests {
     fn a_connection_from_elsewhere_takes_the_place_of_none_that_is_alive() {
         let mut mesh = Mesh::new(ServerId(2));
         let mut out = Vec::new();
-        // Without a connection it is taken in: addresses have many forms.
+        // Without a link it is accepted: an address can have many forms.
         assert!(mesh.on_opened(LinkId(1), &opening(3), true, false, &mut out));
         assert_eq!(said(&mut out), "");
         assert!(!mesh.on_opened(LinkId(2), &opening(3), true, false, &mut out));
         assert_eq!(said(&mut out), "hangup 2, dial 3");
         assert!(!mesh.on_opened(LinkId(3), &opening(3), true, false, &mut out));
         assert_eq!(said(&mut out), "hangup 3", "one dial at a time");
-        // The member answers at its address, and dials.
+        // The member accepts the dial at its address, and dials.
         mesh.on_dialed(ServerId(3), Some(LinkId(4)), &mut out);
         assert_eq!(said(&mut out), "hangup 4");
         assert_eq!(mesh.peer_of(LinkId(1)), Some(ServerId(3)));
         assert!(mesh.on_opened(LinkId(5), &opening(3), true, true, &mut out));
         assert_eq!(said(&mut out), "hangup 1");
-        // There is no member at its address: the old connection is a dead one.
+        // The member's address cannot be reached: the old link is dead.
         assert!(!mesh.on_opened(LinkId(6), &opening(3), true, false, &mut out));
         mesh.on_dialed(ServerId(3), None, &mut out);
         assert_eq!(said(&mut out), "hangup 6, dial 3, hangup 5");
@@ -305,7 +308,7 @@ mod tests {
         assert_eq!(said(&mut out), "");
     }
 
-    /// For instance behind an address that is not the source of its own connections.
+    /// For instance a member whose configured address is not the source of its own connections.
     #[test]
     fn a_member_that_comes_back_from_an_unknown_address_is_taken_in_after_a_few_dials() {
         let mut mesh = Mesh::new(ServerId(2));
@@ -318,7 +321,7 @@ mod tests {
         }
         assert!(said(&mut out).contains("hangup 1,"), "the old connection is closed");
         assert!(mesh.on_opened(LinkId(30), &opening(3), true, false, &mut out));
-        // A connection from its own address ends the doubt.
+        // A connection from the member's own address resets the count.
         for _ in 0..2 * DOUBTS_MAX {
             assert!(!mesh.on_opened(LinkId(31), &opening(3), true, false, &mut out));
             mesh.on_dialed(ServerId(3), Some(LinkId(32)), &mut out);
@@ -335,7 +338,7 @@ mod tests {
             || Opening { from: ServerId(1), addresses: vec!["10.0.0.66:3888".into()] };
         let hinted = |out: &mut Vec<Output>| {
             let dials = out.drain(..).filter_map(|output| match output {
-                Output::Dial { hint, .. } => Some(hint.map(|hint| *hint)),
+                Output::Link(LinkOp::Dial { hint, .. }) => Some(hint.map(|hint| *hint)),
                 _ => None,
             });
             dials.collect::<Vec<_>>()

@@ -1,37 +1,40 @@
-//! How a learner is brought to the leader's history: the decision, as a function.
+//! The choice between DIFF, TRUNC and SNAP for the synchronization of a learner, as a function.
 //!
-//! The rules are Apache's, so that either side can be either server, with two differences where
-//! Apache's leaders are known to lose transactions: the log on disk is used only as far back as it is
-//! known to have no hole, and only if the learner's last transaction is really in it.
+//! The rules are Apache's, so that both programs can take both sides, with two differences where
+//! Apache's leaders are known to lose transactions: the log on disk is used only as far back as it
+//! is known to have no gap, and only if it contains the learner's last transaction.
 
 use ironkeeper_proto::Zxid;
 
 use crate::history::History;
 
-/// What to send first.
+/// The first step of the synchronization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncPlan {
-    /// The learner has a beginning of our history: send what comes after.
+    /// The learner has a prefix of our history: send the rest.
     Diff { after: Zxid },
-    /// The learner has what we do not: it goes back to `to`, then gets what comes after.
+    /// The learner has transactions that we do not have: it truncates to `to`, then receives the
+    /// rest.
     Trunc { to: Zxid },
-    /// The whole tree.
+    /// Send a snapshot.
     Snap,
-    /// Too old for what is in memory, perhaps not for the log on disk: read it, then decide with
-    /// [`plan_with_log`].
+    /// Too old for the history in memory, perhaps not for the log on disk: read the log, then
+    /// decide with [`plan_with_log`].
     ReadLog { after: Zxid },
 }
 
-/// `log_from` is the point from which the log on disk is known to be whole.
+/// Returns the plan for a learner whose last zxid is `learner`. The log on disk is known to be
+/// complete from `log_from` on.
 pub fn plan_sync(history: &History, log_from: Zxid, learner: Zxid) -> SyncPlan {
     let last = history.last();
     if learner == last {
         return SyncPlan::Diff { after: learner };
     }
     if learner > last {
-        // A counter of zero belongs to no transaction, so there is nothing to go back from. It is also
-        // what our own learners say when they want the whole tree. And whoever went on in another epoch may
-        // not have our last transaction: Apache's learners would keep the first of theirs behind it.
+        // A counter of zero belongs to no transaction, so there is nothing to truncate. Our own
+        // learners also send it to request a snapshot. A learner that continued in another epoch
+        // may not have our last transaction: Apache's learners would keep the first of their own
+        // after it.
         let goes_back = learner.counter() != 0 && learner.epoch() == last.epoch();
         return if goes_back { SyncPlan::Trunc { to: last } } else { SyncPlan::Snap };
     }
@@ -47,21 +50,21 @@ pub fn plan_sync(history: &History, log_from: Zxid, learner: Zxid) -> SyncPlan {
     }
     match history.around(learner) {
         (before, Some(after)) if after.epoch() == learner.epoch() => SyncPlan::Trunc { to: before },
-        // Apache's learners cannot go back over the end of an epoch.
+        // Apache's learners cannot truncate across the end of an epoch.
         _ => SyncPlan::Snap,
     }
 }
 
-/// What the log on disk had to say.
+/// The result of reading the log on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LogRead {
-    /// Whether the learner's last transaction is in the log, or is exactly what the log builds on.
+    /// Whether the log contains the learner's last transaction, or begins directly after it.
     pub found: bool,
-    /// What follows it without a hole, as far as the reader cared to go.
+    /// The transactions that follow without a gap, as far as they were read.
     pub txns: Vec<(Zxid, bytes::Bytes)>,
 }
 
-/// The decision after reading the log, made against the history as it is then.
+/// Decides after the log was read, with the history as it is then.
 pub fn plan_with_log(history: &History, read: &LogRead, learner: Zxid) -> SyncPlan {
     let reached = read.txns.last().map_or(learner, |(zxid, _)| *zxid);
     if read.found && history.contains(reached) {
@@ -81,7 +84,8 @@ mod tests {
         Zxid::new(Epoch(epoch), counter)
     }
 
-    /// 1:5 is what memory begins after; 1:6 to 1:8 and 3:1 to 3:2 are in it. The disk goes back to 1:2.
+    /// Returns a history that begins after 1:5 and contains 1:6 to 1:8 and 3:1 to 3:2. The log on
+    /// disk begins at 1:2.
     fn history() -> History {
         let mut history = History::new(z(1, 5), 100, 1000);
         for zxid in [z(1, 6), z(1, 7), z(1, 8), z(3, 1), z(3, 2)] {

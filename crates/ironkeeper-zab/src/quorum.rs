@@ -1,22 +1,22 @@
-//! When a set of servers is enough.
+//! Quorums: by majority, or by weight in groups.
 //!
-//! By majority, or by weight in groups. While a change of the configuration is under way, a set has to
-//! be enough for the old configuration and for the new one: [`Joint`].
+//! While a reconfig is in progress, a set of servers must contain a quorum of the old and one of
+//! the new membership: [`Joint`].
 
 use std::collections::BTreeMap;
 
 use ironkeeper_proto::{Membership, ServerId};
 
-/// Sums above this cannot occur: weights are at most 2^32 and members far fewer than 2^30.
+/// Cannot overflow: weights are at most 2^32 and there are far fewer than 2^30 members.
 type Weight = i64;
 
-/// The rule of one configuration.
+/// The quorums of one membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Quorum {
     Majority {
         voters: Vec<ServerId>,
     },
-    /// The voters of each group with their weights; groups that weigh nothing are left out.
+    /// The voters of each group with their weights; groups of weight zero are left out.
     Hierarchical {
         groups: BTreeMap<i64, Vec<(ServerId, Weight)>>,
     },
@@ -37,7 +37,7 @@ impl Quorum {
         Quorum::Hierarchical { groups }
     }
 
-    /// Whether those for whom `has` holds are enough.
+    /// Returns whether the servers for which `has` is true form a quorum.
     pub fn holds(&self, has: impl Fn(ServerId) -> bool) -> bool {
         match self {
             Quorum::Majority { voters } => {
@@ -55,7 +55,7 @@ impl Quorum {
         }
     }
 
-    /// The largest value that enough servers have reached. `None` if enough servers are not even known.
+    /// Returns the largest value that a quorum has reached. `None` if `values` contains no quorum.
     pub fn reached<T: Copy + Ord>(&self, values: &[(ServerId, T)]) -> Option<T> {
         let value = |id| values.iter().find(|(of, _)| *of == id).map(|(_, value)| *value);
         values
@@ -66,7 +66,7 @@ impl Quorum {
     }
 }
 
-/// The configuration in force and, while one is, the one under way.
+/// The quorum of the committed membership and, during a reconfig, of the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joint {
     pub committed: Quorum,
@@ -118,7 +118,7 @@ mod tests {
              server.6=f:1:2\nserver.7=g:1:2\ngroup.1=1:2:3\ngroup.2=4:5:6\ngroup.3=7\n\
              weight.7=0\nweight.4=3",
         ));
-        // The third group weighs nothing, so both others are needed.
+        // The third group has weight zero, so both others are needed.
         check(&nine, &[1, 2], false);
         check(&nine, &[1, 2, 4], true);
         check(&nine, &[1, 2, 5, 6], false);

@@ -1,32 +1,32 @@
-//! Changes of the members while the ensemble runs.
+//! Changes of the membership while the ensemble runs.
 //!
-//! A change is a transaction like any other, with one more effect: from the moment it is proposed until it is
-//! committed, leadership, elections and commits need a quorum of the old members *and* one of the new. Its
-//! commit names the leader from then on; whoever finds its own part changed looks for its place anew.
+//! A change is a transaction with one more effect: from its proposal until its commit, leadership,
+//! elections and commits need a quorum of the old members *and* one of the new. The commit names
+//! the leader after the change; a server whose role has changed returns to LOOKING.
 
 use bytes::Bytes;
 use ironkeeper_proto::txn::FullTxn;
 use ironkeeper_proto::{Membership, OpCode, ServerId, Txn, Zxid};
 
-/// Why a change is not put up for agreement.
+/// The reason for which a change is not proposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReconfigRefused {
-    /// We do not lead, or have no id left.
+    /// We do not lead, or the epoch has no zxid left.
     NotLeading,
     /// `reconfigEnabled` is off.
     Disabled,
-    /// Another change is under way.
+    /// Another change is in progress.
     InProgress,
-    /// Nobody would vote.
+    /// The new membership has no voters.
     NoVoters,
-    /// Too few of the new voters are connected and up to date.
+    /// Too few of the new voters are connected and synchronized.
     NoQuorum,
 }
 
-/// The members a transaction brings, if it is such a one.
+/// Returns the membership in a transaction, if it is a reconfig.
 pub(crate) fn members_in(zxid: Zxid, txn: &Bytes) -> Option<Membership> {
     const OP_AT: usize = 28;
-    // Looked at for every proposal, so only four bytes of it.
+    // Called for every proposal, so it reads only four bytes of it.
     if txn.get(OP_AT..OP_AT + 4)? != OpCode::Reconfig.code().to_be_bytes() {
         return None;
     }
@@ -36,8 +36,8 @@ pub(crate) fn members_in(zxid: Zxid, txn: &Bytes) -> Option<Membership> {
     Some(Membership { version: zxid.0, ..Membership::parse(&text).ok()? })
 }
 
-/// Who leads when `next` is in force: the one who does, if it still votes at the same address, else the new
-/// voter that has acknowledged most.
+/// Returns the leader when `next` is in force: `me`, if it still votes at the same address, else
+/// the new voter with the largest acknowledged zxid.
 pub(crate) fn designated(
     me: ServerId,
     now: &Membership,

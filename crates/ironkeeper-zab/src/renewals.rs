@@ -1,10 +1,10 @@
-//! How often a leader gives up its epoch for a voter that has promised a later one.
+//! The rate at which a leader begins a new epoch for a voter whose acceptedEpoch is larger.
 //!
-//! Such a voter can follow only in a later epoch still, so its leader begins one. The promise is
-//! the voter's own claim: a server that is no member can make it, too. So the time between two
-//! renewals has a lower bound, which doubles with each of them.
+//! Such a voter can follow only in a still larger epoch, so its leader begins one. The
+//! acceptedEpoch is the voter's own claim, and a non-member can send one too. So the time between
+//! two renewals has a lower bound, which doubles with each of them.
 
-/// The bound doubles so many times at most.
+/// The maximum number of times that the bound doubles.
 const DOUBLINGS_MAX: u32 = 4;
 
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Renewals {
 }
 
 impl Renewals {
-    /// Whether one is allowed now; `pause_ms` is the time between the first two.
+    /// Returns whether a renewal is allowed now; `pause_ms` is the time between the first two.
     pub(crate) fn is_due(&self, now_ms: u64, pause_ms: u64) -> bool {
         self.last_ms.is_none_or(|last_ms| {
             now_ms.saturating_sub(last_ms) >= pause_ms.saturating_mul(1 << self.doublings)

@@ -1,36 +1,36 @@
-//! The numbers an ensemble lives by. All members should have the same.
+//! The settings of an ensemble. All members should have the same.
 
-/// See the fields; the names are those of `zoo.cfg` where it has one.
+/// The settings; the names in parentheses are those of `zoo.cfg`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The unit of the limits below (`tickTime`).
     pub tick_ms: u64,
-    /// How many ticks finding and following a leader may take (`initLimit`).
+    /// The maximum number of ticks for finding a leader and synchronizing with it (`initLimit`).
     pub init_limit: u64,
-    /// How many ticks leader and learner may be silent towards each other (`syncLimit`).
+    /// The number of ticks without packets after which the link between leader and learner times
+    /// out (`syncLimit`).
     pub sync_limit: u64,
-    /// After how long a vote is said again (`fastleader.minNotificationInterval`) ...
+    /// The first interval after which a vote is sent again (`fastleader.minNotificationInterval`).
     pub notification_min_ms: u64,
-    /// ... and how rare that may become (`fastleader.maxNotificationInterval`).
+    /// The maximum interval, as it doubles each time (`fastleader.maxNotificationInterval`).
     pub notification_max_ms: u64,
-    /// How long a quorum waits for a better vote of those who have not spoken.
+    /// How long a quorum waits for a better vote of voters that have not voted.
     pub finalize_wait_ms: u64,
-    /// How often a chosen leader is dialled in vain ...
+    /// The number of attempts to dial an elected leader.
     pub dial_tries: u32,
-    /// ... and how long is waited in between (`leaderConnectDelayDuringRetryMs`).
+    /// The time between two attempts (`leaderConnectDelayDuringRetryMs`).
     pub dial_retry_ms: u64,
-    /// The longest time an observer waits before it looks for a leader again
-    /// (`observer.election.DelayMs`).
+    /// The longest time an observer waits before it is LOOKING again (`observer.election.DelayMs`).
     pub observer_delay_ms_max: u64,
-    /// How many transactions are kept in memory for learners (`commitLogCount`) ...
+    /// The maximum number of transactions kept in memory for learners (`commitLogCount`).
     pub history_count_max: usize,
-    /// ... and how many bytes of them.
+    /// The maximum number of bytes of these transactions.
     pub history_bytes_max: usize,
-    /// The last counter that is handed out in an epoch. Apache never uses the very last one.
+    /// The last counter that is used in an epoch. Apache never uses the very last one.
     pub counter_max: u32,
-    /// Whether the members can change while the ensemble runs (`reconfigEnabled`).
+    /// Whether the membership can change while the ensemble runs (`reconfigEnabled`).
     pub reconfig_enabled: bool,
-    /// A rule to be broken, in test builds.
+    /// A rule that is broken on purpose, in test builds.
     #[doc(hidden)]
     pub bug: Option<Bug>,
 }
@@ -65,43 +65,44 @@ impl Settings {
         self.tick_ms * self.sync_limit
     }
 
-    /// Always false outside of test builds, and gone from the code there.
+    /// Returns whether a rule is broken. Always false outside of test builds, where the compiler
+    /// removes the check.
     #[inline]
     pub(crate) fn has(&self, bug: Bug) -> bool {
         cfg!(feature = "seeded-bugs") && self.bug == Some(bug)
     }
 }
 
-/// Rules that a test can break to see that somebody notices.
+/// Rules that a test breaks to check that the violation is detected.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// A follower acknowledges before its log is durable.
     AckBeforeFlush,
-    /// A leader leaves a learner the transactions it does not have itself.
+    /// A leader does not truncate the transactions that only the learner has.
     SkipTrunc,
-    /// A leader commits what one server less than a quorum has.
+    /// A leader commits with one acknowledgement fewer than a quorum.
     MinorityCommit,
     /// The larger id wins before the longer history.
     VoteOrder,
-    /// A learner promises an epoch without writing it down.
+    /// A learner accepts an epoch without storing acceptedEpoch.
     ForgetAcceptedEpoch,
-    /// A learner takes over a history without writing its epoch down.
+    /// A learner acknowledges NEWLEADER without storing currentEpoch.
     ForgetCurrentEpoch,
     /// A learner acknowledges NEWLEADER before its history is durable.
     EarlyNewLeaderAck,
-    /// A follower that has lost its leader forgets what it logged but did not commit.
+    /// A follower that has lost its leader drops transactions that it logged but did not commit.
     SkipFastForward,
-    /// The counter walks into the epoch.
+    /// The counter overflows into the epoch.
     CounterOverflow,
-    /// A leader answers a `sync`, and calls sessions gone, without asking whether it still leads.
+    /// A leader replies to `sync`, and that a session is unknown, without leadership confirmation.
     SyncUnasked,
-    /// A server stays with its choice though votes and hang-ups show that the chosen server does
-    /// not lead.
+    /// A server keeps its provisional leader although votes and closed links show that it does not
+    /// lead.
     KeepChoice,
-    /// A server that looks for a leader is answered and nothing else: it has to ask again, which
-    /// becomes rarer.
+    /// A server with a leader only replies to a LOOKING server, which has to send its vote again,
+    /// at intervals that double.
     OnlyAnswer,
-    /// A leader never begins a new epoch for a voter that has promised a later one.
+    /// A leader never begins a new epoch for a voter whose acceptedEpoch is larger.
     KeepEpoch,
 }

@@ -1,25 +1,26 @@
-//! Deadlines, in a table.
+//! A table of deadlines.
 
-/// What can become due.
+/// The timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// Say the vote again.
+    /// Send the vote again.
     Poll,
-    /// Nobody had a better vote for long enough.
+    /// No better vote has arrived for long enough.
     Finalize,
     /// Dial the leader again.
     Dial,
-    /// Too long without a word from the leader, or without getting on in establishing one.
+    /// No packet from the leader for too long, or no progress in establishing one.
     Patience,
     /// The leader's half tick: pings, and every second time the count of its followers.
     HalfTick,
-    /// An observer waits a little before it looks again, so that not all of them do at once.
+    /// An observer waits before it is LOOKING again, so that not all observers are at the same
+    /// time.
     Delay,
 }
 
 const COUNT: usize = 6;
 
-/// Milliseconds of the machine's clock; `u64::MAX` is never.
+/// Deadlines in milliseconds of the monotonic clock; `u64::MAX` is never.
 #[derive(Clone, Debug)]
 pub struct Timers {
     at_ms: [u64; COUNT],
@@ -48,12 +49,12 @@ impl Timers {
         *self = Timers::default();
     }
 
-    /// When the first one is due.
+    /// Returns the earliest deadline.
     pub fn deadline_ms(&self) -> u64 {
         self.at_ms.into_iter().min().unwrap_or(u64::MAX)
     }
 
-    /// Whether it is due; if so it is cleared.
+    /// Returns whether the timer is due; if so, clears it.
     pub fn take(&mut self, timer: Timer, now_ms: u64) -> bool {
         let due = self.at_ms[timer as usize] <= now_ms;
         if due {

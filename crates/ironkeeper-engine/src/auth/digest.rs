@@ -4,10 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha1::Digest;
 
-/// How `user:password` becomes an id.
+/// The hash function that turns `user:password` into an id.
 ///
-/// SHA-1 unless configured otherwise. These are the functions of the SHA family that a Java server
-/// can be told to use; an id made with one of them matches nobody under another.
+/// The default is SHA-1. The variants are the functions of the SHA family that a Java server can be
+/// configured to use; an id made with one function never matches an id made with another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DigestAlgorithm {
@@ -26,7 +26,7 @@ pub enum DigestAlgorithm {
 }
 
 impl DigestAlgorithm {
-    /// By the names that Java knows, in any case.
+    /// Returns the algorithm that Java knows by `name`, in upper or lower case.
     ///
     /// ```
     /// use ironkeeper_engine::auth::DigestAlgorithm;
@@ -50,7 +50,8 @@ impl DigestAlgorithm {
         })
     }
 
-    /// The id that proves knowledge of `user:password`. Without a colon all of it is the user.
+    /// Returns the id that proves knowledge of `user:password`. A text without a colon is all user
+    /// name.
     pub fn id(self, user_and_password: &str) -> String {
         let user = user_and_password.split(':').next().unwrap_or_default();
         format!("{user}:{}", self.hash(user_and_password.as_bytes()))
@@ -76,7 +77,7 @@ impl DigestAlgorithm {
     }
 }
 
-/// The id of `user:password` under the usual algorithm.
+/// Returns the id of `user:password` under SHA-1, the default algorithm.
 ///
 /// ```
 /// use ironkeeper_engine::auth::digest_id;
@@ -86,7 +87,8 @@ pub fn digest_id(user_and_password: &str) -> String {
     DigestAlgorithm::Sha1.id(user_and_password)
 }
 
-/// Exactly two parts around colons, where empty parts at the end do not count (Java's `split`).
+/// Returns whether `id` has exactly two parts separated by colons; empty parts at the end do not
+/// count (Java's `split`).
 pub(super) fn is_valid_id(id: &str) -> bool {
     let mut parts: Vec<&str> = id.split(':').collect();
     while parts.last().is_some_and(|part| part.is_empty()) {

@@ -1,4 +1,4 @@
-//! What a client was granted by the lists it has met.
+//! A cache of the permissions that ACL lists grant to one client.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -6,20 +6,22 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use ironkeeper_proto::Perms;
 use ironkeeper_tree::AclList;
 
-/// With so few ids they are looked up in the list, without remembering.
+/// A client with fewer ids than this is matched against the list each time, without the cache.
 const IDS_MIN: usize = 16;
-/// When so many lists are known, all of them are forgotten.
+/// At this number of cached lists the cache is cleared.
 const LISTS_MAX: usize = 256;
 
-/// Permissions by list. Belongs to one set of ids: a set that has grown begins anew.
+/// Permissions by ACL list, for one set of ids. A set of ids that has grown starts with an empty
+/// cache.
 #[derive(Debug, Default)]
 pub(super) struct Granted {
-    /// By address. The weak reference keeps the address from being used for another list.
+    /// Keyed by the address of the list. The weak reference keeps the address from being reused for
+    /// another list.
     by_list: Mutex<BTreeMap<usize, (Weak<AclList>, Perms)>>,
 }
 
 impl Granted {
-    /// What the list grants: remembered, or found out by `look`.
+    /// Returns what the list grants: the cached permissions, or the result of `look`.
     pub(super) fn by(
         &self,
         list: &Arc<AclList>,
@@ -43,7 +45,7 @@ impl Granted {
     }
 }
 
-/// Of other ids, or about to be.
+/// A clone is empty, because the clone of an identity has other ids or is about to get some.
 impl Clone for Granted {
     fn clone(&self) -> Granted {
         Granted::default()

@@ -1,4 +1,4 @@
-//! Who a connection is, and what that allows.
+//! The identities of a connection, and the permissions that they have.
 
 mod digest;
 mod granted;
@@ -19,10 +19,10 @@ use granted::Granted;
 
 use crate::database::Hasher;
 
-/// The most identities a connection may have ...
+/// The maximum number of identities of a connection.
 pub const IDENTITIES_MAX: usize = 1024;
-/// ... and how many bytes they may take together. A learner tells them to its leader with every write,
-/// and an ACL of the scheme `auth` repeats them in its node.
+/// The maximum number of bytes of these identities together. A learner sends them to its leader
+/// with every write, and an ACL of the scheme `auth` repeats them in its node.
 pub const IDENTITY_BYTES_MAX: usize = 256 << 10;
 
 const _: () = assert!(IDENTITIES_MAX <= AUTH_IDS_MAX && IDENTITY_BYTES_MAX < AUTH_BYTES_MAX);
@@ -30,17 +30,17 @@ const _: () = assert!(IDENTITIES_MAX <= AUTH_IDS_MAX && IDENTITY_BYTES_MAX < AUT
 /// Settings of authentication and of ACL checks.
 #[derive(Clone, Debug)]
 pub struct AuthConfig {
-    /// `skipACL=yes`: everybody may do everything.
+    /// `skipACL=yes`: no request is checked against ACLs.
     pub skip_acl: bool,
     pub digest_enabled: bool,
     pub digest_algorithm: DigestAlgorithm,
-    /// The digest id that makes its owner super.
+    /// The digest id that makes a connection super.
     pub super_digest: Option<String>,
-    /// Schemes of which a connection must hold one before it may ask for anything.
+    /// A connection must hold an identity of one of these schemes before its requests are accepted.
     pub enforced_schemes: Option<Vec<String>>,
     /// The name that the `ensemble` scheme must present, if one is set.
     pub ensemble_names: Vec<String>,
-    /// Keeps clients from choosing ids that collide. Does not influence results.
+    /// Keeps clients from choosing ids whose hashes collide. Does not influence results.
     pub hash_seed: u64,
 }
 
@@ -65,28 +65,28 @@ pub struct AuthId {
     pub id: String,
 }
 
-/// Everything a connection has proven so far, in order. Never shrinks.
+/// All identities that a connection has proven so far, in order. Never shrinks.
 #[derive(Clone, Debug)]
 pub struct Identity {
     ids: Vec<AuthId>,
     is_super: bool,
-    /// As a learner tells its leader, made when it is first wanted.
+    /// Encoded as a learner sends it to its leader, on first use.
     told: OnceLock<AuthIds>,
     granted: Granted,
 }
 
 impl Identity {
-    /// Every connection starts with its address.
+    /// Returns the identity that every connection starts with: its address.
     pub fn of_address(address: IpAddr) -> Arc<Identity> {
         Arc::new(Identity::new(vec![AuthId { scheme: "ip".into(), id: address_text(address) }]))
     }
 
-    /// The server itself, which no ACL holds back.
+    /// Returns the identity of the server itself, which passes every ACL check.
     pub fn server() -> Arc<Identity> {
         Arc::new(Identity { is_super: true, ..Identity::new(Vec::new()) })
     }
 
-    /// Somebody else's client, as its server vouches for it.
+    /// Returns the identity of a learner's client, as the learner sent it.
     pub fn of_learner(told: Option<&AuthIds>) -> Identity {
         let id = |(scheme, id): (Cow<'_, str>, Cow<'_, str>)| AuthId {
             scheme: known_scheme(&scheme).unwrap_or_else(|| Cow::Owned(scheme.into_owned())),
@@ -100,7 +100,7 @@ impl Identity {
         Identity { ids, is_super, told: OnceLock::new(), granted: Granted::default() }
     }
 
-    /// What a leader is told of this client.
+    /// Returns the ids in the form that a learner sends to its leader.
     pub fn for_leader(&self) -> AuthIds {
         let told = || AuthIds::new(self.ids.iter().map(|auth| (&*auth.scheme, &*auth.id)));
         self.told.get_or_init(told).clone()
@@ -122,20 +122,20 @@ impl Identity {
         }
     }
 
-    /// What a list grants to this client.
+    /// Returns the permissions that a list grants to this client.
     fn granted(&self, acl: &Arc<AclList>, seed: u64) -> Perms {
         self.granted.by(acl, self.ids.len(), || {
             acl.granted(self.ids.iter().map(|auth| (&*auth.scheme, auth.id.as_str())), seed)
         })
     }
 
-    /// Whether these are more than a connection may have.
+    /// Returns whether the ids exceed `IDENTITIES_MAX` or `IDENTITY_BYTES_MAX`.
     fn is_too_much(&self) -> bool {
         let bytes: usize = self.ids.iter().map(|auth| 8 + auth.scheme.len() + auth.id.len()).sum();
         self.ids.len() > IDENTITIES_MAX || bytes > IDENTITY_BYTES_MAX
     }
 
-    /// What `whoAmI` shows of each id: the scheme and the user part.
+    /// Returns what `whoAmI` shows of each id: the scheme and the user part.
     pub fn users(&self) -> impl Iterator<Item = (&str, &str)> {
         self.ids.iter().map(|auth| {
             let user = match &*auth.scheme {
@@ -147,13 +147,13 @@ impl Identity {
     }
 }
 
-/// Saves the copy of a name that everybody uses.
+/// Returns the static name of a common scheme, which saves a copy.
 fn known_scheme(scheme: &str) -> Option<Cow<'static, str>> {
     const KNOWN: [&str; 6] = ["ip", "digest", "super", "sasl", "x509", "world"];
     KNOWN.into_iter().find(|known| *known == scheme).map(Cow::Borrowed)
 }
 
-/// Whether `identity` holds any of the wanted permissions by this list.
+/// Returns whether the list grants `identity` any of the wanted permissions.
 pub fn allowed(
     config: &AuthConfig,
     acl: &Arc<AclList>,
@@ -166,8 +166,8 @@ pub fn allowed(
         || identity.granted(acl, config.hash_seed).allows(wanted)
 }
 
-/// Tries to add an identity by an `auth` request. An error means the reply `AuthFailed` and the end
-/// of the connection.
+/// Tries to add an identity by an `auth` request. On an error the server replies `AuthFailed` and
+/// closes the connection.
 pub fn authenticate(
     config: &AuthConfig,
     identity: &Arc<Identity>,
@@ -180,7 +180,7 @@ pub fn authenticate(
         "digest" if config.digest_enabled => {
             let text = jute::text(auth.ok_or(ErrorCode::AuthFailed)?);
             let id = config.digest_algorithm.id(&text);
-            // A client may prove the same thing again and again.
+            // A client may prove the same id repeatedly.
             if !identity.has("digest", &id) {
                 let grown = grown.insert(Identity::clone(identity));
                 if config.super_digest.as_deref() == Some(id.as_str()) {
@@ -204,7 +204,7 @@ pub fn authenticate(
     }
 }
 
-/// Whether enforcement lets this identity ask for anything.
+/// Returns whether `enforced_schemes` lets this identity send requests.
 pub fn is_admitted(config: &AuthConfig, identity: &Identity) -> bool {
     match &config.enforced_schemes {
         None => true,
@@ -212,9 +212,9 @@ pub fn is_admitted(config: &AuthConfig, identity: &Identity) -> bool {
     }
 }
 
-/// Brings a client's list into the form that is stored: duplicates dropped, `auth` replaced by the
-/// connection's own ids, every entry checked. A list that would be longer than `bytes_max` when
-/// encoded is refused before it is made.
+/// Converts a client's list to the form that is stored: drops duplicates, replaces `auth` by the
+/// connection's own ids, checks every entry. Rejects a list whose encoding would be longer than
+/// `bytes_max` before building it.
 pub fn normalize(
     config: &AuthConfig,
     list: Option<AclVec<'_>>,
@@ -227,7 +227,7 @@ pub fn normalize(
     }
     let own: Vec<&AuthId> = identity.ids.iter().filter(|auth| auth.scheme == "digest").collect();
     let own_bytes: usize = own.iter().map(|auth| encoded_len(&auth.scheme, &auth.id)).sum();
-    // Duplicates are those of the list as it was sent; what `auth` stands for may repeat.
+    // Duplicates are entries that were sent twice; the ids that replace `auth` may repeat.
     let mut seen = HashSet::with_hasher(Hasher::with_seed(config.hash_seed));
     let mut normal: Vec<Acl> = Vec::with_capacity(list.len().min(16));
     let mut bytes = 0;
@@ -256,12 +256,12 @@ pub fn normalize(
     Ok(normal)
 }
 
-/// Permissions, and two strings with their lengths.
+/// Returns the encoded length of an entry: permissions, and two strings with their lengths.
 fn encoded_len(scheme: &str, id: &str) -> usize {
     12 + scheme.len() + id.len()
 }
 
-/// An address as Java prints it: IPv6 in full, groups without leading zeros.
+/// Returns an address as Java prints it: IPv6 in full, groups without leading zeros.
 fn address_text(address: IpAddr) -> String {
     match address {
         IpAddr::V4(v4) => v4.to_string(),
@@ -280,7 +280,7 @@ fn is_valid_id(config: &AuthConfig, entry: &AclRef<'_>) -> bool {
     }
 }
 
-/// What `getACL` shows to those who may not administer the node: the user without the hash.
+/// Returns what `getACL` shows to a client without the admin permission: the user without the hash.
 pub fn masked(acl: &Acl) -> Acl {
     match acl.scheme.as_str() {
         "digest" => {
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_long_list_is_not_searched_for_duplicates_in_pairs() {
-        // In pairs this would be fifteen thousand million comparisons.
+        // Comparing pairs would take fifteen thousand million comparisons.
         let entry = |n: u32| Acl::new(Perms::READ, "digest", &format!("user{n}:h"));
         let list: Vec<Acl> = (0..100_000).chain(0..100_000).map(entry).collect();
         let normal = normalized(&list, &identity_with(0), usize::MAX).expect("a valid list");
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(normalized(&list(3), &identity, 3 * one).map(|list| list.len()), Ok(600));
         let refused = Err(ErrorCode::MarshallingError);
         assert_eq!(normalized(&list(3), &identity, 3 * one - 1), refused);
-        // As many entries as a machine has no memory for.
+        // More entries than fit into the machine's memory.
         assert_eq!(normalized(&list(1_000_000), &identity, 4 << 20), refused);
     }
 
@@ -366,7 +366,7 @@ mod tests {
         let identity = identity_with(1000);
         let entry = |n: u32| Acl::new(Perms::READ, "digest", &format!("stranger{n}:h"));
         let list = Arc::new(AclList::of_entries((0..20_000).map(entry).collect()));
-        // In pairs this would be two million million comparisons.
+        // Comparing pairs would take two million million comparisons.
         for _ in 0..100_000 {
             assert!(!allowed(&config(), &list, Perms::READ, &identity));
         }

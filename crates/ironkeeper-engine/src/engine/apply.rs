@@ -1,4 +1,4 @@
-//! From a committed transaction to the tree, and from there to whoever waits for an answer.
+//! Applies committed transactions to the tree and replies to the requests that wait for them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ use super::role::Role;
 use super::{Engine, Ready};
 use crate::conn::{CloseReason, Conn, Inner};
 use crate::database::State;
-use crate::io::{Output, SessionEnd};
+use crate::io::{LogItem, Output, SessionEnd};
 use crate::local_writes::{Answer, Waiting};
 use crate::planted::Place;
 use crate::reads::Reads;
@@ -23,16 +23,18 @@ use crate::stats::LastOp;
 use crate::time::Now;
 use crate::watch::Firing;
 
-/// Transactions applied during one exclusive hold of the gate; then readers get their turn.
+/// The maximum number of transactions applied in one exclusive hold of the gate; readers run
+/// between holds.
 const APPLY_BATCH_MAX: usize = 64;
-/// The same for reads that had to be served before the next transaction, as [`Reads::work`].
+/// The maximum work in one hold on reads that precede a transaction, in units of [`Reads::work`].
 const APPLY_READ_WORK_MAX: usize = 1024;
-/// The same in bytes, which is what their work grows with: a multi of thousands of parts is one of
-/// them.
+/// The maximum size of the transactions applied in one hold, because their work grows with their
+/// size: a multi with thousands of operations counts as one transaction.
 const APPLY_BYTES_MAX: usize = 256 << 10;
 
 impl Engine {
-    /// Makes committed transactions visible and answers those who wait, in bounded holds.
+    /// Applies committed transactions and replies to the requests that wait for them, in bounded
+    /// holds of the gate.
     pub fn settle(&mut self, now: Now, out: &mut Vec<Output>) {
         self.apply_ready(now, out);
         if self.local_writes.len() > 0 {
@@ -49,7 +51,7 @@ impl Engine {
             || !self.snapshots.finished.is_empty()
             || self.is_snapshot_due()
         {
-            // What a finished snapshot kept is freed after the gate is open again.
+            // Pre-images of finished snapshots are freed after the gate is unlocked.
             let _remains: Vec<SnapshotRemains>;
             let mut state = db.write(&mut self.token);
             self.read_work = 0;
@@ -80,7 +82,7 @@ impl Engine {
                 self.snapshots.start(&state.tree);
                 let walk = state.tree.begin_snapshot();
                 let sessions = state.sessions.sorted();
-                out.push(Output::Roll);
+                out.push(Output::Log(LogItem::Roll));
                 out.push(Output::Snapshot(Box::new(SnapshotJob::new(walk, sessions))));
             }
         }
@@ -132,7 +134,8 @@ impl Engine {
         self.compare_digest(state, &full, out);
         state.digests.keep(&state.tree);
         self.db.stats.commits.fetch_add(1, Relaxed);
-        // Negative if the wall clock was set back, or a leader's goes ahead of ours.
+        // The difference is negative if the wall clock was set back, or if the leader's clock is
+        // ahead of ours.
         if let Ok(taken_ms) = u64::try_from(now.wall_ms - header.time) {
             self.db.stats.propagation_latency.add(taken_ms);
         }
@@ -160,7 +163,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Whoever proposed the transaction has computed where it leads.
+    /// Compares the tree's digest with the digest that the proposer computed for the tree after
+    /// this transaction.
     fn compare_digest(&mut self, state: &State, full: &FullTxn<'_>, out: &mut Vec<Output>) {
         let Some(digest) = full.digest.filter(|digest| digest.version == TxnDigest::VERSION) else {
             return;
@@ -180,7 +184,7 @@ impl Engine {
         }
     }
 
-    /// Answers those at the front of the line who wait for no transaction.
+    /// Replies to the requests at the front of the queue that wait for no transaction.
     fn answer_due(&mut self, now: Now, state: &State, applied: Zxid) {
         while let Some(waiting) = self.local_writes.take_due(applied) {
             let zxid = state.applied();
@@ -223,7 +227,7 @@ impl Engine {
         let closes = matches!(full.txn, Txn::CloseSession { .. });
         let moved =
             matches!(full.txn, Txn::Error { code } if code == ErrorCode::SessionMoved.code());
-        // Apache does not get as far as naming the operation when it has failed.
+        // Apache does not record the operation of a failed request.
         let op = match full.txn {
             Txn::Error { .. } => LastOp::NotApplicable,
             _ => LastOp::Op(waiting.op),
@@ -231,7 +235,8 @@ impl Engine {
         self.db.stats.update_latency.add(latency_ms(now, waiting));
         self.answer(now, state, waiting, zxid, op, |inner| {
             if moved {
-                // The client is elsewhere by now, or thinks so: it must not hear two answers.
+                // The client uses another connection, or is about to: it must not receive two
+                // replies.
                 return inner.close_after_flush(CloseReason::SessionMoved);
             }
             let out = inner.outbox.tail();
@@ -242,7 +247,7 @@ impl Engine {
         });
     }
 
-    /// Serves the reads that the client has sent before its oldest write in work.
+    /// Serves the reads that the client sent before its oldest write in flight.
     #[inline]
     fn serve_reads_ahead(&mut self, now: Now, state: &State, conn: &Arc<Conn>, inner: &mut Inner) {
         if inner.lane.has_read_in_front() {
@@ -250,7 +255,7 @@ impl Engine {
         }
     }
 
-    /// Writes an answer behind everything the connection was told before it.
+    /// Appends a reply to the outbox, after the replies to all earlier requests of the connection.
     fn answer(
         &mut self,
         now: Now,
@@ -268,11 +273,12 @@ impl Engine {
         }
         self.serve_reads_ahead(now, state, &waiting.conn, &mut inner);
         inner.lane.pop_write(waiting.xid);
-        // Nothing is said after a last word: the reads before this were left out, and clients take
-        // replies in the order of their requests.
+        // Nothing is sent after the last reply of a closing connection: the reads before this
+        // request were not served, and clients match replies to requests by order.
         if !inner.is_open() {
             self.db.stats.throttle.stale_replies.fetch_add(1, Relaxed);
-            // It may just have been cut off, which its task has to notice.
+            // The connection may have been closed a moment ago as a slow reader; its task must run
+            // to notice.
             self.wakes.add(&waiting.conn, &mut inner);
             return;
         }

@@ -1,9 +1,9 @@
-//! Requests on their way from a learner to its leader.
+//! Requests that a learner forwards to its leader.
 //!
-//! A learner reads what its clients send as far as it has to: what cannot be read is answered on the
-//! spot, in its turn, and never becomes the leader's problem. All the rest comes back as a
-//! transaction with the session and number of the request, or, for a sync, as a word of the leader
-//! that stands behind everything it depends on.
+//! A learner decodes the requests of its clients. It rejects a malformed one itself, in the order
+//! of replies, without forwarding it. Every other request returns as a transaction with the session
+//! and cxid of the request or, for a sync, as a reply of the leader that follows all transactions
+//! it depends on.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::local_writes::{Answer, Waiting};
 use crate::time::Now;
 
 impl Engine {
-    /// A learner's client wants to write, or a sync.
+    /// Forwards a write or a sync of a learner's client.
     pub(super) fn forward_write(
         &mut self,
         mut waiting: Waiting,
@@ -36,7 +36,8 @@ impl Engine {
             body: body.clone(),
             auth: Some(identity.for_leader()),
         };
-        // A packet that the leader would not read would cost all our clients the leader.
+        // The leader would close the link at a packet that it cannot decode, which affects all
+        // clients.
         let is_readable = forwarded.is_readable(self.db.config.field_bytes_max);
         match request {
             Ok(_) if !is_readable => return self.refuse_malformed(waiting),
@@ -55,7 +56,7 @@ impl Engine {
         }
     }
 
-    /// Answers in its turn, without the leader.
+    /// Rejects the request in the order of replies, without the leader.
     fn refuse_malformed(&mut self, mut waiting: Waiting) {
         let error = ErrorCode::MarshallingError;
         waiting.answer = Answer::Error { after: Zxid::ZERO, error };
@@ -66,15 +67,15 @@ impl Engine {
         self.forward_own(session, OpCode::CreateSession, &timeout_ms.to_be_bytes());
     }
 
-    /// The learner itself wants something for a session. If the leader is gone this instant, then so
-    /// are soon all connections.
+    /// Forwards a request of the learner itself for a session. If the link to the leader has just
+    /// closed, all client connections are about to be closed as well.
     pub(super) fn forward_own(&mut self, session: SessionId, op: OpCode, body: &[u8]) {
         let body = Bytes::copy_from_slice(body);
         let request = ForwardedRequest { session, cxid: 0, op: op.code(), body, auth: None };
         self.zab.forward(request, &mut self.zab_out);
     }
 
-    /// A leader hears what a learner's client wants.
+    /// Processes, on the leader, a request of a learner's client.
     pub(super) fn on_forwarded(
         &mut self,
         now: Now,
@@ -89,7 +90,7 @@ impl Engine {
         let owner = Owner::Learner(link);
         let error = match OpCode::from_code(request.op) {
             Some(OpCode::Sync) => return self.zab.sync(Some(link), &mut self.zab_out),
-            // A server ends and renews only the sessions that speak through it.
+            // A server closes and renews only the sessions that it owns.
             Some(OpCode::CloseSession) => match self.may_write(&state, session, owner) {
                 Ok(()) => return self.propose_close(now, &state, session, cxid, out),
                 Err(error) => error,
@@ -119,7 +120,7 @@ impl Engine {
             },
             None => ErrorCode::Unimplemented,
         };
-        // Whatever is wrong with it: somebody waits for a transaction with this number.
+        // In every case a client waits for a transaction with this cxid.
         self.propose_error(now, session, cxid, error);
     }
 }

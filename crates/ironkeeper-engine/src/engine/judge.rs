@@ -1,5 +1,5 @@
-//! From a request to a transaction that is put up for agreement. Happens only where this server
-//! leads, or is on its own.
+//! Preparation of requests and proposal of the resulting transactions. Runs only on a leader or on
+//! a standalone server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -41,7 +41,8 @@ impl Engine {
         self.close_anyway(now, state, session, cxid, out);
     }
 
-    /// Ends a session even if nothing is left of it but its nodes.
+    /// Proposes closeSession, also for a session that is not in the session table and has only
+    /// ephemeral nodes left.
     pub(super) fn close_anyway(
         &mut self,
         now: Now,
@@ -57,7 +58,9 @@ impl Engine {
         });
     }
 
-    /// A refusal is a transaction, too: whoever waits for it, here or elsewhere, hears of it in turn.
+    /// Proposes an error transaction. A rejected request becomes a transaction too, so that the
+    /// server whose client waits for it, this one or a learner, sends the error in the order of
+    /// replies.
     pub(super) fn propose_error(
         &mut self,
         now: Now,
@@ -126,7 +129,8 @@ impl Engine {
         self.quota_warnings = warnings;
     }
 
-    /// Builds the transaction from whatever the verdict is and puts it up for agreement.
+    /// Encodes the transaction, or an error transaction if `verdict` returns an error, and proposes
+    /// it.
     pub(super) fn propose_with(
         &mut self,
         now: Now,
@@ -135,8 +139,8 @@ impl Engine {
         verdict: impl FnOnce(&mut Overlay, &mut Vec<u8>) -> Result<OpCode, ErrorCode>,
     ) {
         if !self.zab.accepts_proposals() {
-            // The ids of the epoch are used up: our time as a leader ends any moment now, and with it
-            // every connection that waits for an answer.
+            // The zxids of the epoch are used up: this server is about to stop leading and then
+            // closes every connection that waits for a reply.
             return;
         }
         let zxid = self.zab.next_zxid();
@@ -145,7 +149,8 @@ impl Engine {
         scratch.resize(TxnHeader::ENCODED_LEN, 0);
         let op = match verdict(&mut self.overlay, &mut scratch) {
             Ok(op) => {
-                // Behind a closeSession that lists nothing Apache would take a digest for the list.
+                // After a closeSession without a list of paths Apache would decode a digest as that
+                // list.
                 let is_bare = op == OpCode::CloseSession
                     && self.db.config.close_session_lists_paths
                     && scratch.len() == TxnHeader::ENCODED_LEN;
@@ -173,7 +178,7 @@ impl Engine {
     }
 }
 
-/// Writes over the head of a buffer.
+/// A writer that overwrites a buffer from its beginning.
 struct HeadWriter<'a>(&'a mut [u8], usize);
 
 impl Put for HeadWriter<'_> {

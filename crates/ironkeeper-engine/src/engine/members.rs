@@ -1,4 +1,4 @@
-//! The members of the ensemble as clients see and change them: the node `/zookeeper/config`.
+//! The membership as clients read and change it: the node `/zookeeper/config`.
 
 use ironkeeper_proto::membership::Member;
 use ironkeeper_proto::request::Reconfig;
@@ -12,22 +12,22 @@ use crate::database::State;
 use crate::time::Now;
 use crate::watch::Firing;
 
-/// Where the members can be read.
+/// The node that shows the membership.
 const CONFIG_PATH: &str = "/zookeeper/config";
 
-/// Half of the longest vote that any release reads.
+/// Half of the longest vote that any release of ZooKeeper reads.
 const MEMBERS_BYTES_MAX: usize = 256 << 10;
 
 impl Engine {
-    /// Every server writes into the node what it knows to be in force. What comes by a transaction is
-    /// left to that transaction.
+    /// Writes the committed membership into the node, on every server. A membership that a
+    /// transaction not yet applied will write is left to that transaction.
     pub(super) fn show_members(&mut self, now: Now, state: &mut State, members: &Membership) {
         let version = Zxid(members.version);
         let will_come = version.counter() != 0 && version > state.applied();
         let text = members.to_string();
         let known = state.tree.find(CONFIG_PATH).is_some_and(|node| {
             let shown = node.persisted().mzxid;
-            // A leader's tree may know of a change before its members are in force here.
+            // The leader's snapshot may contain a change before its membership is in force here.
             let is_newer = shown > version && self.db.config.reconfig_enabled;
             is_newer || shown == version && node.data() == Some(text.as_bytes())
         });
@@ -45,7 +45,7 @@ impl Engine {
         state.tree.set_config(text.as_bytes(), version, now.wall_ms, &mut firing);
     }
 
-    /// A client wants other members.
+    /// Proposes the membership that a client requests.
     pub(super) fn propose_members(
         &mut self,
         now: Now,
@@ -62,7 +62,8 @@ impl Engine {
         let next = Membership { version: self.zab.next_zxid().0, ..next };
         let text = next.to_string();
         self.propose_with(now, session, cxid, |_, scratch| {
-            // The node is in no digest, and nobody is judged by it: the overlay need not know.
+            // The node is part of no digest, and no request is prepared against it: the overlay
+            // does not need the change.
             encode::set_data(CONFIG_PATH, Some(text.as_bytes()), -1, scratch);
             Ok(OpCode::Reconfig)
         });
@@ -90,7 +91,7 @@ impl Engine {
             Some(members) => all_new(members)?,
             None => changed(current, change)?,
         };
-        // Members travel with every vote, and nobody reads longer ones.
+        // Every vote contains the membership, and other releases read no longer ones.
         if next.to_string().len() > MEMBERS_BYTES_MAX {
             return Err(ErrorCode::BadArguments);
         }
@@ -112,13 +113,13 @@ impl Engine {
     }
 }
 
-/// The members as a client lists them, one after the other.
+/// Parses a complete list of members, separated by commas.
 fn all_new(members: &str) -> Result<Membership, ErrorCode> {
     let lines = members.replace(',', "\n");
     Membership::parse(&lines).map_err(|_| ErrorCode::BadArguments)
 }
 
-/// Some go, then some come.
+/// Removes the leaving members, then adds the joining ones.
 fn changed(current: &Membership, change: &Reconfig<'_>) -> Result<Membership, ErrorCode> {
     let bad = ErrorCode::BadArguments;
     if !current.groups.is_empty() {
@@ -149,7 +150,7 @@ fn changed(current: &Membership, change: &Reconfig<'_>) -> Result<Membership, Er
     Ok(next)
 }
 
-/// Whether two members could not both listen. On one and the same machine that is a matter of ports.
+/// Returns whether two members could not both listen: on the same host they need different ports.
 fn shares_address(one: &Member, other: &Member) -> bool {
     one.addresses.iter().any(|a| {
         other.addresses.iter().any(|b| {

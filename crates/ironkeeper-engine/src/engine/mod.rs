@@ -1,15 +1,15 @@
-//! The engine: the one owner of every decision.
+//! The engine: the only place where requests, sessions and transactions are decided.
 //!
-//! Inputs go in, outputs come out, in order. Whoever drives it (the server's threads, the simulator)
-//! calls [`Engine::step`] with what arrived, [`Engine::settle`] to make committed transactions
+//! Inputs go in, outputs come out, in order. The driver (the server's threads or the simulator)
+//! calls [`Engine::step`] with what arrived and [`Engine::settle`] to make committed transactions
 //! visible, and performs the outputs.
 //!
 //! ```text
-//! submit    what clients ask for            judge     from a request to a transaction
-//! forward   the same on its way to a leader apply     from a transaction to the tree and an answer
-//! peers     what the broadcast wants done   role      from one part in the ensemble to the next
-//! sessions  opening, moving, ending         rebuild   another tree in the place of ours
-//! members   the members as clients see them
+//! submit    requests of clients            judge     from a request to a transaction
+//! forward   requests sent to the leader    apply     from a transaction to the tree and a reply
+//! peers     outputs of ZAB                 role      from one role in the ensemble to the next
+//! sessions  opening, moving, closing       rebuild   replacement of the tree
+//! members   the membership node
 //! ```
 
 mod apply;
@@ -53,18 +53,18 @@ use crate::time::Now;
 use role::Role;
 use sessions::{Attached, Owner, Revalidation};
 
-/// Requests judged during one shared hold.
+/// The maximum number of requests prepared in one shared hold.
 const PREPARE_BATCH_MAX: usize = 64;
 
-/// What is ready to be made visible, in order.
+/// An item that is ready to be made visible, in order.
 #[derive(Debug)]
 enum Ready {
     Txn(Bytes),
-    /// These members are in force.
+    /// This membership is in force.
     Members(Box<Membership>),
 }
 
-/// See the head of this file.
+/// The server's state machine; see the module documentation.
 #[derive(Debug)]
 pub struct Engine {
     db: Arc<Database>,
@@ -73,24 +73,25 @@ pub struct Engine {
     role: Role,
     overlay: Overlay,
     local_writes: LocalWrites,
-    /// Of the sessions everybody knows; runs where transactions are decided.
+    /// Expiry of global sessions (active on the leader only).
     expiry: Expiry,
-    /// Of the sessions only this server knows.
+    /// Expiry of the local sessions of this server.
     local_expiry: Expiry,
     reaper: Reaper,
-    /// The connection through which a session is served here.
+    /// The local connection of a session.
     attached: HashMap<SessionId, Attached, Hasher>,
-    /// Where clients of sessions were connected from, after their connection is gone.
+    /// The last client address of each session that has no connection here.
     last_clients: HashMap<SessionId, SocketAddr, Hasher>,
-    /// At a leader: through which server a session speaks. Whoever is not listed may still choose.
+    /// On a leader: the server that owns a session. A session that is not listed may be claimed by
+    /// any server.
     owners: HashMap<SessionId, Owner, Hasher>,
-    /// Connections that wait for the leader to say whether their session lives, oldest first.
+    /// Connections that wait for the leader to revalidate their session, oldest first.
     revalidations: HashMap<SessionId, VecDeque<Revalidation>, Hasher>,
-    /// Sessions whose beginning is proposed but not yet applied.
+    /// Sessions whose createSession is proposed but not yet applied.
     opening: HashSet<SessionId, Hasher>,
-    /// Sessions whose end is proposed but not yet applied.
+    /// Sessions whose closeSession is proposed but not yet applied.
     closing: HashSet<SessionId, Hasher>,
-    /// Where sessions can be local: those that were not, and are over.
+    /// Where sessions can be local: global sessions that have ended recently.
     ended: EndedSessions,
     next_session: i64,
     ready: VecDeque<Ready>,
@@ -98,32 +99,31 @@ pub struct Engine {
     delivered: Zxid,
     /// When [`Engine::on_timer`] was called last.
     awake_ms: u64,
-    /// When the leader was last told which sessions live.
+    /// When this server last sent the touched sessions to the leader.
     told_leader_ms: u64,
-    /// When clients that only want to read are let in, if no leader is found until then.
+    /// When read-only clients are accepted if no leader is found before.
     read_only_at_ms: Option<u64>,
-    /// The tree came from a leader that went on writing meanwhile: digests are compared from the
-    /// first one on that is right.
+    /// The tree comes from a fuzzy snapshot of a leader: digests are compared only after the first
+    /// one that matches.
     awaits_digest: bool,
-    /// Work on reads that had to be served before the next transaction, during this hold of the
-    /// gate.
+    /// Work in this hold of the gate on reads that had to be served before the next transaction.
     read_work: usize,
     wakes: Wakes,
     open_acl: Arc<AclList>,
     server_identity: Arc<Identity>,
     quota_warnings: QuotaWarnings,
     snapshots: SnapshotSchedule,
-    /// When those who wait for the request throttle are to be looked at.
+    /// When the connections waiting for the request throttle are checked next.
     next_look_ms: u64,
-    /// Where records are built before they get their final, shared home.
+    /// Buffer in which records are encoded before they are copied into shared memory.
     scratch: Vec<u8>,
     zab_out: Vec<ironkeeper_zab::Output>,
-    /// An empty buffer for the next outputs while those before are performed.
+    /// An empty buffer for the next outputs while the previous ones are performed.
     zab_spare: Vec<ironkeeper_zab::Output>,
 }
 
 impl Engine {
-    /// A server on its own, starting from what was recovered.
+    /// Creates a standalone server from the recovered state.
     pub fn new(
         config: EngineConfig,
         recovered: Recovered,
@@ -136,8 +136,8 @@ impl Engine {
         (engine, db)
     }
 
-    /// A member of an ensemble, starting from what was recovered. It looks for a leader from the
-    /// first [`Engine::on_timer`] on.
+    /// Creates a member of an ensemble from the recovered state. It is LOOKING from the first
+    /// [`Engine::on_timer`] on.
     pub fn member(
         config: EngineConfig,
         recovered: Recovered,
@@ -212,14 +212,14 @@ impl Engine {
         (engine, db)
     }
 
-    /// Takes in everything that arrived, in order.
+    /// Processes all inputs, in order.
     pub fn step(&mut self, now: Now, inputs: &mut Vec<Input>, out: &mut Vec<Output>) {
         let db = Arc::clone(&self.db);
         let mut inputs = inputs.drain(..).peekable();
         while let Some(input) = inputs.next() {
             match input {
                 Input::Submit(submit) => {
-                    // One shared hold for many judgements; nothing in here opens the gate again.
+                    // One shared hold for many preparations; nothing below locks the gate again.
                     let state = db.read();
                     self.on_submit(now, &state, submit, out);
                     for _ in 1..PREPARE_BATCH_MAX {
@@ -228,9 +228,8 @@ impl Engine {
                         self.on_submit(now, &state, submit, out);
                     }
                 }
-                Input::Flushed(zxid) => self.zab.on_flushed(zxid, &mut self.zab_out),
+                Input::Durable(done) => self.on_durable(now, done),
                 Input::Peer(input) => self.zab.step(now.mono_ms, input, &mut self.zab_out),
-                Input::Rebuilt { state, done } => self.rebuild(now, *state, done),
                 Input::SnapshotDone(walk) => {
                     self.snapshots.running = false;
                     self.snapshots.finished.push(walk);
@@ -243,7 +242,7 @@ impl Engine {
         }
     }
 
-    /// Does what is due: the broadcast's timers, sessions, containers.
+    /// Runs everything that is due: ZAB's timers, expiry of sessions, deletion of containers.
     pub fn on_timer(&mut self, now: Now, out: &mut Vec<Output>) {
         if self.zab.deadline_ms() <= now.mono_ms {
             self.zab.step(now.mono_ms, ironkeeper_zab::Input::Timer, &mut self.zab_out);
@@ -270,9 +269,9 @@ impl Engine {
         self.look_at_line(now);
     }
 
-    /// If this comes much later than it was asked for, then the process stood still, or the machine, and
-    /// with it those who read what clients send. Signs of life wait in sockets, here or at learners, and
-    /// nobody may be ended before they had a chance to be heard.
+    /// Extends session deadlines after a pause of the process or of the machine, which shows as a
+    /// call much later than requested. Pings are still in sockets, here or at learners, and must be
+    /// read before any session expires.
     fn mind_pause(&mut self, now: Now) {
         let away_ms =
             now.mono_ms.saturating_sub(std::mem::replace(&mut self.awake_ms, now.mono_ms));
@@ -282,12 +281,13 @@ impl Engine {
         }
     }
 
-    /// When [`Engine::on_timer`] has something to do next.
+    /// Returns when [`Engine::on_timer`] has to be called next.
     pub fn deadline_ms(&self) -> u64 {
         let throttle = self.db.request_throttle.as_ref();
         let look = throttle.filter(|throttle| throttle.waiting() > 0).map(|_| self.next_look_ms);
         let leads = self.role == Role::Leading;
-        // Once a tick, or a pause could not be told from a time in which nothing was due.
+        // Once per tick; otherwise a pause could not be distinguished from a time without
+        // deadlines.
         let minds_sessions = !self.expiry.is_empty() || !self.local_expiry.is_empty();
         let deadlines = [
             Some(self.zab.deadline_ms()),
@@ -301,28 +301,27 @@ impl Engine {
         deadlines.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
-    /// Sessions by the moment at which they end if they stay silent, for the administrator. A
-    /// learner does not know.
+    /// Returns the expiry of global sessions, for the administrator. Empty on a learner.
     pub fn expiry(&self) -> &Expiry {
         &self.expiry
     }
 
-    /// The same of the sessions that only this server knows.
+    /// Returns the expiry of the local sessions of this server.
     pub fn local_expiry(&self) -> &Expiry {
         &self.local_expiry
     }
 
-    /// How many requests wait for their answer.
+    /// Returns the number of requests that wait for their reply.
     pub fn outstanding(&self) -> usize {
         self.local_writes.len()
     }
 
-    /// The last transaction proposed; all of them are in the log thread's hands.
+    /// Returns the zxid of the last proposed transaction; the log thread has received all of them.
     pub fn last_proposed(&self) -> Zxid {
         self.zab.last_proposed()
     }
 
-    /// The broadcast, to be looked at: role, members, learners.
+    /// Returns the ZAB state machine for inspection: role, members, learners.
     pub fn zab(&self) -> &Zab {
         &self.zab
     }

@@ -1,85 +1,69 @@
-//! What the broadcast wants done.
+//! Performs the outputs of [`ironkeeper_zab::Zab`].
 
 use std::sync::Arc;
 
 use ironkeeper_proto::quorum_packet::Touches;
 use ironkeeper_proto::{Packet, SessionId, Zxid};
-use ironkeeper_zab::{LinkId, Output as Wish};
+use ironkeeper_zab::{DurableStep, LinkId, LinkOp, Output as FromZab, Upcall};
 
 use super::{Engine, Ready};
-use crate::io::{DurableStep, Output};
+use crate::io::{LogItem, Output, ToPeers};
 use crate::snapshot::SnapshotJob;
 use crate::time::Now;
 
-/// Sessions in one answer to a ping: a packet must not become longer than Apache's servers read.
+/// The maximum number of sessions in one reply to a ping, so that the packet does not exceed the
+/// limit of Apache's servers.
 const TOUCHES_MAX: usize = 50_000;
 
 impl Engine {
-    /// Does everything the broadcast asked for, and what that brings about. Nothing may hold the gate
-    /// here.
+    /// Performs all outputs of ZAB, including the outputs that result from performing them. The
+    /// caller must not hold the gate.
     pub(super) fn perform(&mut self, now: Now, out: &mut Vec<Output>) {
         while !self.zab_out.is_empty() {
             let spare = std::mem::take(&mut self.zab_spare);
-            let mut wishes = std::mem::replace(&mut self.zab_out, spare);
-            for wish in wishes.drain(..) {
-                self.perform_one(now, wish, out);
+            let mut asked = std::mem::replace(&mut self.zab_out, spare);
+            for output in asked.drain(..) {
+                match output {
+                    FromZab::Link(op) => out.push(Output::Peers(ToPeers::Link(op))),
+                    FromZab::Durable(step) => {
+                        if let DurableStep::Append { txn, .. } = &step {
+                            self.snapshots.note_append(txn.len());
+                        }
+                        out.push(Output::Log(LogItem::Step(step)));
+                    }
+                    FromZab::ReadLog(query) => out.push(Output::Peers(ToPeers::ReadLog(query))),
+                    FromZab::Up(upcall) => self.on_upcall(now, upcall, out),
+                }
             }
-            self.zab_spare = wishes;
+            self.zab_spare = asked;
         }
     }
 
-    fn perform_one(&mut self, now: Now, wish: Wish, out: &mut Vec<Output>) {
-        match wish {
-            Wish::Append { zxid, txn } => {
-                self.snapshots.note_append(txn.len());
-                out.push(Output::Append { zxid, txn });
-            }
-            Wish::Commit { zxid, txn } | Wish::FastForward { zxid, txn } => {
+    fn on_upcall(&mut self, now: Now, upcall: Upcall, out: &mut Vec<Output>) {
+        match upcall {
+            Upcall::Commit { zxid, txn } | Upcall::FastForward { zxid, txn } => {
                 self.delivered = zxid;
                 self.ready.push_back(Ready::Txn(txn));
             }
-            Wish::Send { .. }
-            | Wish::Notify { .. }
-            | Wish::Dial { .. }
-            | Wish::Hangup { .. }
-            | Wish::ReceiveSnapshot { .. } => out.push(Output::Peer(wish)),
-            Wish::Request { link, request, .. } => self.on_forwarded(now, link, &request, out),
-            Wish::Revalidate { link, session, timeout_ms, .. } => {
+            Upcall::MembersCommitted(members) => self.ready.push_back(Ready::Members(members)),
+            Upcall::Request { link, request, .. } => self.on_forwarded(now, link, &request, out),
+            Upcall::Revalidate { link, session, timeout_ms, .. } => {
                 self.on_revalidate(now, link, session, timeout_ms);
             }
-            Wish::Touched { touches, .. } => {
+            Upcall::Touched { touches, .. } => {
                 for (session, timeout_ms) in touches.iter() {
                     self.expiry.touch(session, timeout_ms, now.mono_ms);
                 }
             }
-            Wish::Pong { link, zxid } => self.pong(now, link, zxid, out),
-            Wish::Revalidated { session, valid } => self.on_revalidated(now, session, valid),
-            Wish::SyncDone => self.local_writes.sync_done(self.delivered),
-            Wish::Became { status, reason } => self.on_became(now, status, reason, out),
-            Wish::SendSnapshot { link, zxid } => self.send_tree(now, link, zxid, out),
-            Wish::ReadLog { link, after } => out.push(Output::ReadLog { link, after }),
-            Wish::WriteAcceptedEpoch(epoch) => {
-                out.push(Output::Durable(DurableStep::WriteAcceptedEpoch(epoch)));
-            }
-            Wish::WriteCurrentEpoch(epoch) => {
-                out.push(Output::Durable(DurableStep::WriteCurrentEpoch(epoch)));
-            }
-            Wish::Truncate(zxid) => out.push(Output::Durable(DurableStep::Truncate(zxid))),
-            Wish::InstallSnapshot { link, zxid } => {
-                out.push(Output::Durable(DurableStep::InstallSnapshot { link, zxid }));
-            }
-            Wish::ConfigProposed(members) => {
-                out.push(Output::Durable(DurableStep::ConfigProposed(members)));
-            }
-            Wish::ConfigCommitted(members) => {
-                self.ready.push_back(Ready::Members(members.clone()));
-                out.push(Output::Durable(DurableStep::ConfigCommitted(members)));
-            }
-            Wish::ConfigWithdrawn => out.push(Output::Durable(DurableStep::ConfigWithdrawn)),
+            Upcall::Pong { link, zxid } => self.pong(now, link, zxid, out),
+            Upcall::Revalidated { session, valid } => self.on_revalidated(now, session, valid),
+            Upcall::SyncDone => self.local_writes.sync_done(self.delivered),
+            Upcall::Became { status, reason } => self.on_became(now, status, reason, out),
+            Upcall::SendSnapshot { link, zxid } => self.send_tree(now, link, zxid, out),
         }
     }
 
-    /// Tells the leader which sessions have been heard of since it last asked.
+    /// Replies to the leader's ping with the sessions that were touched since the previous ping.
     fn pong(&mut self, now: Now, link: LinkId, zxid: Zxid, out: &mut Vec<Output>) {
         let since_ms = std::mem::replace(&mut self.told_leader_ms, now.mono_ms);
         let touched: Vec<(SessionId, i32)> = self
@@ -93,17 +77,17 @@ impl Engine {
         let mut send = |touches: &[(SessionId, i32)]| {
             let touches = Touches::new(touches.iter().copied());
             let packet = Packet::Pong { zxid, touches };
-            out.push(Output::Peer(Wish::Send { link, packet }));
+            out.push(Output::Peers(ToPeers::Link(LinkOp::Send { link, packet })));
         };
-        // One answer at least, also if there is nothing to tell.
+        // The leader needs at least one reply, also without sessions.
         send(&touched[..touched.len().min(TOUCHES_MAX)]);
         for more in touched.chunks(TOUCHES_MAX).skip(1) {
             send(more);
         }
     }
 
-    /// The tree as it is after everything that was delivered until now. What follows on the link
-    /// continues exactly there.
+    /// Starts a snapshot for a learner. It contains all transactions delivered up to `zxid`; the
+    /// packets that follow on the link continue after it.
     fn send_tree(&mut self, now: Now, link: LinkId, zxid: Zxid, out: &mut Vec<Output>) {
         self.apply_ready(now, out);
         let db = Arc::clone(&self.db);
@@ -112,6 +96,6 @@ impl Engine {
         let walk = state.tree.begin_snapshot();
         let sessions = state.sessions.sorted();
         let job = Box::new(SnapshotJob::new(walk, sessions));
-        out.push(Output::SendSnapshot { link, job });
+        out.push(Output::Peers(ToPeers::SendSnapshot { link, job }));
     }
 }

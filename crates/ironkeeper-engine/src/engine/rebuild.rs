@@ -1,4 +1,5 @@
-//! Another tree in the place of ours: the log was cut, or the leader's tree installed.
+//! Replacement of the tree: after a truncation of the log or the installation of the leader's
+//! snapshot.
 
 use std::sync::Arc;
 
@@ -9,11 +10,32 @@ use crate::recover::Recovered;
 use crate::time::Now;
 
 impl Engine {
-    /// Exchanges the tree, then tells the broadcast. Nobody is served meanwhile, and nobody watches:
-    /// connections end with the role in which they began.
-    pub(super) fn rebuild(&mut self, now: Now, recovered: Recovered, done: Durable) {
+    /// Passes the report of the log thread to ZAB. If the step recovered a tree, the engine
+    /// replaces its own first.
+    pub(super) fn on_durable(&mut self, now: Now, done: Durable<Box<Recovered>>) {
+        let done = match done {
+            // The most frequent report: one per flush.
+            Durable::Flushed(zxid) => return self.zab.on_flushed(zxid, &mut self.zab_out),
+            Durable::Truncated { zxid, state } => {
+                self.rebuild(now, *state);
+                Durable::Truncated { zxid, state: () }
+            }
+            Durable::Installed { zxid, state } => {
+                self.rebuild(now, *state);
+                Durable::Installed { zxid, state: () }
+            }
+            Durable::CannotTruncate(zxid) => Durable::CannotTruncate(zxid),
+            Durable::AcceptedEpoch(epoch) => Durable::AcceptedEpoch(epoch),
+            Durable::CurrentEpoch(epoch) => Durable::CurrentEpoch(epoch),
+        };
+        self.zab.step(now.mono_ms, ironkeeper_zab::Input::Done(done), &mut self.zab_out);
+    }
+
+    /// Replaces the tree. There are no clients and no watches meanwhile: connections are closed
+    /// when the role changes.
+    fn rebuild(&mut self, now: Now, recovered: Recovered) {
         self.become_looking(now);
-        // What was on its way to the old tree is in the new one, or has never been.
+        // These transactions are contained in the new tree or were never committed.
         self.ready.clear();
         let Recovered { tree, sessions, digest_mismatches, digests, awaits_digest } = recovered;
         self.delivered = tree.last_zxid();
@@ -31,7 +53,5 @@ impl Engine {
         if let Some(ensemble) = self.zab.ensemble() {
             self.ready.push_back(Ready::Members(Box::new(ensemble.committed().clone())));
         }
-        let done = ironkeeper_zab::Input::Done(done);
-        self.zab.step(now.mono_ms, done, &mut self.zab_out);
     }
 }

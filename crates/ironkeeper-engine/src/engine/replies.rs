@@ -1,4 +1,4 @@
-//! The bytes of answers to requests that took their turn among the transactions.
+//! The encoding of replies to requests that are ordered among the transactions.
 
 use ironkeeper_proto::connect::ConnectResponse;
 use ironkeeper_proto::reply::{self, MultiHeader};
@@ -29,7 +29,7 @@ pub(super) fn put_txn_reply(out: &mut Vec<u8>, xid: Xid, full: &FullTxn<'_>, app
     reply::finish_frame(out, start);
 }
 
-/// The body of one operation's reply.
+/// Encodes the body of one operation's reply.
 fn put_result(out: &mut Vec<u8>, op: OpCode, txn: &Txn<'_>, applied: &Applied) {
     if let Txn::Create(create) = txn {
         out.put_str(&create.path);
@@ -56,7 +56,7 @@ fn put_multi_results(out: &mut Vec<u8>, multi: MultiTxn<'_>, applied: &Applied) 
             out.put_i32(code);
             continue;
         }
-        // Containers and TTL nodes are answered like create2.
+        // Containers and TTL nodes get the reply of create2.
         let kind = match op {
             OpCode::CreateContainer | OpCode::CreateTtl => OpCode::Create2,
             other => other,

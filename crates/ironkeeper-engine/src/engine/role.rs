@@ -1,8 +1,8 @@
-//! From one part in the ensemble to the next.
+//! Changes of the server's role in the ensemble.
 //!
-//! Whoever loses its part lets go of all its clients: what they asked for and was not answered may
-//! have happened or not, and they learn that by the loss of the connection. Their sessions live on,
-//! at whichever server they come back to.
+//! A server closes all its client connections when its role changes. Requests without a reply may
+//! or may not be executed, which a client must assume when its connection is lost. The sessions
+//! live on at the servers to which their clients reconnect.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,28 +13,28 @@ use super::Engine;
 use crate::conn::CloseReason;
 use crate::containers::Reaper;
 use crate::database::{Hasher, Serving, State};
-use crate::io::Output;
+use crate::io::{Output, ToPeers};
 use crate::overlay::Overlay;
 use crate::time::Now;
 
-/// How long a server looks for a leader before it serves reads without one.
+/// The minimum time a server is LOOKING before it accepts read-only clients.
 const READ_ONLY_AFTER_MS_MIN: u64 = 2000;
 
-/// What a server does with what clients ask for.
+/// The role of this server as far as requests of clients are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It decides, as a leader or on its own.
+    /// Prepares and proposes requests, as the leader or as a standalone server.
     Leading,
-    /// It asks its leader.
+    /// Forwards writes to the leader.
     Learning,
-    /// It has no leader and serves nobody ...
+    /// Has no leader and serves no clients.
     Looking,
-    /// ... but those who only want to read.
+    /// Has no leader and serves read-only clients.
     ReadOnly,
 }
 
 impl Engine {
-    /// Whether there are other servers.
+    /// Returns whether this server is a member of an ensemble; false for a standalone server.
     pub(super) fn is_member(&self) -> bool {
         self.zab.ensemble().is_some()
     }
@@ -46,10 +46,10 @@ impl Engine {
         reason: Option<Reason>,
         out: &mut Vec<Output>,
     ) {
-        // What is committed may still be answered.
+        // Committed writes get their replies before their connections are closed.
         self.apply_ready(now, out);
         match status {
-            // It was chosen to lead, or to follow, and nothing came of it. Readers may stay.
+            // An election ended without an established leader. Read-only clients may stay.
             Status::Looking if matches!(self.role, Role::Looking | Role::ReadOnly) => {}
             Status::Looking => self.become_looking(now),
             Status::Leading { epoch } => {
@@ -68,7 +68,7 @@ impl Engine {
                 self.db.set_serving(Serving::Yes);
             }
         }
-        out.push(Output::Role { status, reason });
+        out.push(Output::Peers(ToPeers::Role { status, reason }));
     }
 
     pub(super) fn become_looking(&mut self, now: Now) {
@@ -81,7 +81,7 @@ impl Engine {
         self.read_only_at_ms = read_only.then(|| now.mono_ms + wait_ms);
     }
 
-    /// No leader was found in time: those who only want to read are served.
+    /// Accepts read-only clients if no leader was found in time.
     pub(super) fn on_read_only_timer(&mut self, now: Now, out: &mut Vec<Output>) {
         if self.read_only_at_ms.is_some_and(|at_ms| at_ms <= now.mono_ms) {
             self.read_only_at_ms = None;
@@ -91,7 +91,8 @@ impl Engine {
         }
     }
 
-    /// Ends all connections with a session, and with them whatever waits for an answer.
+    /// Closes all connections that have or await a session, and drops the requests that wait for a
+    /// reply.
     pub(super) fn let_go(&mut self) {
         self.read_only_at_ms = None;
         let reason = CloseReason::RoleChanged;
@@ -115,7 +116,8 @@ impl Engine {
         self.ended.clear();
     }
 
-    /// What a leader has to know that nobody tells it: the tree as it is, and when the sessions end.
+    /// Initializes the state that only a leader has: the overlay, the reaper and the expiry of
+    /// sessions. Closes sessions of which only ephemeral nodes are left.
     fn take_the_lead(&mut self, now: Now, out: &mut Vec<Output>) {
         let db = std::sync::Arc::clone(&self.db);
         let state = db.read();
@@ -123,7 +125,7 @@ impl Engine {
         self.overlay = Overlay::new(state.tree.digest(), hasher);
         self.reaper = Reaper::new(db.config.container, now);
         self.track_all(now, &state);
-        // Trees that were not written in one moment may hold nodes of sessions that have ended.
+        // A fuzzy snapshot can contain ephemeral nodes of sessions that have ended.
         let orphaned: Vec<SessionId> = state
             .tree
             .ephemeral_sessions()
@@ -134,7 +136,8 @@ impl Engine {
         }
     }
 
-    /// Every session gets its full time: nobody could give a sign of life meanwhile.
+    /// Tracks all global sessions, each with its full timeout, because no touch could reach this
+    /// server before.
     pub(super) fn track_all(&mut self, now: Now, state: &State) {
         self.expiry.clear();
         for (session, timeout_ms) in state.sessions.sorted() {
@@ -142,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// How many of the digests that came with transactions were not those of our tree.
+    /// Counts transactions whose digest did not match the tree.
     pub(super) fn note_mismatches(&self, count: u64) {
         self.db.stats.digest_mismatches.fetch_add(count, Relaxed);
     }

@@ -1,8 +1,8 @@
-//! How sessions begin, move and end.
+//! Opening, moving and closing of sessions.
 //!
-//! A session is either *global*: it begins and ends by transactions, everybody knows it, and the
-//! leader decides when it has been silent for too long; or *local*: only the server knows it to which
-//! its client is connected, and it is gone with that server.
+//! A session is either *global* or *local*. A global session is opened and closed by transactions,
+//! is known to all members, and is expired by the leader. A local session is known only to the
+//! server that its client is connected to, and is lost with that server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,35 +33,36 @@ pub(super) struct Attached {
     pub timeout_ms: i32,
 }
 
-/// Through whom a session speaks to its leader.
+/// The server that a session's client is connected to, as the leader sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Here,
     Learner(LinkId),
 }
 
-/// A connection that waits for the leader's word.
+/// A connection that waits for the leader to revalidate its session.
 #[derive(Debug)]
 pub(super) struct Revalidation {
     pub conn: Arc<Conn>,
     pub timeout_ms: i32,
 }
 
-/// What is known of a session.
+/// The state of a session id at this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Global,
     Local,
-    /// It may be a local one of another server.
+    /// Unknown here; possibly a local session of another server.
     Elsewhere,
     Gone,
 }
 
-/// The first id of a server's life: its number, then 40 bits of time, then room for counting.
+/// Returns the first session id of a server process: the server id (8 bits), the time (40 bits), a
+/// counter (16 bits).
 pub(super) fn first_id(server_id: u8, wall_ms: i64) -> i64 {
     let time = ((wall_ms << 24) as u64 >> 8) as i64;
     let first = (i64::from(server_id) << 56) | time;
-    // The one id that would read as the mark of a container.
+    // As an ephemeral owner this id would mark a container node.
     if first == ironkeeper_proto::stat::CONTAINER_OWNER { first + 1 } else { first }
 }
 
@@ -82,7 +83,8 @@ impl Engine {
         }
     }
 
-    /// At a leader: whether a session may write through this server.
+    /// Returns, on a leader, whether a session may write through `owner`. A global session without
+    /// an owner gets this one.
     pub(super) fn may_write(
         &mut self,
         state: &State,
@@ -101,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// At a leader: whether a session may have ephemeral nodes.
+    /// Returns, on a leader, whether a session may own ephemeral nodes.
     pub(super) fn may_own_nodes(&self, state: &State, session: SessionId) -> Result<(), ErrorCode> {
         if self.db.config.local_sessions == LocalSessions::Off {
             return Ok(());
@@ -123,7 +125,7 @@ impl Engine {
         }
     }
 
-    /// A client wants a session.
+    /// Opens a new session for a client.
     pub(super) fn open(
         &mut self,
         now: Now,
@@ -143,8 +145,8 @@ impl Engine {
         }
         let is_local = self.role == Role::ReadOnly
             || self.is_member() && self.db.config.local_sessions != LocalSessions::Off;
-        // A session begins with a write. Without room for it the client would wait without a word;
-        // on a closed connection it tries another server, and comes back.
+        // A global session begins with a write. If the disk is full, the client would wait without
+        // a reply; when its connection is closed it tries another server, and later this one again.
         if !is_local && self.db.disk_full.load(Relaxed) {
             conn.cut(CloseReason::DiskFull, &mut self.wakes);
             return self.request_done();
@@ -169,7 +171,7 @@ impl Engine {
         self.make_global(now, session, timeout_ms);
     }
 
-    /// Makes a session known to all.
+    /// Proposes createSession, or forwards it to the leader.
     fn make_global(&mut self, now: Now, session: SessionId, timeout_ms: i32) {
         if self.role == Role::Leading {
             self.owners.insert(session, Owner::Here);
@@ -179,7 +181,7 @@ impl Engine {
         }
     }
 
-    /// A client wants its session back.
+    /// Attaches a client to its existing session.
     pub(super) fn attach(
         &mut self,
         now: Now,
@@ -190,7 +192,7 @@ impl Engine {
         timeout_ms: i32,
     ) {
         self.db.stats.revalidations.fetch_add(1, Relaxed);
-        // The password comes first: without it nobody may disturb the session's owner.
+        // The password is checked first: a client without it must not affect the session.
         if password != session.password() {
             return self.refuse(conn);
         }
@@ -224,7 +226,7 @@ impl Engine {
         self.revalidations.entry(session).or_default().push_back(waiting);
     }
 
-    /// The leader says whether a session that a client wants back lives.
+    /// Processes the leader's reply to the oldest revalidation of this session.
     pub(super) fn on_revalidated(&mut self, now: Now, session: SessionId, valid: bool) {
         let Some(waiting) = self.revalidations.get_mut(&session) else { return };
         let first = waiting.pop_front();
@@ -240,7 +242,8 @@ impl Engine {
         }
     }
 
-    /// A learner asks whether a session lives: then it speaks through that learner from now on.
+    /// Processes a learner's request to revalidate a session. A valid session is owned by that
+    /// learner from now on.
     pub(super) fn on_revalidate(
         &mut self,
         now: Now,
@@ -257,7 +260,7 @@ impl Engine {
         self.zab.session_lives(link, session, &mut self.zab_out);
     }
 
-    /// Ends the connection of a session.
+    /// Closes the local connection of a session.
     fn detach(&mut self, session: SessionId, reason: CloseReason) {
         if let Some(Attached { conn, .. }) = self.attached.remove(&session) {
             let mut inner = conn.lock();
@@ -266,8 +269,8 @@ impl Engine {
         }
     }
 
-    /// The session is there, and this connection is its own. `opened` are zxid and latency of the
-    /// answer to one that is new.
+    /// Accepts a client: attaches the session to this connection and closes its previous one.
+    /// `opened` is set for a new session: the zxid and the latency of the reply.
     pub(super) fn welcome(
         &mut self,
         now: Now,
@@ -309,7 +312,7 @@ impl Engine {
         }
     }
 
-    /// There is no such session, or it is somebody else's.
+    /// Rejects a client: there is no such session, or the password is wrong.
     fn refuse(&mut self, conn: &Arc<Conn>) {
         let mut inner = conn.lock();
         if !inner.is_opening() {
@@ -324,8 +327,8 @@ impl Engine {
         self.wakes.add(conn, &mut inner);
     }
 
-    /// A transaction has made a session known: whoever has asked for it here is told, and a leader
-    /// begins to watch over it.
+    /// Processes an applied createSession: accepts the client if it waits here, and starts to track
+    /// the session on a leader.
     pub(super) fn on_opened(
         &mut self,
         now: Now,
@@ -349,13 +352,13 @@ impl Engine {
         }
     }
 
-    /// Where the client of a session is or was connected from.
+    /// Returns the current or last address of a session's client, and forgets the last one.
     pub(super) fn forget_client(&mut self, session: SessionId) -> Option<SocketAddr> {
         let last = self.last_clients.remove(&session);
         self.attached.get(&session).map(|attached| attached.conn.peer).or(last)
     }
 
-    /// A transaction has ended a session.
+    /// Processes an applied closeSession; `cxid == 0` if the session expired.
     pub(super) fn on_closed(&mut self, session: SessionId, cxid: i32) {
         self.closing.remove(&session);
         self.opening.remove(&session);
@@ -373,7 +376,7 @@ impl Engine {
         );
     }
 
-    /// At a leader: a session was silent for too long.
+    /// Expires a session, on a leader.
     pub(super) fn expire(
         &mut self,
         now: Now,
@@ -385,7 +388,7 @@ impl Engine {
         self.propose_close(now, state, session, 0, out);
     }
 
-    /// The administrator wants a session to end.
+    /// Ends a session on behalf of the administrator.
     pub(super) fn end_session(
         &mut self,
         now: Now,
@@ -420,8 +423,9 @@ impl Engine {
         self.detach(session, CloseReason::SessionExpired);
     }
 
-    /// A local session writes: its end concerns nobody else, and an ephemeral node makes it global or
-    /// is refused. Whatever is left is a write like any other.
+    /// Checks a write of a local session. closeSession is completed here. A request for an
+    /// ephemeral node upgrades the session to a global one or is rejected, depending on the
+    /// configuration. All other writes proceed normally.
     pub(super) fn on_local_write(
         &mut self,
         now: Now,
@@ -443,7 +447,7 @@ impl Engine {
                     return Ok(());
                 }
                 match request {
-                    // The leader says which of the parts is to blame.
+                    // The leader reports which operation of the multi failed.
                     Request::Multi(_) => Ok(()),
                     _ => Err(Answer::Error { after, error: ErrorCode::EphemeralOnLocalSession }),
                 }

@@ -1,4 +1,4 @@
-//! What clients of this server ask for, as it arrives.
+//! Requests of the clients of this server, as they arrive.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,7 @@ use crate::local_writes::{Answer, Waiting};
 use crate::request_throttle::TurnState;
 use crate::time::Now;
 
-/// Those who wait for the request throttle and are looked at in one go.
+/// The number of connections waiting for the request throttle that are woken in one check.
 const LOOK_MAX: usize = 64;
 
 impl Engine {
@@ -68,9 +68,10 @@ impl Engine {
         }
     }
 
-    /// What has to be visible before an answer that needs no transaction of its own. A learner knows
-    /// only that the answers before it have to be given, and for that the line is enough. A leader that has
-    /// proposed nothing yet has an id that no transaction bears: what it took over is all there is.
+    /// Returns the zxid that must be applied before a reply that has no transaction of its own. A
+    /// learner needs none: its reply only has to follow the earlier replies, which the queue
+    /// ensures. A leader that has proposed nothing yet has a last zxid (counter 0) that no
+    /// transaction carries: it uses the last transaction it has delivered.
     fn own_writes_until_now(&self) -> Zxid {
         match self.role {
             Role::Leading => match self.zab.last_proposed() {
@@ -129,7 +130,8 @@ impl Engine {
                 return;
             }
             Ok(_) => None,
-            // Which malformed writes use up a transaction id is Apache's choice; clients can see it.
+            // Which malformed writes consume a zxid is defined by Apache ZooKeeper; clients can see
+            // it.
             Err(error) => match (waiting.op, error) {
                 (OpCode::Multi, error) if *error != DecodeError::NullVector => {
                     Some(ErrorCode::MarshallingError)
@@ -158,8 +160,9 @@ impl Engine {
         }
     }
 
-    /// Lets those who have waited longest for the request throttle see whether it is still worth
-    /// it. The others come to it when they are among the first.
+    /// Wakes the connections that have waited longest for the request throttle, so that their tasks
+    /// check whether the request has become too late. The others are checked when they are among
+    /// the first.
     pub(super) fn look_at_line(&mut self, now: Now) {
         let Some(throttle) = &self.db.request_throttle else { return };
         if now.mono_ms < self.next_look_ms {
@@ -172,14 +175,14 @@ impl Engine {
         }
     }
 
-    /// One request less is in work.
+    /// Records that one request fewer is in progress.
     pub(super) fn request_done(&mut self) {
         self.db.outstanding.fetch_sub(1, Relaxed);
         self.pass_slot();
     }
 
-    /// A slot of the request throttle is free: the next in line gets it. No connection may be
-    /// locked here.
+    /// Passes a free slot of the request throttle to the next connection in its queue. The caller
+    /// must not hold the lock of a connection.
     fn pass_slot(&mut self) {
         let Some(throttle) = &self.db.request_throttle else { return };
         while let Some(conn) = throttle.leave() {
@@ -192,14 +195,14 @@ impl Engine {
         }
     }
 
-    /// Whether a request is given up because its client has gone away. What follows it on the same
-    /// connection goes the same way, whatever it is: nothing may be executed behind a gap.
+    /// Returns whether a request is dropped because its client has disconnected. All later requests
+    /// of the same connection are dropped as well: none may be executed after a gap.
     fn drops(&self, conn: &Conn, op: OpCode) -> bool {
         let Some(throttle) = &self.db.request_throttle else { return false };
         let mut inner = conn.lock();
         let is_stale = throttle.config.stale_when_gone
             && inner.is_gone()
-            // The end of a session may outlive the connection: it cleans up.
+            // A closeSession is executed after a disconnect: it cleans up.
             && (op != OpCode::CloseSession || inner.turn.dropped);
         let stats = &self.db.stats.throttle;
         match (is_stale, throttle.config.drop_stale) {

@@ -1,4 +1,4 @@
-//! Bytes that no honest client sends.
+//! Malformed input.
 
 use ironkeeper_engine::EngineConfig;
 use ironkeeper_proto::{OpCode, Put};
@@ -69,7 +69,7 @@ fn random_bodies_of_every_operation_get_an_answer_and_harm_nobody() {
             frame.put_i32(next() as i32);
             frame.put_i32((next() % 130) as i32 - 20);
             for _ in 0..next() % 40 {
-                // Small numbers make lengths that fit, which get further than noise does.
+                // Small numbers make lengths that fit, which are decoded further than noise.
                 let byte = if next() % 3 == 0 { next() as u8 } else { (next() % 4) as u8 };
                 frame.push(byte);
             }
@@ -98,7 +98,8 @@ fn too_many_requests_in_work_stop_the_reading_not_the_connection() {
         request.extend_from_slice(&create("/n-", b"", PersistentSequential));
         frames.extend_from_slice(&framed(&request));
     }
-    // One more than allowed is in work, then nothing is read until the answers are there.
+    // One request more than allowed is in progress; the rest is not read until the replies are
+    // made.
     assert_eq!(client.raw(&mut world, &frames), "wait");
     assert_eq!(world.unsynced.len(), 11);
     world.sync();

@@ -1,5 +1,5 @@
-//! Limits and throttles: who has to wait, who is turned away, and that everything taken is given
-//! back.
+//! Limits and throttles: which requests wait, which are rejected, and that every slot and byte is
+//! returned.
 
 use ironkeeper_engine::EngineConfig;
 use ironkeeper_engine::auth::{AuthConfig, DigestAlgorithm};
@@ -41,7 +41,7 @@ fn count(counter: &AtomicU64) -> u64 {
     counter.load(Relaxed)
 }
 
-/// One request as it goes over the wire.
+/// Returns one request as it is sent.
 fn request(xid: i32, op: OpCode, body: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     frame.put_i32(xid);
@@ -147,7 +147,7 @@ fn a_new_session_waits_as_well_and_pays_its_token_once() {
     let mut back = world.connect();
     a.raw(&mut world, &write(1));
     let mut late = world.dial();
-    // Its own sync does not help: the handshake waits for the slot.
+    // A sync does not help: the handshake waits for the slot.
     assert_eq!(late.handshake(&mut world, SessionId::NONE, [0; 16], 10_000), "silence");
     assert_eq!(late.conn.opening_timeout_ms(), Some(10_000));
     assert_eq!(late.raw(&mut world, &[]), "wait", "the session is being opened");
@@ -155,7 +155,7 @@ fn a_new_session_waits_as_well_and_pays_its_token_once() {
     assert!(late.conn.has_session());
     assert_eq!(slots(&world), (0, 0));
     assert_eq!(world.db.stats.throttle.token_deficit.totals().count, 3);
-    // Coming back needs no transaction and no slot.
+    // Resuming a session needs no transaction and no slot.
     a.raw(&mut world, &write(2));
     back.disconnect(&mut world);
     world.advance(1001);
@@ -175,7 +175,7 @@ fn who_leaves_the_line_gives_way_to_the_next() {
     clients[1].disconnect(&mut world);
     assert_eq!(slots(&world), (1, 2));
     world.sync();
-    // The third was granted the slot and goes without using it.
+    // The third client was granted the slot and disconnects without using it.
     clients[2].disconnect(&mut world);
     assert_eq!(slots(&world), (1, 0));
     assert_eq!(clients[3].raw(&mut world, &[]), "read");
@@ -198,7 +198,7 @@ fn what_waited_too_long_is_refused_in_order_and_without_a_transaction() {
     world.sync();
     let proposed = world.log.len();
     b.raw(&mut world, &[]);
-    // What comes now has not waited.
+    // A request that arrives now has not waited.
     b.raw(&mut world, &write(5));
     world.sync();
     assert_eq!(
@@ -370,24 +370,24 @@ fn a_large_request_that_has_no_room_is_not_even_received() {
 fn large_requests_give_their_bytes_back_on_every_way_out() {
     let mut world = large_world();
     let mut a = world.connect();
-    // Gone before the answer.
+    // Disconnected before the reply.
     a.raw(&mut world, &large_write(1, 2000));
     a.disconnect(&mut world);
     world.sync();
     assert_eq!(large_bytes(&world), 0);
-    // Unreadable, so answered without a transaction.
+    // Malformed, so rejected without a transaction.
     let mut b = world.connect();
     b.raw(&mut world, &request(1, OpCode::Create, &[0x7f; 2000]));
     world.sync();
     assert_eq!(b.heard(&world), ["#1 @3 error -5"]);
     assert_eq!(large_bytes(&world), 0);
-    // A read that waits behind a write, and goes with its connection.
+    // A read that waits behind a write, and is dropped with its connection.
     b.raw(&mut world, &write(2));
     b.raw(&mut world, &request(3, OpCode::SetWatches, &[0; 2000]));
     assert_eq!(large_bytes(&world), 2008);
     b.disconnect(&mut world);
     assert_eq!(large_bytes(&world), 0);
-    // A read served at once.
+    // A read that is served immediately.
     let mut c = world.connect();
     c.raw(&mut world, &request(1, OpCode::SetWatches, &[0; 2000]));
     assert_eq!((c.heard(&world).len(), large_bytes(&world)), (1, 0));
@@ -473,7 +473,7 @@ fn a_soft_quota_tells_the_operator_and_refuses_nothing() {
     }
 }
 
-/// A multiRead of the same node again and again.
+/// Returns a multiRead that reads the same node `count` times.
 fn many_reads(xid: i32, path: &str, count: usize) -> Vec<u8> {
     let reads = vec![(OpCode::GetData, read(path, false)); count];
     request(xid, OpCode::MultiRead, &multi(&reads))
@@ -532,7 +532,7 @@ fn unsent_bytes_are_counted_until_they_have_left_or_their_connection_ends() {
     }
     let both = world.db.unsent.bytes();
     assert!(both > 2_000_000, "{both}");
-    // The driver has fetched the answer, and the kernel takes it in two steps.
+    // The driver has taken the reply, and the kernel accepts it in two steps.
     let outgoing = a.conn.take_output(&mut Vec::new());
     assert!(outgoing.is_counted);
     assert_eq!(world.db.unsent.bytes(), both);

@@ -1,4 +1,4 @@
-//! One server without a network: what it answers, refuses, limits and in which order.
+//! One server without a network: its replies, errors, limits and order.
 
 mod bad_input;
 mod limits;

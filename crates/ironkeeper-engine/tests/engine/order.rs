@@ -14,7 +14,7 @@ fn a_read_behind_own_writes_sees_the_first_and_not_the_second() {
     client.send(&mut world, OpCode::SetData, &set_data("/a", b"two", -1));
     client.send(&mut world, OpCode::GetData, &read("/a", false));
     assert!(client.heard(&world).is_empty(), "nothing is answered before the disk has it");
-    // Both writes become durable at once; the read between them is served between them.
+    // Both writes become durable with one sync; the read between them is served between them.
     world.sync();
     let heard = client.heard(&world);
     let brief: Vec<&str> = heard.iter().map(|line| &line[..5]).collect();

@@ -1,4 +1,4 @@
-//! How sessions begin, move, and end.
+//! The beginning, moving and end of sessions.
 
 use ironkeeper_engine::EngineConfig;
 use ironkeeper_engine::conn::CloseReason;
@@ -70,7 +70,7 @@ fn a_closed_session_takes_its_ephemerals_along_in_one_transaction() {
         watching.send(&mut world, OpCode::Exists, &read(name, true));
     }
     watching.heard(&world);
-    // One more is on its way when the session ends; it goes as well.
+    // The creation of one more ephemeral is in flight when the session ends; it is deleted as well.
     leaving.send(&mut world, OpCode::Create, &create("/e3", b"", Ephemeral));
     let close = leaving.send(&mut world, OpCode::CloseSession, b"");
     world.sync();
@@ -91,7 +91,7 @@ fn the_end_of_a_session_is_reported_with_its_client_and_its_ephemerals() {
     closing.send(&mut world, OpCode::CloseSession, b"");
     world.sync();
     let peer = lost.conn.peer;
-    // Its address is known after its connection is gone.
+    // Its address is known after its connection is closed.
     lost.disconnect(&mut world);
     world.expire(lost.session);
     world.sync();
@@ -125,7 +125,7 @@ fn writes_behind_the_end_of_a_session_fail() {
     let mut client = world.connect_with(4000);
     let mut other = world.connect();
     client.create(&mut world, "/e", Ephemeral).unwrap();
-    // The end is proposed but not yet durable when another write arrives.
+    // The closeSession is proposed but not yet durable when another write arrives.
     world.advance(8000);
     client.send(&mut world, OpCode::Create, &create("/late", b"", Ephemeral));
     world.sync();
@@ -147,7 +147,7 @@ fn a_session_can_be_ended_before_its_time() {
     assert_eq!(back.handshake(&mut world, ending.session, ending.password, 4000), "refused");
 }
 
-/// Found by permutation: the reads in between are not served any more, and clients take replies in
+/// Found by permutation: the reads in between are not served any more, and clients match replies by
 /// the order of their requests.
 #[test]
 fn nothing_is_said_after_the_end_of_a_session() {
@@ -189,14 +189,14 @@ fn after_a_pause_of_the_process_nobody_is_ended_before_it_could_be_heard() {
     let (mut lively, silent) = (world.connect(), world.connect());
     world.advance(3000);
     lively.call(&mut world, OpCode::Ping, &[]);
-    // Longer than both time-outs. The pings of the one wait in its socket meanwhile.
+    // Longer than both timeouts. The pings of `lively` wait in its socket meanwhile.
     world.stand_still(60_000);
     world.sync();
     for client in [&lively, &silent] {
         assert!(client.conn.close_reason().is_none(), "nobody had a chance to be heard");
     }
     lively.call(&mut world, OpCode::Ping, &[]);
-    // What was left to the one that is dead is over, and not more.
+    // The session of `silent` gets only the rest of its timeout.
     world.advance(9000);
     world.sync();
     assert!(lively.conn.close_reason().is_none());

@@ -1,4 +1,4 @@
-//! What fires which watch, and how often.
+//! The changes that fire each kind of watch, and the number of events.
 
 use ironkeeper_proto::request::DataWatch;
 use ironkeeper_proto::watch_event::{self, EventType};
@@ -53,7 +53,7 @@ fn a_connection_is_told_once_however_many_watches_match() {
     }
     other.delete(&mut world, "/d/n").unwrap();
     assert_eq!(client.heard(&world), ["deleted /d/n @5", "children /d @5"]);
-    // One-shot watches are used up; the persistent and recursive ones are still there.
+    // One-shot watches are used up; the persistent and recursive ones remain.
     other.create(&mut world, "/d/n", Persistent).unwrap();
     assert_eq!(client.heard(&world), ["created /d/n @6", "children /d @6"]);
 }
@@ -147,7 +147,7 @@ fn watches_restored_after_a_reconnect_tell_what_was_missed() {
         client.heard(&world)[..4],
         ["changed /changed @-1", "deleted /gone @-1", "created /new @-1", "children /parent @-1"]
     );
-    // What had not changed is watched again.
+    // Unchanged nodes are watched again.
     other.set(&mut world, "/same", b"x").unwrap();
     other.create(&mut world, "/never", Persistent).unwrap();
     assert_eq!(client.heard(&world), ["changed /same @11", "created /never @12"]);
@@ -171,7 +171,7 @@ fn a_multi_tells_each_change_in_order_before_its_reply() {
     assert!(heard[3].starts_with("#3 @3"), "{heard:?}");
 }
 
-/// Watches a node that stands in line before one of the client's.
+/// Sets an oldest-sibling watch on a node.
 fn watch_in_line(client: &mut Client, world: &mut World, path: &str) {
     let mut body = Vec::new();
     body.put_str(path);

@@ -1,4 +1,4 @@
-//! Which writes are refused, with what error, and what they leave behind.
+//! Rejected writes: their errors and their effects.
 
 use ironkeeper_engine::EngineConfig;
 use ironkeeper_proto::{Acl, OpCode, Perms};
@@ -54,7 +54,7 @@ fn the_operation_and_the_flags_of_a_create_must_agree() {
     assert_eq!(error(OpCode::CreateContainer, create("/c", b"", Container)), 0);
 }
 
-/// ZOOKEEPER-2623: a check outside of a multi became a transaction that nobody could read.
+/// ZOOKEEPER-2623: a check outside of a multi became a transaction that no server could read.
 #[test]
 fn internal_operations_are_not_for_clients() {
     for op in [OpCode::CreateSession, OpCode::DeleteContainer, OpCode::Check] {
@@ -80,7 +80,7 @@ fn a_failed_multi_changes_nothing_and_says_where_it_failed() {
     let (err, body) = client.call(&mut world, OpCode::Multi, &multi(&parts));
     assert_eq!((err, multi_results(&body)), (0, vec![(-1, 0), (-1, -101), (-1, -2)]));
     assert_eq!(world.db.read().tree.digest(), before);
-    // The number that the failed create had taken is free again.
+    // The sequence number of the failed create is available again.
     let name = client.create(&mut world, "/q/n-", PersistentSequential).unwrap();
     assert_eq!(name, "/q/n-0000000000");
 }

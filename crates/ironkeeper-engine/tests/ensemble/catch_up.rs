@@ -1,11 +1,11 @@
-//! Members that were away, and how they come back to the history of the others.
+//! Synchronization of members that were down with the history of the others.
 
 use ironkeeper_proto::OpCode;
 
 use crate::cluster::{Cluster, Node};
 use crate::world::*;
 
-/// Writes so many nodes through the leader.
+/// Creates `count` nodes through the leader.
 fn write(cluster: &mut Cluster, prefix: &str, count: usize) {
     let leader = cluster.leader();
     let mut client = cluster.at(leader).connect();
@@ -73,7 +73,7 @@ fn too_far_behind_for_the_log_gets_the_tree_with_sessions_and_all() {
     cluster.assert_same();
     assert_eq!(cluster.data("/ephemeral"), vec![Some(String::new()); 3]);
     assert!(cluster.nodes[away].disk.log_len() < 5, "its log begins behind the tree");
-    // Its restart finds all of it again.
+    // A restart recovers the same state.
     cluster.kill(away);
     cluster.start(away);
     all_serve(&mut cluster);
@@ -95,7 +95,8 @@ fn a_tree_on_its_way_is_that_of_one_moment_whatever_is_written_meanwhile() {
         cluster.snapshot(node);
         cluster.nodes[node].disk.purge();
     }
-    // Two learners want a tree at different moments, and neither gets it before all is written.
+    // Two learners need a snapshot at different moments, and neither receives it before all writes
+    // are done.
     let mut client = cluster.at(leader).connect();
     cluster.nodes[leader].hold_trees = true;
     for (round, node) in away.iter().enumerate() {
@@ -119,7 +120,8 @@ fn a_tree_on_its_way_is_that_of_one_moment_whatever_is_written_meanwhile() {
     cluster.assert_same();
 }
 
-/// A leader dies with three transactions in its log that nobody else has heard of.
+/// Returns a cluster whose first leader was killed with three transactions in its log that no other
+/// server has received.
 fn with_a_dead_leader_that_had_more() -> (Cluster, usize) {
     let mut cluster = Cluster::three();
     let leader = cluster.leader();
@@ -180,7 +182,7 @@ fn a_snapshot_under_way_is_given_up_when_the_tree_is_exchanged() {
     all_serve(&mut cluster);
     assert!(!cluster.finish_snapshot(leader), "the tree it belonged to is gone");
     cluster.assert_same();
-    // The next one is as good as ever.
+    // The next snapshot succeeds.
     cluster.nodes[leader].hold_snapshots = false;
     cluster.snapshot(leader);
     assert!(cluster.nodes[leader].disk.has_snapshot());

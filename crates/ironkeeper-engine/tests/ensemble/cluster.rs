@@ -1,6 +1,6 @@
-//! Several servers in one thread: their engines, their disks, and the network between them.
+//! Several servers in one thread, with their engines, disks and the network between them.
 //!
-//! Nothing happens by itself: [`Cluster::settle`] lets everything happen that needs no time,
+//! Nothing runs by itself: [`Cluster::settle`] processes everything that needs no time,
 //! [`Cluster::advance`] moves the clock from one deadline to the next.
 
 use std::sync::Arc;
@@ -8,17 +8,19 @@ use std::sync::Arc;
 use ironkeeper_engine::conn::Submit;
 use ironkeeper_engine::database::Serving;
 use ironkeeper_engine::snapshot::{Slice, SnapshotJob};
-use ironkeeper_engine::{Database, Engine, EngineConfig, Input, MemberStart, Now, Output};
+use ironkeeper_engine::{
+    Database, Engine, EngineConfig, Input, LogItem, MemberStart, Now, Output, ToPeers,
+};
 use ironkeeper_proto::election::Opening;
 use ironkeeper_proto::quorum_packet::packet_len;
 use ironkeeper_proto::{Membership, OpCode, Packet, ServerId, SessionId, Zxid};
-use ironkeeper_zab::{Ensemble, Input as ZabInput, LinkId, Output as ZabOutput, Port, Settings};
+use ironkeeper_zab::{Ensemble, Input as ZabInput, LinkId, LinkOp, LogQuery, Port, Settings};
 
-use crate::disk::{Command, Disk, Done};
+use crate::disk::Disk;
 use crate::network::{Message, Network};
 use crate::world::{Client, Host};
 
-/// More messages than any test needs without time passing.
+/// A bound on the events of one [`Cluster::settle`]; no test needs so many.
 const EVENTS_MAX: usize = 1_000_000;
 
 pub struct Node {
@@ -29,15 +31,15 @@ pub struct Node {
     pub db: Arc<Database>,
     pub disk: Disk,
     pub warnings: Vec<String>,
-    /// Trees sent to learners, not yet on the wire.
+    /// Snapshots for learners that are not yet on the wire.
     pub unsent: Vec<(LinkId, Box<SnapshotJob>)>,
-    /// What goes behind them.
+    /// Packets that follow these snapshots.
     behind: Vec<(LinkId, Packet)>,
-    /// Trees wait here until they are asked for.
+    /// Keeps snapshots in `unsent` until [`Cluster::send_trees`] is called.
     pub hold_trees: bool,
-    /// A snapshot that is being written ...
+    /// The snapshot that is being written.
     snapshot: Option<Box<SnapshotJob>>,
-    /// ... and waits to be finished.
+    /// Keeps `snapshot` unfinished until [`Cluster::finish_snapshot`] is called.
     pub hold_snapshots: bool,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
@@ -50,7 +52,7 @@ pub struct Cluster {
     next_conn: u64,
 }
 
-/// One of the servers, for its clients.
+/// A handle to one of the servers, for its clients.
 pub struct Seat<'a> {
     cluster: &'a mut Cluster,
     node: usize,
@@ -65,12 +67,12 @@ pub fn membership(voters: i64, observers: i64) -> Membership {
 }
 
 impl Cluster {
-    /// Three voters, one of them leading.
+    /// Creates a running ensemble of three voters with a leader.
     pub fn three() -> Cluster {
         Cluster::elected(3, 0, |_| {})
     }
 
-    /// A running ensemble, each node changed before its start.
+    /// Creates a running ensemble; `change` is called for each node before its start.
     pub fn elected(voters: i64, observers: i64, change: impl Fn(&mut Node)) -> Cluster {
         let mut cluster = Cluster::of(&membership(voters, observers), voters + observers, change);
         for node in 0..cluster.nodes.len() {
@@ -81,13 +83,13 @@ impl Cluster {
         cluster
     }
 
-    /// Servers that have not been started.
+    /// Creates servers without starting them.
     pub fn of(members: &Membership, servers: i64, change: impl Fn(&mut Node)) -> Cluster {
         let now = Now { mono_ms: 1_000_000, wall_ms: 1_700_000_000_000 };
         let node = |id: i64| {
             let disk = Disk::new(Ensemble::new(members.clone(), None));
             let config = EngineConfig { server_id: id as u8, ..EngineConfig::default() };
-            // Not looked at before the server is started.
+            // A placeholder: replaced when the server is started.
             let (_, db) = Engine::new(config.clone(), disk.state(), 7, now);
             let mut node = Node {
                 id: ServerId(id),
@@ -132,7 +134,7 @@ impl Cluster {
         self.tick(at);
     }
 
-    /// The process dies; what is on the disk stays, what was on its way there is lost.
+    /// Kills the process. Completed steps stay on the disk, queued steps are lost.
     pub fn kill(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         node.engine = None;
@@ -144,7 +146,7 @@ impl Cluster {
         }
     }
 
-    /// Nobody hears of it any more, and it of nobody. Connections break.
+    /// Isolates a server from all others and closes its links.
     pub fn isolate(&mut self, at: usize) {
         self.network.isolate(at);
         for link in self.network.links_of(at) {
@@ -156,7 +158,7 @@ impl Cluster {
 
     // Time.
 
-    /// Lets so much time pass.
+    /// Lets `ms` pass and processes everything that becomes due.
     pub fn advance(&mut self, ms: u64) {
         let until_ms = self.now.mono_ms + ms;
         self.settle();
@@ -177,7 +179,7 @@ impl Cluster {
         }
     }
 
-    /// Lets time pass in which servers look at their clocks and nothing else happens.
+    /// Lets time pass in which only the servers' timers run.
     pub fn advance_clocks(&mut self, ms: u64) {
         self.now.mono_ms += ms;
         self.now.wall_ms += ms as i64;
@@ -186,7 +188,7 @@ impl Cluster {
         }
     }
 
-    /// Lets time pass until something is so; a minute is more than anything takes.
+    /// Lets time pass until `is_so` returns true; panics after a minute.
     pub fn until(&mut self, what: &str, is_so: impl Fn(&Cluster) -> bool) {
         for _ in 0..6000 {
             self.settle();
@@ -207,7 +209,7 @@ impl Cluster {
         self.perform(at);
     }
 
-    /// Lets everything happen that needs no time.
+    /// Processes everything that needs no time.
     pub fn settle(&mut self) {
         for _ in 0..EVENTS_MAX {
             let mut idle = true;
@@ -227,7 +229,8 @@ impl Cluster {
         panic!("servers that never stop talking to each other");
     }
 
-    /// Lets one thing happen, by a number that is drawn: a server works or a message arrives.
+    /// Processes one event selected by the random number `draw`: a server runs or a message
+    /// arrives.
     pub fn happen(&mut self, draw: usize) {
         let node = draw % (2 * self.nodes.len());
         if node < self.nodes.len() {
@@ -243,14 +246,7 @@ impl Cluster {
             node.inputs.clear();
             return false;
         };
-        match node.disk.work() {
-            None | Some(Done::Nothing) => {}
-            Some(Done::Flushed(zxid)) => node.inputs.push(Input::Flushed(zxid)),
-            Some(Done::Durable(done)) => node.inputs.push(Input::Peer(ZabInput::Done(done))),
-            Some(Done::Rebuilt(state, done)) => {
-                node.inputs.push(Input::Rebuilt { state, done });
-            }
-        }
+        node.inputs.extend(node.disk.work().map(Input::Durable));
         if node.inputs.is_empty() {
             return !node.disk.is_held && !node.disk.queue.is_empty();
         }
@@ -301,44 +297,42 @@ impl Cluster {
         self.input(from, ZabInput::Dialed { peer, port, link: Some(link) });
     }
 
-    // What engines want done.
+    // Outputs of the engines.
 
     fn perform(&mut self, at: usize) {
         let outputs = std::mem::take(&mut self.nodes[at].outputs);
         for output in outputs {
             let node = &mut self.nodes[at];
             match output {
-                Output::Append { zxid, txn } => {
-                    node.disk.queue.push_back(Command::Append(zxid, txn));
-                }
-                Output::Durable(step) => node.disk.queue.push_back(Command::Step(step)),
+                Output::Log(LogItem::Step(step)) => node.disk.queue.push_back(step),
                 Output::Halt(reason) => panic!("server {} halted: {reason}", node.id),
                 Output::Warn(warning) => node.warnings.push(warning),
-                Output::Roll | Output::Wake(_) | Output::Role { .. } | Output::SessionEnded(_) => {}
+                Output::Log(LogItem::Roll) | Output::Wake(_) | Output::SessionEnded(_) => {}
                 Output::Snapshot(job) => {
                     node.snapshot = Some(job);
                     if !node.hold_snapshots {
                         self.finish_snapshot(at);
                     }
                 }
-                Output::SendSnapshot { link, job } => {
+                Output::Peers(ToPeers::Role { .. }) => {}
+                Output::Peers(ToPeers::SendSnapshot { link, job }) => {
                     node.unsent.push((link, job));
                     if !node.hold_trees {
                         self.send_trees(at);
                     }
                 }
-                Output::ReadLog { link, after } => {
+                Output::Peers(ToPeers::ReadLog(LogQuery { link, after })) => {
                     let read = node.disk.read_log(after);
                     node.inputs.push(Input::Peer(ZabInput::LogRead { link, read }));
                 }
-                Output::Peer(wish) => self.perform_peer(at, wish),
+                Output::Peers(ToPeers::Link(op)) => self.perform_link(at, op),
             }
         }
     }
 
-    fn perform_peer(&mut self, at: usize, wish: ZabOutput) {
-        match wish {
-            ZabOutput::Dial { peer, port, .. } => {
+    fn perform_link(&mut self, at: usize, op: LinkOp) {
+        match op {
+            LinkOp::Dial { peer, port, .. } => {
                 match self.nodes.iter().position(|node| node.id == peer) {
                     Some(to) => self.network.dial(at, to, port),
                     None => self.nodes[at].inputs.push(Input::Peer(ZabInput::Dialed {
@@ -348,11 +342,11 @@ impl Cluster {
                     })),
                 }
             }
-            ZabOutput::Hangup { link, .. } => self.network.close(at, link),
-            ZabOutput::Notify { link, notification } => {
+            LinkOp::Hangup { link, .. } => self.network.close(at, link),
+            LinkOp::Notify { link, notification } => {
                 self.network.send(at, link, Message::Notification(*notification));
             }
-            ZabOutput::Send { link, packet } => {
+            LinkOp::Send { link, packet } => {
                 let mut bytes = Vec::new();
                 packet.encode(&mut bytes);
                 let read = packet_len(&bytes, self.nodes[at].config.field_bytes_max);
@@ -363,12 +357,11 @@ impl Cluster {
                     false => self.network.send(at, link, Message::Packet(packet)),
                 }
             }
-            ZabOutput::ReceiveSnapshot { .. } => {}
-            other => panic!("not for the links: {other:?}"),
+            LinkOp::ReceiveSnapshot { .. } => {}
         }
     }
 
-    /// Writes the snapshot that waits; false if its tree was exchanged meanwhile.
+    /// Writes the waiting snapshot; returns false if its tree was replaced meanwhile.
     pub fn finish_snapshot(&mut self, at: usize) -> bool {
         let node = &mut self.nodes[at];
         let job = node.snapshot.take().expect("a snapshot is being written");
@@ -381,19 +374,19 @@ impl Cluster {
         is_whole
     }
 
-    /// Has a server write a snapshot now.
+    /// Makes a server write a snapshot.
     pub fn snapshot(&mut self, at: usize) {
         self.nodes[at].inputs.push(Input::TakeSnapshot);
         self.settle();
     }
 
-    /// Has a server end a session.
+    /// Ends a session at a server, as the administrator does.
     pub fn expire(&mut self, at: usize, session: SessionId) {
         self.nodes[at].inputs.push(Input::ExpireSession(session));
         self.settle();
     }
 
-    /// Puts the trees that wait on the wire.
+    /// Puts the waiting snapshots on the wire, then the packets that follow them.
     pub fn send_trees(&mut self, at: usize) {
         for (link, job) in std::mem::take(&mut self.nodes[at].unsent) {
             let (_, tree, walk) = encode(&self.nodes[at].db, *job);
@@ -408,15 +401,15 @@ impl Cluster {
         }
     }
 
-    // Looking.
+    // Inspection.
 
-    /// How many servers serve.
+    /// Returns the number of servers that serve clients.
     pub fn serving(&self) -> usize {
         let running = self.nodes.iter().filter(|node| node.engine.is_some());
         running.filter(|node| node.db.serving() == Serving::Yes).count()
     }
 
-    /// Who leads.
+    /// Returns the leader.
     pub fn leader(&self) -> usize {
         let leads = |node: &Node| {
             let status = node.engine.as_ref().map(|engine| engine.zab().status());
@@ -425,7 +418,7 @@ impl Cluster {
         self.nodes.iter().position(leads).expect("somebody leads")
     }
 
-    /// Somebody who follows, or observes.
+    /// Returns the first server that does not lead: a follower or an observer.
     pub fn follower(&self) -> usize {
         (0..self.nodes.len()).find(|node| *node != self.leader()).expect("somebody follows")
     }
@@ -434,7 +427,7 @@ impl Cluster {
         Seat { cluster: self, node }
     }
 
-    /// Data of a node as each running server has it; `None` where it is not.
+    /// Returns the data of a node at each running server; `None` where the node does not exist.
     pub fn data(&self, path: &str) -> Vec<Option<String>> {
         let running = self.nodes.iter().filter(|node| node.engine.is_some());
         let data = |node: &Node| {
@@ -445,7 +438,8 @@ impl Cluster {
         running.map(data).collect()
     }
 
-    /// That all running servers have the same tree and the same sessions, and never had another.
+    /// Asserts that all running servers have the same tree and the same sessions, and that no
+    /// server counted a digest mismatch or emitted a warning.
     pub fn assert_same(&self) {
         let mut seen = None;
         for node in self.nodes.iter().filter(|node| node.engine.is_some()) {
@@ -462,7 +456,7 @@ impl Cluster {
         self.nodes[at].db.read().applied()
     }
 
-    /// Keeps these sessions alive while time passes.
+    /// Lets time pass while these clients send pings.
     pub fn advance_with(&mut self, ms: u64, clients: &mut [(usize, &mut Client)]) {
         for _ in 0..ms / 500 {
             self.advance(500);
@@ -502,7 +496,7 @@ impl Host for Seat<'_> {
     fn submit(&mut self, submits: Vec<Submit>) {
         let inputs = submits.into_iter().map(Input::Submit);
         self.cluster.nodes[self.node].inputs.extend(inputs);
-        // Only this server works: what it sends waits for `sync`.
+        // Only this server runs: the messages it sends wait for `sync`.
         while self.cluster.work(self.node) {}
     }
 

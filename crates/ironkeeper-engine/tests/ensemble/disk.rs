@@ -1,47 +1,31 @@
-//! A disk that does what it is told, in order and at once, unless it is held up.
+//! A disk that executes durable steps at once and in order, unless a test sets `is_held`.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use ironkeeper_engine::DurableStep;
 use ironkeeper_engine::recover::{Recovered, Recovery};
 use ironkeeper_proto::jute::Reader;
 use ironkeeper_proto::snapshot_record::{END_PATH, SnapshotNode};
 use ironkeeper_proto::txn::FullTxn;
 use ironkeeper_proto::{AclVec, SessionId, Zxid};
 use ironkeeper_tree::TreeConfig;
-use ironkeeper_zab::{Durable, Ensemble, Epochs, LogRead};
-
-/// What a log thread is asked for.
-#[derive(Debug)]
-pub enum Command {
-    Append(Zxid, Bytes),
-    Step(DurableStep),
-}
+use ironkeeper_zab::{Durable, DurableStep, Ensemble, Epochs, LogRead, MembersChange};
 
 #[derive(Debug)]
 pub struct Disk {
     pub epochs: Epochs,
     pub ensemble: Ensemble,
-    /// Trees in the form for learners, oldest first. Without one the log begins with the empty tree.
+    /// Snapshots in the format for learners, oldest first. Without a snapshot the log begins with
+    /// the empty tree.
     snapshots: Vec<(Zxid, Vec<u8>)>,
     log: Vec<(Zxid, Bytes)>,
-    /// What comes before the first record of the log.
+    /// The zxid before the first record of the log.
     log_base: Zxid,
-    pub queue: VecDeque<Command>,
-    /// Nothing is done while this is set.
+    pub queue: VecDeque<DurableStep>,
+    /// No step is executed while this is set.
     pub is_held: bool,
-    /// The tree that came from a leader last.
+    /// The last snapshot received from a leader.
     pub received: Vec<u8>,
-}
-
-/// What a command has led to.
-#[derive(Debug)]
-pub enum Done {
-    Nothing,
-    Flushed(Zxid),
-    Durable(Durable),
-    Rebuilt(Box<Recovered>, Durable),
 }
 
 impl Disk {
@@ -58,61 +42,57 @@ impl Disk {
         }
     }
 
-    pub fn work(&mut self) -> Option<Done> {
+    /// Executes the next step and returns its report. Returns `None` if there is no step or nothing
+    /// to report.
+    pub fn work(&mut self) -> Option<Durable<Box<Recovered>>> {
         if self.is_held {
             return None;
         }
-        Some(match self.queue.pop_front()? {
-            Command::Append(zxid, txn) => {
+        match self.queue.pop_front()? {
+            DurableStep::Append { zxid, txn } => {
                 self.log.push((zxid, txn));
-                match self.queue.front() {
-                    Some(Command::Append(..)) => Done::Nothing,
-                    _ => Done::Flushed(zxid),
-                }
+                let is_last = !matches!(self.queue.front(), Some(DurableStep::Append { .. }));
+                is_last.then_some(Durable::Flushed(zxid))
             }
-            Command::Step(step) => self.step(step),
-        })
-    }
-
-    fn step(&mut self, step: DurableStep) -> Done {
-        match step {
             DurableStep::WriteAcceptedEpoch(epoch) => {
                 self.epochs.accepted = epoch;
-                Done::Durable(Durable::AcceptedEpoch(epoch))
+                Some(Durable::AcceptedEpoch(epoch))
             }
             DurableStep::WriteCurrentEpoch(epoch) => {
                 self.epochs.current = epoch;
-                Done::Durable(Durable::CurrentEpoch(epoch))
+                Some(Durable::CurrentEpoch(epoch))
             }
             DurableStep::Truncate(zxid) => {
                 let known = self.log.iter().any(|(entry, _)| *entry == zxid)
                     || self.snapshots.iter().any(|(entry, _)| *entry == zxid);
                 if !known {
-                    return Done::Durable(Durable::CannotTruncate(zxid));
+                    return Some(Durable::CannotTruncate(zxid));
                 }
                 self.log.retain(|(entry, _)| *entry <= zxid);
                 self.snapshots.retain(|(entry, _)| *entry <= zxid);
-                Done::Rebuilt(Box::new(self.state()), Durable::Truncated(zxid))
+                Some(Durable::Truncated { zxid, state: Box::new(self.state()) })
             }
             DurableStep::InstallSnapshot { zxid, .. } => {
                 let tree = std::mem::take(&mut self.received);
                 self.snapshots = vec![(zxid, tree)];
                 self.log.clear();
                 self.log_base = zxid;
-                Done::Rebuilt(Box::new(self.state()), Durable::Installed(zxid))
+                Some(Durable::Installed { zxid, state: Box::new(self.state()) })
             }
-            DurableStep::ConfigProposed(next) => {
-                self.ensemble.propose(*next);
-                Done::Nothing
-            }
-            DurableStep::ConfigCommitted(next) => {
-                self.ensemble.commit(*next);
-                Done::Nothing
-            }
-            DurableStep::ConfigWithdrawn => {
-                let committed = self.ensemble.committed().clone();
-                self.ensemble = Ensemble::new(committed, None);
-                Done::Nothing
+            DurableStep::WriteMembers(change) => {
+                match change {
+                    MembersChange::Proposed(next) => {
+                        self.ensemble.propose(*next);
+                    }
+                    MembersChange::Committed(next) => {
+                        self.ensemble.commit(*next);
+                    }
+                    MembersChange::Withdrawn => {
+                        let committed = self.ensemble.committed().clone();
+                        self.ensemble = Ensemble::new(committed, None);
+                    }
+                }
+                None
             }
         }
     }
@@ -125,12 +105,12 @@ impl Disk {
         !self.snapshots.is_empty()
     }
 
-    /// How many transactions the log holds.
+    /// Returns the number of transactions in the log.
     pub fn log_len(&self) -> usize {
         self.log.len()
     }
 
-    /// Forgets the log before the last snapshot, as a purge does.
+    /// Deletes the log up to the last snapshot, as a purge does.
     pub fn purge(&mut self) {
         if let Some((zxid, _)) = self.snapshots.last() {
             self.log_base = *zxid;
@@ -138,7 +118,7 @@ impl Disk {
         }
     }
 
-    /// The tree as the files have it.
+    /// Recovers the tree from the newest snapshot and the log.
     pub fn state(&self) -> Recovered {
         let mut recovery = Recovery::new(TreeConfig::default());
         let mut base = Zxid::ZERO;
@@ -154,8 +134,8 @@ impl Disk {
         recovery.finish_member().unwrap()
     }
 
-    /// The process has died: what was on its way is lost. A snapshot may be ahead of the log then, and
-    /// the log is of no use any more.
+    /// Drops the queued steps, as the death of the process does. If a snapshot is newer than the
+    /// end of the log, the log is useless and is deleted.
     pub fn lose_queue(&mut self) {
         self.queue.clear();
         self.is_held = false;
@@ -166,7 +146,7 @@ impl Disk {
         }
     }
 
-    /// What a member starts from, besides the tree.
+    /// Returns what a member recovers besides the tree.
     pub fn recovered(&self) -> ironkeeper_zab::Recovered {
         let last = self.log.last().map_or(self.log_base, |(zxid, _)| *zxid);
         ironkeeper_zab::Recovered {

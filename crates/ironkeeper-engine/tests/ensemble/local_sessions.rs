@@ -1,4 +1,4 @@
-//! Sessions that only the server knows to which their client is connected.
+//! Local sessions: known only to the server that their client is connected to.
 
 use ironkeeper_engine::config::LocalSessions;
 use ironkeeper_proto::OpCode;
@@ -81,7 +81,8 @@ fn an_upgraded_session_lives_by_its_signs_of_life_and_moves_like_any_other() {
     cluster.assert_same();
 }
 
-/// Nobody knows the session any more, but it is not a local one of another server.
+/// The session has ended and is in no session table, but the leader must not take it for a local
+/// session of another server.
 #[test]
 fn a_write_that_comes_after_the_end_of_its_session_is_refused() {
     let mut cluster = with(LocalSessions::Upgrading);

@@ -1,4 +1,4 @@
-//! Engines that are members of one ensemble.
+//! Tests of engines that are members of one ensemble.
 
 mod catch_up;
 mod cluster;

@@ -1,4 +1,4 @@
-//! The members as clients read and change them.
+//! The membership, as clients read and change it.
 
 use ironkeeper_proto::jute::{Put, Reader};
 use ironkeeper_proto::{OpCode, Stat, Zxid};
@@ -15,7 +15,7 @@ fn reconfigurable(node: &mut Node) {
     node.config.auth.super_digest = Some(ironkeeper_engine::auth::digest_id(SUPER));
 }
 
-/// Joining, leaving and all new members; the version they go by.
+/// Encodes a reconfig request: joining, leaving or all new members, and the expected version.
 fn reconfig(joining: Option<&str>, leaving: Option<&str>, all: Option<&str>, id: i64) -> Vec<u8> {
     let mut body = Vec::new();
     for part in [joining, leaving, all] {
@@ -25,7 +25,7 @@ fn reconfig(joining: Option<&str>, leaving: Option<&str>, all: Option<&str>, id:
     body
 }
 
-/// A client that may do anything.
+/// Connects a client with the rights of the super user.
 fn admin(cluster: &mut Cluster, node: usize) -> Client {
     let mut client = cluster.at(node).connect();
     assert_eq!(client.auth(&mut cluster.at(node), SUPER), 0);
@@ -74,7 +74,7 @@ fn a_change_through_any_member_is_answered_with_the_new_members() {
         let mut client = admin(&mut cluster, node);
         let mut watcher = cluster.at(node).connect();
         watcher.call(&mut cluster.at(node), OpCode::GetData, &read(CONFIG, true));
-        // The client port of the observer moves, which hurts nobody.
+        // The change moves the client port of the observer, which affects no other member.
         let spec = format!("server.4=h4:2888:3888:observer;h4:{}", 3000 + node);
         let body = reconfig(Some(&spec), None, None, -1);
         let (text, stat) = change(&mut cluster, node, &mut client, &body).unwrap();
@@ -177,7 +177,8 @@ fn the_leader_leaves_and_another_one_takes_over() {
 #[test]
 fn a_new_server_joins_and_votes() {
     let mut cluster = Cluster::of(&membership(3, 0), 4, reconfigurable);
-    // The newcomer's own list has itself and the others; nobody else knows of it.
+    // The new server's own list contains itself and the others; the others do not know the new
+    // server.
     cluster.nodes[3].disk.ensemble = ironkeeper_zab::Ensemble::new(membership(4, 0), None);
     for node in 0..3 {
         cluster.start(node);
@@ -190,7 +191,8 @@ fn a_new_server_joins_and_votes() {
     let body = reconfig(Some("server.4=h4:2888:3888:participant;h4:2181"), None, None, -1);
     let (text, _) = change(&mut cluster, leader, &mut client, &body).unwrap();
     assert_eq!(cluster.data(CONFIG), vec![Some(text); 4]);
-    // Two of the three old ones are not enough any more, with the new one they are.
+    // Without one old follower the two old servers left are no quorum of the four; with the new
+    // server they are.
     let followers: Vec<usize> = (0..3).filter(|node| *node != leader).collect();
     cluster.kill(followers[0]);
     let mut client = admin(&mut cluster, leader);

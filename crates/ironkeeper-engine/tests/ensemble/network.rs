@@ -1,4 +1,5 @@
-//! Connections between servers: in order each way, and without any order between them.
+//! Links between servers. Messages of one link and direction arrive in order; there is no order
+//! between links.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -6,7 +7,7 @@ use ironkeeper_proto::election::Opening;
 use ironkeeper_proto::{Notification, Packet};
 use ironkeeper_zab::{LinkId, Port};
 
-/// What travels.
+/// A message on a link.
 #[derive(Debug)]
 pub enum Message {
     Opening(Opening),
@@ -19,25 +20,25 @@ pub enum Message {
 
 #[derive(Debug, Default)]
 pub struct Network {
-    /// Both ends, as long as they are open.
+    /// Both ends of each link; `None` for an end that is closed.
     links: BTreeMap<LinkId, [Option<usize>; 2]>,
     next_link: u64,
-    /// To whom, on which link.
+    /// Messages in flight, with receiver and link.
     wire: VecDeque<(usize, LinkId, Message)>,
-    /// Those who cannot be reached and reach nobody.
+    /// Isolated servers.
     cut: BTreeSet<usize>,
-    /// Nothing arrives while this is set.
+    /// No message arrives while this is set.
     pub is_held: bool,
 }
 
 impl Network {
-    /// Somebody begins to dial.
+    /// Starts a dial.
     pub fn dial(&mut self, from: usize, to: usize, port: Port) {
         self.next_link += 1;
         self.wire.push_back((to, LinkId(self.next_link), Message::Dial { from, port }));
     }
 
-    /// The dial has reached its end; false if it is in vain.
+    /// Opens the link of a dial that has arrived; returns false if an end is isolated.
     pub fn open(&mut self, from: usize, to: usize, link: LinkId) -> bool {
         let reachable = !self.cut.contains(&from) && !self.cut.contains(&to);
         if reachable {
@@ -55,12 +56,13 @@ impl Network {
         }
     }
 
-    /// Closes a connection from one side; the other hears of it behind what was sent before.
+    /// Closes one end of a link; the other end is notified after the messages that were sent
+    /// before.
     pub fn close(&mut self, at: usize, link: LinkId) {
         let Some(ends) = self.links.get_mut(&link) else { return };
         let Some(own) = ends.iter_mut().find(|end| **end == Some(at)) else { return };
         *own = None;
-        // What was on its way to here does not arrive any more.
+        // Messages in flight to this end do not arrive.
         self.wire.retain(|(to, on, _)| !(*to == at && *on == link));
         match ends.iter().flatten().next().copied() {
             Some(other) => self.wire.push_back((other, link, Message::End)),
@@ -73,7 +75,7 @@ impl Network {
         own.map(|(link, _)| *link).collect()
     }
 
-    /// Breaks a connection; these ends have to be told.
+    /// Removes a link and returns its open ends, which the caller must notify.
     pub fn sever(&mut self, link: LinkId) -> Vec<usize> {
         self.links.remove(&link).into_iter().flatten().flatten().collect()
     }
@@ -86,12 +88,12 @@ impl Network {
         self.cut.clear();
     }
 
-    /// What is on its way never arrives.
+    /// Drops all messages in flight.
     pub fn lose_messages(&mut self) {
         self.wire.clear();
     }
 
-    /// Takes what was sent last from the wire, for [`Network::put_back`].
+    /// Removes the last message sent from the wire, for [`Network::put_back`].
     pub fn hold_back(&mut self) -> (usize, LinkId, Message) {
         self.wire.pop_back().expect("something is on its way")
     }
@@ -100,8 +102,8 @@ impl Network {
         self.wire.push_back(late);
     }
 
-    /// What arrives next: the oldest message, or, by a number that is drawn, the oldest of some
-    /// connection.
+    /// Returns the next message to arrive: the oldest message of the link and direction that the
+    /// random number `draw` selects; the oldest of all for `draw == 0`.
     pub fn arrive(&mut self, draw: usize) -> Option<(usize, LinkId, Message)> {
         if self.is_held || self.wire.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! A server without a leader that serves those who only want to read.
+//! Read-only mode: a server without a leader serves read-only clients.
 
 use ironkeeper_engine::database::Serving;
 use ironkeeper_proto::{OpCode, SessionId};
@@ -6,7 +6,7 @@ use ironkeeper_proto::{OpCode, SessionId};
 use crate::cluster::{Cluster, Node};
 use crate::world::*;
 
-/// The last of three, with a node in its tree.
+/// Returns a cluster of which one server runs, in read-only mode, with the node `/a`.
 fn alone() -> (Cluster, usize) {
     let mut cluster =
         Cluster::elected(3, 0, |node: &mut Node| node.config.read_only_enabled = true);
@@ -53,7 +53,7 @@ fn others_are_turned_away() {
     let (mut cluster, left) = alone();
     let answer = cluster.at(left).dial().try_connect(&mut cluster.at(left));
     assert!(answer.contains("serves only those who ask for read-only"), "{answer}");
-    // Whose session is known to all has to find the others.
+    // A client with a global session must find a server that has a leader.
     let (session, _) = cluster.nodes[left].db.read().sessions.sorted()[0];
     let mut client = cluster.at(left).dial();
     client.read_only = true;

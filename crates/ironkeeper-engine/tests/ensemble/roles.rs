@@ -1,4 +1,4 @@
-//! What clients notice when the leader changes.
+//! Effects of a change of the leader on clients.
 
 use ironkeeper_proto::OpCode;
 
@@ -62,7 +62,7 @@ fn a_new_leader_answers_a_sync_though_nothing_was_proposed_yet() {
     cluster.kill(leader);
     cluster.until("a new leader serves", |cluster| cluster.serving() == 2);
     let new_leader = cluster.leader();
-    // An old session comes back: a new one would be the first transaction.
+    // The client resumes an old session: a new session would be the first transaction.
     let Client { session, password, .. } = clients[new_leader];
     let at = &mut cluster.at(new_leader);
     let mut client = at.dial();
@@ -81,9 +81,10 @@ fn what_was_asked_for_behind_a_gap_is_never_done() {
     let (leader, follower) = (cluster.leader(), cluster.follower());
     let mut client = cluster.at(follower).connect();
     let at = &mut cluster.at(follower);
-    // The first request leaves the follower and dies with the leader.
+    // The follower forwards the first request, which is lost with the leader.
     client.send(at, OpCode::Create, &create("/first", b"", Persistent));
-    // The second is still in the hands of the connection's task when the role ends.
+    // The connection's task has received the second request, but the engine has not when the role
+    // ends.
     let late = client.receive_only(at, OpCode::Create, &create("/second", b"", Persistent));
     cluster.kill(leader);
     cluster.until("a new leader serves", |cluster| cluster.serving() == 2);
@@ -101,7 +102,7 @@ fn a_leader_judges_by_everything_its_predecessor_has_left() {
         let mut client = cluster.at(leader).connect();
         let path = format!("/round-{round}");
         client.create(&mut cluster.at(leader), &path, Persistent).unwrap();
-        // A write that only the log knows: the next leader has to count with it all the same.
+        // A write that is in the log and not applied: the next leader must prepare against it.
         client.send(&mut cluster.at(leader), OpCode::SetData, &set_data(&path, b"x", 0));
         cluster.kill(leader);
         cluster.until("a new leader serves", |cluster| cluster.serving() == 2);

@@ -1,4 +1,4 @@
-//! Sessions that begin at one member, move to another and end everywhere.
+//! Global sessions that are opened at one member, move to another and are closed at all of them.
 
 use ironkeeper_proto::connect::ConnectResponse;
 use ironkeeper_proto::quorum_packet::ForwardedRequest;
@@ -50,7 +50,7 @@ fn nobody_takes_over_a_session_without_its_password_or_after_its_end() {
     assert_eq!(answer, "refused");
 }
 
-/// A later leader could know of it.
+/// A later leader could know the session.
 #[test]
 fn a_leader_calls_no_session_gone_before_it_knows_that_it_still_leads() {
     let mut cluster = Cluster::three();
@@ -149,7 +149,7 @@ fn an_administrator_ends_a_session_at_any_member() {
     cluster.assert_same();
 }
 
-/// Kazoo, for one, begins to count its requests anew with every connection.
+/// Some clients, Kazoo for example, restart their xids with every connection.
 #[test]
 fn a_write_on_its_way_through_a_server_one_has_left_is_not_taken_for_what_was_asked_next() {
     let mut cluster = Cluster::elected(3, 1, |_| {});
@@ -165,7 +165,8 @@ fn a_write_on_its_way_through_a_server_one_has_left_is_not_taken_for_what_was_as
         let mut moved = cluster.at(new).dial();
         moved.send_connect(&mut cluster.at(new), left.session, &left.password, 8000);
         cluster.settle();
-        // A leader tells the two apart; others have to wait for what was asked for before.
+        // A leader distinguishes the two requests by zxid; a learner accepts the client after the
+        // earlier write is applied.
         if new != leader {
             assert!(moved.output().is_empty(), "what was asked for before is not done yet");
             hold_disks(&mut cluster, false);
@@ -197,7 +198,7 @@ fn a_server_ends_only_the_sessions_that_speak_through_it() {
     let (leader, follower) = (cluster.leader(), cluster.follower());
     let other = (0..3).find(|node| ![leader, follower].contains(node)).unwrap();
     let mut clients = [leader, follower].map(|node| (node, cluster.at(node).connect()));
-    // The other follower wants them to begin and to end, with and without the number of a request.
+    // The other follower requests createSession and closeSession for them, with and without a cxid.
     for (_, client) in &clients {
         for (op, cxid) in [(OpCode::CreateSession, 0), (OpCode::CloseSession, 0)]
             .into_iter()
@@ -218,7 +219,7 @@ fn a_server_ends_only_the_sessions_that_speak_through_it() {
         client.create(&mut cluster.at(*node), &path, Ephemeral).unwrap();
         assert_eq!(client.conn.close_reason(), None);
     }
-    // Its own it may end.
+    // It may close a session that it owns.
     let mut own = cluster.at(other).connect();
     own.call(&mut cluster.at(other), OpCode::CloseSession, &[]);
     assert_eq!(cluster.nodes[leader].db.read().sessions.len(), 2);

@@ -1,6 +1,6 @@
-//! What clients may not do to an ensemble with things that are too long: a transaction or a request that
-//! another server does not read would end the link that carries it, again and again. The network of
-//! these tests refuses such packets.
+//! Limits on requests and transactions. A server closes the link on which it receives a packet that
+//! exceeds its limit, and would do so again after every reconnect. The network of these tests
+//! panics on such a packet.
 
 use ironkeeper_engine::auth::{IDENTITIES_MAX, IDENTITY_BYTES_MAX};
 use ironkeeper_proto::{Acl, OpCode, Perms};
@@ -8,7 +8,7 @@ use ironkeeper_proto::{Acl, OpCode, Perms};
 use crate::cluster::Cluster;
 use crate::world::*;
 
-/// The longest buffer between servers here.
+/// The maximum length of a buffer in a packet between servers.
 const FIELD_MAX: usize = 6000;
 
 fn small() -> Cluster {
@@ -18,7 +18,8 @@ fn small() -> Cluster {
     })
 }
 
-/// Creates of which every one has the ACL that stands for all identities of its connection.
+/// Returns a multi of creates, each with the ACL scheme `auth`, which expands to all identities of
+/// the connection.
 fn creates_for_own_identities(names: std::ops::Range<usize>) -> Vec<u8> {
     let own = [Acl::new(Perms::ALL, "auth", "")];
     let part = |name| create_acl(&format!("/n{name}"), b"", &own, Persistent);
@@ -48,7 +49,7 @@ fn a_session_with_more_nodes_than_a_transaction_can_name_ends_everywhere_at_once
         }
         cluster.assert_same();
     }
-    // A member that reads all of it from its log has the same tree.
+    // A member that recovers from its log has the same tree.
     cluster.kill(follower);
     cluster.start(follower);
     cluster.until("everybody serves", |cluster| cluster.serving() == 4);
@@ -64,7 +65,7 @@ fn what_would_be_too_long_for_learners_is_refused_and_changes_nothing() {
             let user = format!("{}{number}:x", "user".repeat(20));
             assert_eq!(client.auth(&mut cluster.at(node), &user), 0);
         }
-        // One fits, four do not.
+        // One create fits into a transaction, four do not.
         let (err, body) = client
             .call(&mut cluster.at(node), OpCode::Multi, &{ creates_for_own_identities(0..4) });
         let results = multi_results(&body);
@@ -85,11 +86,11 @@ fn a_connection_has_no_more_identities_than_its_leader_is_told() {
     let mut cluster = Cluster::three();
     let follower = cluster.follower();
     let mut many = cluster.at(follower).connect();
-    // The address is the first.
+    // The client's address is the first identity.
     for number in 1..IDENTITIES_MAX {
         assert_eq!(many.auth(&mut cluster.at(follower), &format!("user{number}:x")), 0);
     }
-    // What is known already takes no room.
+    // A repeated identity does not count.
     assert_eq!(many.auth(&mut cluster.at(follower), "user1:x"), 0);
     many.create(&mut cluster.at(follower), "/with-many", Persistent).unwrap();
     assert_eq!(many.auth(&mut cluster.at(follower), "one-more:x"), -115);

@@ -1,8 +1,8 @@
-//! Many clients at an ensemble that falls apart again and again, drawn from a seed.
+//! Many clients of an ensemble with repeated faults, drawn from a seed.
 //!
-//! What has to hold whatever happens: an acknowledged write is never lost, a version of a node has one
-//! content wherever it is read, nobody goes back in time, answers come in the order of the questions,
-//! and in the end all servers have the same tree.
+//! Invariants: an acknowledged write is never lost; a version of a node has the same content at all
+//! servers; the zxid that a client sees never decreases; replies arrive in the order of the
+//! requests; in the end all servers have the same tree.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ const CLIENTS: usize = 6;
 const REGISTERS: u64 = 4;
 const SEEDS: u64 = 12;
 
-/// A small generator: nothing depends on its quality.
+/// A small random number generator; its quality does not matter.
 struct Random(u64);
 
 impl Random {
@@ -36,19 +36,19 @@ enum Asked {
     Other,
 }
 
-/// A client that reconnects wherever somebody serves, and remembers what it asked for.
+/// A client that reconnects to a random running server and records its requests.
 struct Actor {
     client: Client,
     node: usize,
-    /// Whether a connect request was sent and not answered.
+    /// Whether a connect request waits for its reply.
     opening: bool,
     asked: VecDeque<(i32, Asked)>,
 }
 
-/// What is known for certain.
+/// Facts that replies have established.
 #[derive(Default)]
 struct Facts {
-    /// What a register held at each of its versions.
+    /// The content of a register at each of its versions.
     contents: BTreeMap<(u64, Zxid), String>,
     /// The last acknowledged write to each register.
     acknowledged: BTreeMap<u64, Zxid>,
@@ -74,7 +74,7 @@ impl Actor {
         Actor { client, node: 0, opening: false, asked: VecDeque::new() }
     }
 
-    /// Dials another server with the session it has.
+    /// Dials the server `node` with the current session.
     fn reconnect(&mut self, cluster: &mut Cluster, node: usize) {
         self.client.disconnect(&mut cluster.at(self.node));
         let old = std::mem::replace(&mut self.client, cluster.at(node).dial());
@@ -253,7 +253,7 @@ fn run(seed: u64) -> (usize, usize) {
 
 #[test]
 fn whatever_fails_nothing_acknowledged_is_lost_and_nothing_read_is_untrue() {
-    // More of them, for whoever has the time: IRONKEEPER_ENSEMBLE_SEEDS=1000.
+    // For a longer run: IRONKEEPER_ENSEMBLE_SEEDS=1000.
     let wanted =
         std::env::var("IRONKEEPER_ENSEMBLE_SEEDS").ok().and_then(|count| count.parse().ok());
     let seeds: u64 = wanted.unwrap_or(SEEDS);

@@ -1,4 +1,4 @@
-//! Writes through leaders, followers and observers, and what everybody sees of them.
+//! Writes through leaders, followers and observers, and their visibility at all members.
 
 use ironkeeper_proto::{Acl, OpCode, Perms};
 
@@ -107,7 +107,7 @@ fn a_follower_vouches_for_its_clients() {
     assert_eq!(owner.call(at, OpCode::Create, &body).0, 0);
     assert_eq!(other.set(at, "/mine", b"x").unwrap_err(), -102);
     owner.set(at, "/mine", b"x").unwrap();
-    // What `auth` stands for is known where the client is, and used where the leader is.
+    // The follower knows which identities `auth` stands for; the leader expands it.
     let auth = [Acl::new(Perms::ALL, "auth", "")];
     assert_eq!(owner.call(at, OpCode::Create, &create_acl("/too", b"", &auth, Persistent)).0, 0);
     assert_eq!(other.set(at, "/too", b"x").unwrap_err(), -102);
@@ -137,7 +137,7 @@ fn a_sync_brings_a_member_that_lags_to_where_the_leader_was() {
     let mut writer = cluster.at(leader).connect();
     let mut reader = cluster.at(follower).connect();
     writer.create(&mut cluster.at(leader), "/n", Persistent).unwrap();
-    // The leader has everything in hand, the follower does not even know of it.
+    // The leader has received the write; the follower has received no message about it.
     writer.send(&mut cluster.at(leader), OpCode::SetData, &set_data("/n", b"new", -1));
     let at = &mut cluster.at(follower);
     reader.send(at, OpCode::GetData, &read("/n", false));

@@ -1,4 +1,4 @@
-//! Connections and sessions that end while everybody else goes on.
+//! Connections and sessions that end while others continue.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ fn an_expired_session_goes_whole_and_is_seen_to_go_once() {
         let talks = vec![(expiring, script), (watching, watch)];
         let heard = converse_while(&server, talks, move |server| server.expire(session));
 
-        // The answers are those to the first requests, in order, however many there were.
+        // The replies are those to the first requests, in order, however many there are.
         let xids: Vec<i32> = heard[0]
             .iter()
             .filter_map(|heard| match heard {
@@ -95,7 +95,7 @@ fn an_expired_session_goes_whole_and_is_seen_to_go_once() {
                 _ => None,
             })
             .collect();
-        // Created and deleted, or only the end of it, or nothing.
+        // Created and deleted, or only deleted, or nothing.
         assert!([&[1, 2][..], &[2], &[]].contains(&&kinds[..]), "{kinds:?}");
     });
 }

@@ -1,13 +1,13 @@
-//! Threads in every order: gate, lane, outbox, baton and the wake-ups between them.
+//! Interleavings of threads: gate, lane, outbox, combining lock and the wake-ups between them.
 //!
-//! Built with `--cfg shuttle`, the engine's locks are places where any thread may go on
-//! (`src/sync.rs`). Each test is run thousands of times, each time with another order drawn from a
-//! seed; a thread that waits for something that never comes is found as a deadlock. What runs is the
-//! product's engine and connections; only sockets and the disk are played by this test
-//! ([`server::Server`]).
+//! Built with `--cfg shuttle`, the engine's locks are switching points at which any thread may
+//! continue (`src/sync.rs`). Each test runs thousands of times, each time in another order drawn
+//! from a seed; a thread that waits for an event that never occurs is found as a deadlock. The
+//! engine and the connections are those of the product; only sockets and the disk are simulated by
+//! this test ([`server::Server`]).
 //!
-//! `cargo xtask permutations` builds and runs it; without the flag there is nothing in here. A
-//! failure prints a schedule, with which `shuttle::replay` repeats the very run.
+//! `cargo xtask permutations` builds and runs it; without the flag this file is empty. A failure
+//! prints a schedule, with which `shuttle::replay` repeats the same run.
 
 #![cfg(shuttle)]
 
@@ -21,8 +21,8 @@ mod world;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
 
-/// Threads that are ready are chosen among at random in one half of the runs. In the other half they
-/// have priorities that change at so many places, which finds what takes a long unlucky streak.
+/// In one half of the runs the next thread is drawn at random. In the other half threads have
+/// priorities that change at this many points, which finds bugs that need a long unlikely sequence.
 const PRIORITY_CHANGES: usize = 4;
 
 /// Runs `test` many times, each time in another order of threads.
@@ -40,7 +40,7 @@ fn run(
     test: std::sync::Arc<impl Fn() + Send + Sync + 'static>,
 ) {
     let mut config = Config::new();
-    // An unoptimised engine needs more than the few pages a thread gets otherwise.
+    // An unoptimised engine needs more than the few pages that a thread gets by default.
     config.stack_size = 256 << 10;
     config.silence_warnings = true;
     Runner::new(scheduler, config).run(move || test());

@@ -1,4 +1,4 @@
-//! What clients may rely on while others write: section 4 of the architecture, line by line.
+//! The guarantees for clients during concurrent writes: "The gate rule" in ARCHITECTURE.md.
 
 use ironkeeper_engine::EngineConfig;
 use ironkeeper_engine::outbox::SHARE_BYTES_MIN;
@@ -10,13 +10,13 @@ use ironkeeper_proto::{OpCode, Stat};
 use crate::check;
 use crate::server::{Heard, Script, Server, check_order, converse, converse_while};
 
-/// The data of the answered `getData` requests.
+/// Returns the data of the replies to `getData`.
 fn values(heard: &[Heard]) -> Vec<String> {
     let data = heard.iter().filter_map(Heard::data);
     data.map(|(data, _)| String::from_utf8(data).unwrap()).collect()
 }
 
-/// Data that is sent from where it lies instead of being copied.
+/// Returns data that is shared with the tree instead of being copied.
 fn large(letter: char) -> String {
     letter.to_string().repeat(SHARE_BYTES_MIN)
 }
@@ -61,7 +61,7 @@ fn a_sync_and_the_reads_behind_it_keep_their_place() {
     });
 }
 
-/// Both values of a `multiRead`.
+/// Returns both values of a `multiRead`.
 fn both(heard: &Heard) -> Option<[Vec<u8>; 2]> {
     let Heard::Reply { body, .. } = heard else { return None };
     let mut reader = Reader::new(body);
@@ -148,7 +148,7 @@ fn check_persistent_watch(value: fn(usize) -> String) {
                 Heard::Reply { .. } => {
                     let Some((data, stat)) = heard.data() else { continue };
                     assert_eq!(data.len(), value(stat.version as usize).len().max(1));
-                    // Changes after the registration were told of before they are shown.
+                    // The event of a change after the registration precedes the changed data.
                     if let Some(first) = zxids.first()
                         && stat.mzxid.0 >= *first
                     {
@@ -157,7 +157,7 @@ fn check_persistent_watch(value: fn(usize) -> String) {
                 }
             }
         }
-        // Those after the first are all there.
+        // No event after the first is missing.
         assert!(zxids.is_empty() || zxids[zxids.len() - 1] - zxids[0] == zxids.len() as i64 - 1);
     });
 }
@@ -175,8 +175,8 @@ fn so_it_is_if_data_is_sent_from_where_it_lies() {
     });
 }
 
-/// Two clients with more requests than may be in work: every pause ends, also of those whom the timer
-/// wakes in vain to look whether it is still worth to wait.
+/// Two clients with more requests than may be in progress: every pause ends, also of connections
+/// that the timer wakes early to check whether their request is stale.
 fn check_all_served(config: impl Fn() -> EngineConfig + Send + Sync + 'static) {
     check(move || {
         let (server, mut clients) = Server::start(config(), 2);

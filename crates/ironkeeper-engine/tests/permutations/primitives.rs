@@ -1,4 +1,4 @@
-//! The gate and the baton by themselves.
+//! The gate and the combining lock by themselves.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn no_reader_sees_a_write_half_done_and_everybody_gets_in() {
     });
 }
 
-/// Who left a piece of work, and which of theirs it is.
+/// An item of work: the thread that enqueued it, and its number within that thread.
 type Work = (u8, u8);
 
 #[derive(Default)]

@@ -1,5 +1,5 @@
-//! A server whose threads are shuttle's: an I/O thread for each connection and a log thread, joined
-//! as in the real server, with sockets and disk replaced by lists.
+//! A server whose threads run under shuttle: an I/O thread for each connection and a log thread,
+//! connected as in the real server, with sockets and disk replaced by lists.
 
 use std::sync::Arc;
 
@@ -7,12 +7,13 @@ use ironkeeper_engine::baton::Baton;
 use ironkeeper_engine::conn::{CloseReason, Conn, Next, Submit};
 use ironkeeper_engine::database::Hasher;
 use ironkeeper_engine::recover::Recovery;
-use ironkeeper_engine::{Database, Engine, EngineConfig, Input, Now, Output};
+use ironkeeper_engine::{Database, Engine, EngineConfig, Input, LogItem, Now, Output};
 use ironkeeper_proto::connect::ConnectRequest;
 use ironkeeper_proto::jute::{Put, Reader};
 use ironkeeper_proto::reply::ReplyHeader;
 use ironkeeper_proto::watch_event::WatcherEvent;
 use ironkeeper_proto::{CreateMode, OpCode, SessionId, Stat, Zxid};
+use ironkeeper_zab::{Durable, DurableStep};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread::{self, JoinHandle};
 
@@ -20,16 +21,16 @@ use crate::world::{create, framed, multi, read, set_data};
 
 const NOW: Now = Now { mono_ms: 1_000_000, wall_ms: 1_700_000_000_000 };
 const TIMEOUT_MS: i32 = 10_000;
-/// The xid of the connections' requests before a test begins.
+/// The xid of requests that are sent before a test begins.
 const SETUP_XID: i32 = 0;
 
-/// See the head of this file.
+/// The server under test; see the module documentation.
 pub struct Server {
     pub db: Arc<Database>,
     baton: Baton<Owner, Input>,
     log: Mutex<Log>,
     log_bell: Condvar,
-    /// By the tag of the connection.
+    /// One for each connection, indexed by its tag.
     bells: Vec<Bell>,
 }
 
@@ -45,7 +46,7 @@ struct Log {
     closed: bool,
 }
 
-/// How a connection's thread is woken.
+/// The signal that wakes a connection's thread.
 #[derive(Default)]
 struct Bell {
     rung: Mutex<bool>,
@@ -58,7 +59,7 @@ impl Bell {
         self.heard.notify_one();
     }
 
-    /// Whether it was rung, and no longer.
+    /// Returns whether the bell was rung, and resets it.
     fn was_rung(&self) -> bool {
         std::mem::take(&mut *self.rung.lock().unwrap())
     }
@@ -73,8 +74,8 @@ impl Bell {
 }
 
 impl Server {
-    /// A server with so many connections, all with a session, and the nodes `/a` and `/b` with the
-    /// data `0`.
+    /// Starts a server with `connections` connections, each with a session, and with the nodes `/a`
+    /// and `/b`, whose data is `0`.
     pub fn start(config: EngineConfig, connections: usize) -> (Arc<Server>, Vec<Client>) {
         let recovered = Recovery::new(config.tree).finish().unwrap();
         let (engine, db) = Engine::new(config, recovered, 7, NOW);
@@ -122,7 +123,7 @@ impl Server {
         self.baton.run(|owner| self.work(owner, false));
     }
 
-    /// What the timer does.
+    /// Runs the engine's timer.
     pub fn tick(&self) {
         self.baton.hold(|owner| self.work(owner, true));
         self.run();
@@ -141,28 +142,31 @@ impl Server {
             owner.engine.settle(NOW, &mut owner.outputs);
             for output in owner.outputs.drain(..) {
                 match output {
-                    Output::Append { zxid, .. } => {
+                    Output::Log(LogItem::Step(DurableStep::Append { zxid, .. })) => {
                         self.log.lock().unwrap().appended.push(zxid);
                         self.log_bell.notify_one();
                     }
                     Output::Wake(conn) => self.bells[conn.tag as usize].ring(),
                     Output::Halt(reason) => panic!("halted: {reason}"),
                     Output::Warn(_)
-                    | Output::Roll
+                    | Output::Log(LogItem::Roll)
                     | Output::Snapshot(_)
                     | Output::SessionEnded(_) => {}
-                    other => unreachable!("a server of its own does not ask for {other:?}"),
+                    Output::Log(LogItem::Step(step)) => {
+                        panic!("not for a standalone server: {step:?}")
+                    }
+                    Output::Peers(asked) => panic!("a standalone server has no peers: {asked:?}"),
                 }
             }
         }
     }
 
-    /// The disk has everything that was appended.
+    /// Reports all appended transactions as durable.
     fn sync(&self) {
         loop {
             let appended = std::mem::take(&mut self.log.lock().unwrap().appended);
             let Some(last) = appended.last() else { return };
-            self.leave([Input::Flushed(*last)]);
+            self.leave([Input::Durable(Durable::Flushed(*last))]);
             self.run();
         }
     }
@@ -187,8 +191,8 @@ impl Server {
         thread::spawn(move || server.run_log())
     }
 
-    /// Ends the log thread when everything is written, and looks at what must hold when nothing is
-    /// left to do.
+    /// Ends the log thread after all appends are reported, and checks the invariants of an idle
+    /// server.
     fn stop(&self, log: JoinHandle<()>) {
         self.log.lock().unwrap().closed = true;
         self.log_bell.notify_one();
@@ -204,13 +208,13 @@ impl Server {
     }
 }
 
-/// Runs each client's script on a thread of its own, beside the log thread, until every request is
-/// answered or the connection has ended. Returns what each client heard.
+/// Runs each client's script on its own thread, beside the log thread, until every request has its
+/// reply or the connection is closed. Returns what each client received.
 pub fn converse(server: &Arc<Server>, talks: Vec<(Client, Script)>) -> Vec<Vec<Heard>> {
     converse_while(server, talks, |_| {})
 }
 
-/// The same while one more thread does something else.
+/// Does the same as [`converse`] while one more thread runs `something`.
 pub fn converse_while(
     server: &Arc<Server>,
     talks: Vec<(Client, Script)>,
@@ -230,13 +234,13 @@ pub fn converse_while(
         })
         .collect();
     let clients: Vec<Client> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-    // Whoever works for the engine may still be at it.
+    // The other thread may still hold the combining lock.
     other.join().unwrap();
     server.stop(log);
     clients.into_iter().map(|client| client.finish(server)).collect()
 }
 
-/// What a client sends: pieces that arrive one after the other.
+/// The bytes that a client sends, in pieces that arrive separately.
 #[derive(Clone, Default)]
 pub struct Script {
     pieces: Vec<Vec<u8>>,
@@ -248,7 +252,7 @@ impl Script {
         Script { pieces: vec![Vec::new()], requests: 0 }
     }
 
-    /// What follows arrives later.
+    /// Starts a new piece: the requests that follow arrive later.
     pub fn then(mut self) -> Script {
         self.pieces.push(Vec::new());
         self
@@ -281,7 +285,7 @@ impl Script {
         self.request(OpCode::Exists, &read(path, true))
     }
 
-    /// Watches `path` and everything below until the end.
+    /// Adds a persistent recursive watch on `path`.
     pub fn watch(self, path: &str) -> Script {
         let mut body = Vec::new();
         body.put_str(path);
@@ -295,13 +299,13 @@ impl Script {
         self.request(OpCode::Sync, &body)
     }
 
-    /// Sets both nodes at once.
+    /// Sets both nodes in one multi.
     pub fn set_both(self, data: &[u8]) -> Script {
         let part = |path| (OpCode::SetData, set_data(path, data, -1));
         self.request(OpCode::Multi, &multi(&[part("/a"), part("/b")]))
     }
 
-    /// Reads both nodes at one moment.
+    /// Reads both nodes in one multiRead.
     pub fn get_both(self) -> Script {
         let part = |path| (OpCode::GetData, read(path, false));
         self.request(OpCode::MultiRead, &multi(&[part("/a"), part("/b")]))
@@ -316,7 +320,7 @@ fn request(xid: i32, op: OpCode, body: &[u8]) -> Vec<u8> {
     framed(&frame)
 }
 
-/// What a client hears, in order.
+/// A message that a client received.
 #[derive(Clone, Debug)]
 pub enum Heard {
     Reply { xid: i32, zxid: i64, err: i32, body: Vec<u8> },
@@ -328,7 +332,7 @@ impl Heard {
         matches!(self, Heard::Event { .. })
     }
 
-    /// The data and stat of an answered `getData`.
+    /// Returns the data and stat of a successful `getData`.
     pub fn data(&self) -> Option<(Vec<u8>, Stat)> {
         let Heard::Reply { err: 0, body, .. } = self else { return None };
         let mut reader = Reader::new(body);
@@ -338,11 +342,11 @@ impl Heard {
     }
 }
 
-/// One connection with its socket.
+/// A connection with its socket.
 pub struct Client {
     pub conn: Arc<Conn>,
     unread: Vec<u8>,
-    /// What was sent to the client.
+    /// The bytes that were sent to the client.
     heard: Vec<u8>,
     closed: Option<CloseReason>,
 }
@@ -368,7 +372,8 @@ impl Client {
         client
     }
 
-    /// Takes in bytes as the I/O thread does; true if it has to be woken before it can go on.
+    /// Receives bytes as the I/O thread does; returns true if the connection must be woken before
+    /// it can continue.
     fn feed(&mut self, server: &Server, bytes: &[u8]) -> bool {
         self.unread.extend_from_slice(bytes);
         let mut submits = Vec::new();
@@ -379,7 +384,7 @@ impl Client {
         received.next == Next::Wait
     }
 
-    /// Sends what there is, serving reads that may be served by now. True if something left.
+    /// Serves the reads that are ready and sends all output. Returns true if bytes were sent.
     fn flush(&mut self, server: &Server) -> bool {
         let before = self.heard.len();
         loop {
@@ -407,13 +412,13 @@ impl Client {
         replies >= requests as usize
     }
 
-    /// The life of a connection on its I/O thread, with the steps in the order they have there.
+    /// Runs a connection as its I/O thread does, with the steps in the same order.
     fn talk(&mut self, server: &Server, script: &Script) {
         let bell = &server.bells[self.conn.tag as usize];
         let mut pieces = script.pieces.iter();
         let mut waiting = false;
         loop {
-            // Room made by sending may let requests pass that had to wait for it.
+            // Sending may free space for requests that had to wait.
             while self.flush(server) && waiting && self.closed.is_none() {
                 waiting = self.feed(server, &[]);
             }
@@ -433,8 +438,8 @@ impl Client {
         }
     }
 
-    /// Sends everything and takes nothing, so that its I/O thread cannot send, until it is told that
-    /// the connection has to end.
+    /// Sends the script and receives nothing, so that the I/O thread cannot send, until the server
+    /// closes the connection.
     pub fn talk_and_take_nothing(&mut self, server: &Server, script: &Script) {
         for piece in &script.pieces {
             assert!(!self.feed(server, piece), "more than may be in work");
@@ -445,7 +450,7 @@ impl Client {
         self.disconnect(server);
     }
 
-    /// Sends everything and goes away without listening.
+    /// Sends the script and disconnects without receiving replies.
     pub fn talk_and_leave(&mut self, server: &Server, script: &Script) {
         for piece in &script.pieces {
             if self.feed(server, piece) {
@@ -462,8 +467,8 @@ impl Client {
         watches.remove_all(&server.db);
     }
 
-    /// Everything that was heard, with what came after the last answer. If something did, the
-    /// connection must have been woken for it.
+    /// Returns everything that was received, including output after the last reply. If there is
+    /// such output, the connection must have been woken for it.
     fn finish(mut self, server: &Server) -> Vec<Heard> {
         let before = self.heard.len();
         if self.closed.is_none() {
@@ -495,8 +500,8 @@ fn parse(bytes: &[u8]) -> Vec<Heard> {
     heard
 }
 
-/// What holds for every client: answers in the order of the requests, each once and without an
-/// error, and a zxid in the header that never goes back and is never older than the data.
+/// Checks the invariants of every client: each request has one reply without an error, in the order
+/// of requests, and the zxid in the header never decreases and is never older than the data.
 #[track_caller]
 pub fn check_order(heard: &[Heard], requests: i32) {
     let mut zxid_before = 0;

@@ -1,6 +1,7 @@
-//! A server in one thread, with a disk that syncs when told and a clock that moves when told.
+//! A standalone server in one thread. Its disk syncs and its clock moves only when a test calls the
+//! corresponding function.
 //!
-//! Requests and answers are shown as short texts, so that a test is a conversation.
+//! Replies and events are shown as short texts, so that a test reads as a transcript.
 
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
@@ -11,12 +12,13 @@ use ironkeeper_engine::conn::{Conn, Next, Submit};
 use ironkeeper_engine::database::Hasher;
 use ironkeeper_engine::io::SessionEnd;
 use ironkeeper_engine::recover::Recovery;
-use ironkeeper_engine::{Database, Engine, EngineConfig, Input, Now, Output};
+use ironkeeper_engine::{Database, Engine, EngineConfig, Input, LogItem, Now, Output};
 use ironkeeper_proto::connect::{ConnectRequest, ConnectResponse};
 use ironkeeper_proto::jute::{Put, Reader};
 use ironkeeper_proto::reply::{MultiHeader, ReplyHeader};
 use ironkeeper_proto::watch_event::WatcherEvent;
 use ironkeeper_proto::{Acl, OpCode, SessionId, Stat, Zxid, acl};
+use ironkeeper_zab::{Durable, DurableStep};
 
 pub use ironkeeper_proto::CreateMode::{self, *};
 
@@ -25,12 +27,12 @@ pub trait Host {
     fn now(&self) -> Now;
     fn db(&self) -> &Database;
     fn submit(&mut self, submits: Vec<Submit>);
-    /// Lets everything happen that is under way.
+    /// Completes everything that is in flight.
     fn sync(&mut self);
-    /// The number of the next connection.
+    /// Returns the id of the next connection.
     fn next_conn(&mut self) -> u64;
 
-    /// A socket, before any handshake.
+    /// Opens a connection without a handshake.
     fn dial(&mut self) -> Client {
         let id = self.next_conn();
         let peer = "10.0.0.1:4000".parse().unwrap();
@@ -47,7 +49,7 @@ pub trait Host {
         }
     }
 
-    /// A client with a session.
+    /// Connects a client and opens a session.
     fn connect(&mut self) -> Client
     where
         Self: Sized,
@@ -80,11 +82,11 @@ impl Host for World {
         self.settle();
     }
 
-    /// The disk has everything that was appended.
+    /// Reports all appended transactions as durable.
     fn sync(&mut self) {
         while let Some(last) = self.unsynced.last().copied() {
             self.unsynced.clear();
-            let mut inputs = vec![Input::Flushed(last)];
+            let mut inputs = vec![Input::Durable(Durable::Flushed(last))];
             self.engine.step(self.now, &mut inputs, &mut self.outputs);
             self.settle();
         }
@@ -100,11 +102,11 @@ pub struct World {
     pub engine: Engine,
     pub db: Arc<Database>,
     pub now: Now,
-    /// Appended, not yet synced.
+    /// Transactions that are appended and not yet synced.
     pub unsynced: Vec<Zxid>,
-    /// Every record that was ever appended.
+    /// All records that were appended.
     pub log: Vec<(Zxid, bytes::Bytes)>,
-    /// What the operator was told.
+    /// Warnings for the operator.
     pub warnings: Vec<String>,
     pub ended: Vec<SessionEnd>,
     outputs: Vec<Output>,
@@ -146,7 +148,7 @@ impl World {
         }
     }
 
-    /// Lets time pass in which the process does nothing.
+    /// Lets time pass without a call of the timer until the end, as if the process were suspended.
     pub fn stand_still(&mut self, ms: u64) {
         self.now.mono_ms += ms;
         self.now.wall_ms += ms as i64;
@@ -154,7 +156,7 @@ impl World {
         self.settle();
     }
 
-    /// Decides the end of a session, as if it had been silent for too long.
+    /// Ends a session, as if it had expired.
     pub fn expire(&mut self, session: SessionId) {
         let mut inputs = vec![Input::ExpireSession(session)];
         self.engine.step(self.now, &mut inputs, &mut self.outputs);
@@ -165,23 +167,24 @@ impl World {
         self.engine.settle(self.now, &mut self.outputs);
         for output in self.outputs.drain(..) {
             match output {
-                Output::Append { zxid, txn } => {
+                Output::Log(LogItem::Step(DurableStep::Append { zxid, txn })) => {
                     self.unsynced.push(zxid);
                     self.log.push((zxid, txn));
                 }
                 Output::Halt(reason) => panic!("halted: {reason}"),
                 Output::Warn(warning) => self.warnings.push(warning),
-                Output::Roll | Output::Snapshot(_) | Output::Wake(_) => {}
+                Output::Log(LogItem::Roll) | Output::Snapshot(_) | Output::Wake(_) => {}
                 Output::SessionEnded(end) => self.ended.push(*end),
-                other => unreachable!("a server of its own does not ask for {other:?}"),
+                Output::Log(LogItem::Step(step)) => panic!("not for a standalone server: {step:?}"),
+                Output::Peers(asked) => panic!("a standalone server has no peers: {asked:?}"),
             }
         }
     }
 
-    /// The disk has one more transaction.
+    /// Reports the oldest unsynced transaction as durable.
     pub fn sync_one(&mut self) {
         let zxid = self.unsynced.remove(0);
-        let mut inputs = vec![Input::Flushed(zxid)];
+        let mut inputs = vec![Input::Durable(Durable::Flushed(zxid))];
         self.engine.step(self.now, &mut inputs, &mut self.outputs);
         self.settle();
     }
@@ -192,9 +195,9 @@ pub struct Client {
     pub session: SessionId,
     pub password: [u8; 16],
     pub timeout_ms: i32,
-    /// Whether it asks for a server that only serves reads, if need be.
+    /// Whether the connect request accepts a read-only server.
     pub read_only: bool,
-    /// What it tells a server that it has seen.
+    /// The last zxid seen, as sent in the connect request.
     pub last_zxid_seen: Zxid,
     xid: i32,
     unread: Vec<u8>,
@@ -227,12 +230,12 @@ impl Client {
         }
     }
 
-    /// Asks for a session and says what comes of the bytes.
+    /// Requests a new session and returns the result of [`Client::raw`].
     pub fn try_connect(&mut self, world: &mut impl Host) -> String {
         self.send_connect(world, SessionId::NONE, &[0; 16], 10_000)
     }
 
-    /// Asks for a session, old or new, and says what comes of the bytes.
+    /// Requests an old or a new session and returns the result of [`Client::raw`].
     pub fn send_connect(
         &mut self,
         world: &mut impl Host,
@@ -258,14 +261,15 @@ impl Client {
         framed(&body)
     }
 
-    /// Bytes on the wire, whatever they are. Err is the reason why the connection was closed.
+    /// Sends any bytes. Returns the connection's next action, or `closed: <reason>` if the
+    /// connection was closed.
     pub fn raw(&mut self, world: &mut impl Host, bytes: &[u8]) -> String {
         let (shown, submits) = self.receive(world, bytes);
         world.submit(submits);
         shown
     }
 
-    /// What the connection makes of the bytes, before the engine hears of it.
+    /// Passes bytes to the connection and returns its next action and its requests for the engine.
     fn receive(&mut self, world: &impl Host, bytes: &[u8]) -> (String, Vec<Submit>) {
         self.unread.extend_from_slice(bytes);
         let mut submits = Vec::new();
@@ -285,7 +289,7 @@ impl Client {
         (shown, submits)
     }
 
-    /// A request that the connection has read and not yet handed to the engine.
+    /// Sends a request that the connection receives and does not yet submit to the engine.
     pub fn receive_only(&mut self, world: &impl Host, op: OpCode, body: &[u8]) -> Vec<Submit> {
         let (_, frame) = self.request(op, body);
         self.receive(world, &frame).1
@@ -297,7 +301,7 @@ impl Client {
         world.submit(submits);
     }
 
-    /// What was said since the last call, as bytes.
+    /// Returns the bytes that were sent to the client since the last call.
     pub fn output(&mut self) -> Vec<u8> {
         let mut tail = Vec::new();
         let outgoing = self.conn.take_output(&mut tail);
@@ -322,8 +326,9 @@ impl Client {
         (self.xid, framed(&frame))
     }
 
-    /// Serves what waits in the lane and shows everything that was said since the last call: `xid
-    /// zxid error` of replies, `kind path @zxid` of events, with the oldest sibling if that is told.
+    /// Serves the reads in the lane and shows all messages since the last call: `#xid @zxid` and
+    /// the body or the error for a reply; `kind path @zxid` for an event, with the oldest sibling
+    /// if the event carries it.
     pub fn heard(&mut self, world: &impl Host) -> Vec<String> {
         let shown = |(header, body): (ReplyHeader, Vec<u8>)| {
             if header.xid.0 == -1 {
@@ -343,7 +348,7 @@ impl Client {
         self.frames(world).into_iter().map(shown).collect()
     }
 
-    /// The same as headers and bodies.
+    /// Does the same as [`Client::heard`] and returns headers and bodies.
     pub fn frames(&mut self, world: &impl Host) -> Vec<(ReplyHeader, Vec<u8>)> {
         while self.conn.serve_lane(world.now(), world.db()) {}
         let bytes = self.output();
@@ -488,7 +493,7 @@ pub fn multi(parts: &[(OpCode, Vec<u8>)]) -> Vec<u8> {
     body
 }
 
-/// The type and error of each result of a multi.
+/// Returns the type and error of each result of a multi.
 pub fn multi_results(body: &[u8]) -> Vec<(i32, i32)> {
     let mut reader = Reader::new(body);
     let mut results = Vec::new();

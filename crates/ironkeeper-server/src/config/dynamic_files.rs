@@ -1,14 +1,15 @@
-//! The files in which an ensemble's changed members survive a restart, as Apache names and writes them.
+//! The files in which a changed membership survives a restart, with Apache's names and format.
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `zoo.cfg.dynamic.<version>` | the members in force; the version, in hexadecimal, only in the name |
-//! | `zoo.cfg.dynamic.next` | members that were proposed, with their version; gone once they are in force |
-//! | `zoo.cfg` | no members any more, but the name of the first of these files |
+//! | `zoo.cfg.dynamic.<version>` | the committed members; the version (hex) only in the name |
+//! | `zoo.cfg.dynamic.next` | the proposed members, with their version; deleted once committed |
+//! | `zoo.cfg` | no members, but the name of the first of these files |
 //! | `zoo.cfg.bak` | `zoo.cfg` as the administrator wrote it |
 //!
-//! Every file is written to the side, synced and renamed. A start syncs the names once more: the last process may have
-//! ended between a rename and its sync, and what was read then would be relied on without being durable.
+//! Every file is written under another name, synced and renamed. A start syncs the directory once
+//! more: the last process may have ended between a rename and its sync, and the server must not
+//! rely on a file that is not durable.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -23,15 +24,15 @@ use crate::durable_steps::MemberFiles;
 
 const NEXT_SUFFIX: &str = ".dynamic.next";
 const BACKUP_SUFFIX: &str = ".bak";
-/// A new file is for the owner of the process alone.
+/// A new file is accessible only to the owner of the process.
 const FILE_MODE: u32 = 0o600;
 
-/// Where proposed members are written down beside a static file.
+/// Returns the file for proposed members beside a static file.
 pub fn next_of(config_file: &Path) -> PathBuf {
     beside(config_file, NEXT_SUFFIX)
 }
 
-/// The version in a file's name: what follows its last dot, if that is hexadecimal.
+/// Returns the version in a file's name: the part after its last dot, if that is hexadecimal.
 ///
 /// ```
 /// use ironkeeper_server::config::dynamic_files::version_in_name;
@@ -44,7 +45,7 @@ pub fn version_in_name(path: &Path) -> Option<i64> {
     i64::from_str_radix(suffix, 16).ok().filter(|version| *version >= 0)
 }
 
-/// Writes the members of an ensemble down beside the static file.
+/// Writer of the membership files beside the static file.
 #[derive(Clone, Debug)]
 pub struct DynamicFiles {
     config_file: PathBuf,
@@ -57,8 +58,8 @@ impl DynamicFiles {
         DynamicFiles { config_file, my_id }
     }
 
-    /// Makes durable what is there. The directory may be one that we are not allowed to look at; then nothing
-    /// was ever written to it.
+    /// Makes the present files durable. If the process has no permission to read the directory,
+    /// nothing was ever written to it.
     pub fn settle(&self) -> io::Result<()> {
         match sync_dir(&self.config_file) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -103,7 +104,7 @@ fn beside(config_file: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The lines without the version, sorted as Apache sorts them.
+/// Returns the lines without the version, sorted as Apache sorts them.
 fn members_alone(membership: &Membership) -> String {
     let text = membership.to_string();
     let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("version=")).collect();
@@ -111,7 +112,8 @@ fn members_alone(membership: &Membership) -> String {
     lines.join("\n")
 }
 
-/// The static file without members, and with the name of the file that has them. Comments stay.
+/// Returns the static file without members, with the name of the file that has them. Keeps
+/// comments.
 fn static_text(text: &str, dynamic: &Path, names_clients: bool) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -134,7 +136,7 @@ fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file =
         options.write(true).create(true).truncate(true).mode(FILE_MODE).open(&unfinished)?;
     if let Ok(existing) = fs::metadata(path) {
-        // The file of an administrator is replaced, and stays readable for whom it was.
+        // The replaced file of an administrator keeps its permissions.
         file.set_permissions(fs::Permissions::from_mode(existing.permissions().mode() & 0o777))?;
     }
     file.write_all(bytes)?;
@@ -157,7 +159,7 @@ mod tests {
 
     const MEMBERS: &str = "server.1=127.0.0.1:2888:3888;2181\nserver.2=127.0.0.1:2889:3889;2182\n";
 
-    /// A directory with a static file of server 1, and what writes beside it.
+    /// Creates a directory with a static file of server 1, and the writer of the files beside it.
     fn set_up() -> (tempfile::TempDir, PathBuf, DynamicFiles) {
         let dir = tempfile::tempdir().expect("a directory for the test");
         let data_dir = dir.path().join("data");

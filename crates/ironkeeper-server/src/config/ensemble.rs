@@ -1,4 +1,4 @@
-//! What a member of an ensemble is told besides what every server is.
+//! The settings of a member of an ensemble in addition to those of every server.
 
 use std::path::PathBuf;
 
@@ -7,66 +7,66 @@ use ironkeeper_proto::{Membership, ServerId};
 
 use super::{ConfigError, Problem, defaults};
 
-/// The settings of a member. Those that the members of one ensemble should share are the limits and
+/// The settings of a member. All members of an ensemble should have the same limits and the same
 /// [`EnsembleConfig::membership`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct EnsembleConfig {
-    /// Which of the members this server is: the number in the file `myid`.
+    /// The id of this server: the number in the file `myid`.
     pub my_id: ServerId,
-    /// The members in force, with their version; zero is what an administrator wrote.
+    /// The committed membership with its version; zero if an administrator wrote it.
     pub membership: Membership,
-    /// Members that were proposed before the last stop, and perhaps agreed on.
+    /// The membership that was proposed before the last stop, and perhaps committed.
     pub proposed: Option<Membership>,
-    /// The static configuration file. Files with changed members are written beside it; without one
-    /// a change is known only until the next start.
+    /// The static configuration file. Files with a changed membership are written beside it;
+    /// without one a change is lost at the next start.
     pub config_file: Option<PathBuf>,
 
-    /// Ticks that finding and following a leader may take.
+    /// Ticks for finding a leader and synchronizing with it.
     pub init_limit: u32,
-    /// Ticks that leader and learner may be silent towards each other.
+    /// Ticks without packets after which the link between leader and learner times out.
     pub sync_limit: u32,
     /// Ticks to reach the leader; `init_limit` if not set.
     pub connect_limit: Option<u32>,
     /// Milliseconds between two attempts to reach the leader.
     pub leader_connect_delay_ms: u32,
-    /// Milliseconds after which a vote is repeated, at first ...
+    /// Milliseconds after which a vote is sent again, at first.
     pub notification_min_ms: u32,
-    /// ... and at most.
+    /// Milliseconds after which a vote is sent again, at most.
     pub notification_max_ms: u32,
-    /// Milliseconds an observer waits at most before it looks for a leader again.
+    /// Maximum milliseconds that an observer waits before it is LOOKING again.
     pub observer_election_delay_ms: u32,
     /// Milliseconds to connect to another member's election port.
     pub election_connect_timeout_ms: u32,
-    /// Milliseconds another member may take to say who it is; `sync_limit` ticks if not set.
+    /// Milliseconds in which another member must identify itself; `sync_limit` ticks if not set.
     pub election_read_timeout_ms: Option<u32>,
-    /// Attempts, a second apart, to listen at an address of ours that is not there yet, such as one
-    /// whose name nobody knows; without end if not set.
+    /// Attempts, a second apart, to listen on an own address that does not exist yet, for example
+    /// because its name cannot be resolved; unlimited if not set.
     pub bind_tries: Option<u32>,
     /// TCP keep-alive between members.
     pub tcp_keep_alive: bool,
-    /// Whether other members are listened for on every interface.
+    /// Whether the server listens for other members on every interface.
     pub listen_on_all_ips: bool,
 
-    /// Transactions kept in memory to bring learners up to date.
+    /// Transactions kept in memory to synchronize learners.
     pub commit_log_count: u32,
-    /// The part of the tree's size up to which the log on disk is sent rather than the tree; never if
-    /// not set.
+    /// The log on disk is sent instead of a snapshot up to this fraction of the snapshot's size;
+    /// never if not set.
     pub snapshot_size_factor: Option<f64>,
 
-    /// Whether one server that is left by a change of the members would run on its own.
+    /// Whether a reconfig that leaves fewer than two voters is rejected.
     pub standalone_enabled: bool,
-    /// Whether sessions are known only to the member that opened them.
+    /// Whether sessions are local to the member that opened them.
     pub local_sessions: bool,
-    /// Whether such a session becomes a global one when it creates an ephemeral node.
+    /// Whether a local session becomes global when it creates an ephemeral node.
     pub local_sessions_upgrading: bool,
-    /// Whether clients that allow it are served reads while there is no quorum.
+    /// Whether read-only clients are served while there is no quorum.
     pub read_only: bool,
     /// Whether the leader serves clients.
     pub leader_serves: bool,
 }
 
 impl EnsembleConfig {
-    /// A member with Apache's defaults and the limits of its sample file.
+    /// Returns a member with Apache's defaults and the limits of its sample file.
     ///
     /// ```
     /// use ironkeeper_proto::{Membership, ServerId};
@@ -107,7 +107,7 @@ impl EnsembleConfig {
         }
     }
 
-    /// This server's own line, in the members in force or in those that are to come.
+    /// Returns this server's own member entry, of the committed or the proposed membership.
     pub fn me(&self) -> Option<&Member> {
         let known = [Some(&self.membership), self.proposed.as_ref()];
         known.into_iter().flatten().find_map(|membership| membership.members.get(&self.my_id))

@@ -1,4 +1,4 @@
-//! Which four-letter words a server answers.
+//! The four-letter words that a server accepts.
 
 /// Every word of ZooKeeper 3.9, sorted.
 const WORDS: [&str; 18] = [
@@ -6,36 +6,35 @@ const WORDS: [&str; 18] = [
     "srvr", "stat", "stmk", "wchc", "wchp", "wchs",
 ];
 
-/// The white-list of four-letter words: a set that always contains `srvr`, which Apache's own
-/// scripts rely on.
+/// The whitelist of four-letter words. It always contains `srvr`, which Apache's own scripts need.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FourLetterWords {
     /// Bit `i` allows `WORDS[i]`.
     allowed: u32,
-    /// Whether these are the words of a server without any configuration.
+    /// Whether these are the words of a server without a configuration.
     is_unconfigured: bool,
 }
 
-/// What a server without a configuration answers: what changes nothing and costs little.
+/// The words of a server without a configuration: they change nothing and cost little.
 const UNCONFIGURED: [&str; 8] = ["conf", "dirs", "gtmk", "isro", "mntr", "ruok", "stat", "wchs"];
-/// And to those on the same machine what names clients and their sessions.
+/// Additional words for clients on the same machine: they show clients and their sessions.
 const UNCONFIGURED_LOCAL: [&str; 4] = ["cons", "dump", "envi", "hash"];
 
 impl FourLetterWords {
-    /// Only `srvr`, the default.
+    /// Returns only `srvr`, the default.
     pub fn least() -> Self {
         let mut words = Self { allowed: 0, is_unconfigured: false };
         words.allow("srvr");
         words
     }
 
-    /// All words.
+    /// Returns all words.
     pub fn all() -> Self {
         Self { allowed: (1 << WORDS.len()) - 1, is_unconfigured: false }
     }
 
-    /// Of a server without a configuration that serves its own machine: every word that neither
-    /// changes anything nor costs much (`wchc` and `wchp` do).
+    /// Returns the words of a server without a configuration that serves its own machine: every
+    /// word that neither changes anything nor costs much (`wchc` and `wchp` do).
     pub fn unconfigured() -> Self {
         let mut words = Self::unconfigured_for_all();
         for word in UNCONFIGURED_LOCAL {
@@ -44,7 +43,7 @@ impl FourLetterWords {
         words
     }
 
-    /// Of a server without a configuration that serves other machines.
+    /// Returns the words of a server without a configuration that serves other machines.
     pub fn unconfigured_for_all() -> Self {
         let mut words = Self::least();
         for word in UNCONFIGURED {
@@ -54,12 +53,12 @@ impl FourLetterWords {
         words
     }
 
-    /// Whether these words are a default and not a setting.
+    /// Returns whether these words are a default and not a setting.
     pub(super) fn is_unconfigured(self) -> bool {
         self.is_unconfigured
     }
 
-    /// Adds a word. False if there is no such word.
+    /// Adds a word. Returns false if there is no such word.
     pub fn allow(&mut self, word: &str) -> bool {
         let index = WORDS.binary_search(&word);
         if let Ok(index) = index {
@@ -68,17 +67,17 @@ impl FourLetterWords {
         index.is_ok()
     }
 
-    /// Whether the word may be answered.
+    /// Returns whether the word is enabled.
     pub fn allows(self, word: &str) -> bool {
         WORDS.binary_search(&word).is_ok_and(|index| self.allowed & (1 << index) != 0)
     }
 
-    /// Whether the word is one of ZooKeeper's, allowed or not.
+    /// Returns whether ZooKeeper has the word, enabled or not.
     pub fn is_known(word: &str) -> bool {
         WORDS.binary_search(&word).is_ok()
     }
 
-    /// The allowed words in alphabetical order.
+    /// Returns the enabled words in alphabetical order.
     pub fn iter(self) -> impl Iterator<Item = &'static str> {
         WORDS.into_iter().filter(move |word| self.allows(word))
     }

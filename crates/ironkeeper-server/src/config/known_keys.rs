@@ -1,9 +1,9 @@
-//! The one table of everything that can be configured.
+//! The table of all configuration keys.
 //!
-//! A row says where a key may be written, its default, what it means, and what happens to a value:
-//! it is applied, or it belongs to a part that is not there yet, or Ironkeeper has no need of it.
-//! Recognition, the user's manual and the tests all go through the table, so a key cannot be known
-//! in one of them and forgotten in another.
+//! A row contains the places where a key may be written, its default, its meaning, and the handling
+//! of a value: it is applied, or it belongs to a feature that does not exist yet, or Ironkeeper
+//! does not need it. Recognition, the user's manual and the tests all use the table, so a key
+//! cannot be missing in one of them.
 
 mod table;
 
@@ -13,15 +13,14 @@ use super::zoo_cfg::Draft;
 pub(super) use table::NO_JVM;
 use table::TABLE;
 
-/// One key, or a family of keys: a name that ends in `.N` or `.*` stands for everything with that
-/// beginning.
+/// One key, or a family of keys: a name that ends in `.N` or `.*` means every key with that prefix.
 #[derive(Clone, Copy)]
 pub struct KnownKey {
     /// As written in `zoo.cfg`.
     pub name: &'static str,
     /// Where the key may be written.
     pub place: Place,
-    /// The value when nothing is written; in parentheses if it is not a value but a rule.
+    /// The value if the key is not set; in parentheses if it is not a value but a rule.
     pub default: &'static str,
     /// A value that differs from the default.
     pub example: &'static str,
@@ -31,7 +30,7 @@ pub struct KnownKey {
 }
 
 impl KnownKey {
-    /// What Ironkeeper does with the key.
+    /// Returns what Ironkeeper does with the key.
     pub fn standing(&self) -> Standing {
         match self.handler {
             Handler::Apply(_) | Handler::Member(_) => Standing::Applied,
@@ -44,7 +43,7 @@ impl KnownKey {
         self.family().is_some_and(|prefix| key.len() > prefix.len() && key.starts_with(prefix))
     }
 
-    /// The beginning that all keys of a family share, with its dot.
+    /// Returns the common prefix of a family, with its dot.
     fn family(&self) -> Option<&'static str> {
         self.name.strip_suffix(['N', '*']).filter(|prefix| prefix.ends_with('.'))
     }
@@ -76,20 +75,20 @@ pub enum Place {
 }
 
 impl Place {
-    /// Whether the system property has the prefix `zookeeper.`.
+    /// Returns whether the system property has the prefix `zookeeper.`.
     pub(super) fn has_prefix(self) -> bool {
         matches!(self, Place::Property | Place::PropertyEitherName)
     }
 }
 
-/// What Ironkeeper does with a key.
+/// The effect of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It has its effect.
+    /// It is applied.
     Applied,
-    /// It belongs to a part that is not there yet.
+    /// It belongs to a feature that does not exist yet.
     NotYet { part: Part },
-    /// It tunes something that does not exist here.
+    /// It tunes something that does not exist in Ironkeeper.
     NotNeeded { why: &'static str },
 }
 
@@ -97,29 +96,29 @@ pub enum Standing {
 pub(super) enum Handler {
     /// Writes the value to the draft.
     Apply(fn(&mut Draft, &Setting) -> Result<(), String>),
-    /// The same, for members of an ensemble. On a standalone server the setting is reported.
+    /// Does the same for members of an ensemble. On a standalone server the setting is reported.
     Member(fn(&mut Draft, &Setting) -> Result<(), String>),
-    /// Reports the setting. A switch in its default position is not reported: it asks for what
-    /// happens anyway.
+    /// Reports the setting. A switch with its default value is not reported, because the default is
+    /// in effect.
     NotYet { part: Part, is_switch: bool, check: fn(&Setting) -> Result<(), String> },
-    /// Belongs to a part that is not there yet, but not every value can be passed over.
+    /// Belongs to a feature that does not exist yet, but not every value can be ignored.
     Judge { part: Part, judge: fn(&mut Draft, &Setting) -> Result<(), String> },
     /// Reports the setting.
     NotNeeded { why: &'static str, check: fn(&Setting) -> Result<(), String> },
 }
 
-/// Every key, in groups.
+/// Returns every key, in groups.
 pub fn known_keys() -> &'static [KnownKey] {
     TABLE
 }
 
-/// The row for a key without prefixes.
+/// Returns the row for a key without prefixes.
 pub(super) fn find(key: &str) -> Option<&'static KnownKey> {
     let exact = TABLE.iter().find(|row| row.name == key);
     exact.or_else(|| TABLE.iter().find(|row| row.is_family_of(key)))
 }
 
-/// The known key most likely meant by an unknown one.
+/// Returns the known key that is most similar to an unknown one.
 pub(super) fn nearest(key: &str) -> Option<&'static str> {
     if let Some((_, name)) =
         NICKNAMES.iter().find(|(nickname, _)| nickname.eq_ignore_ascii_case(key))
@@ -139,8 +138,8 @@ pub(super) fn nearest(key: &str) -> Option<&'static str> {
         })
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that lead from one word to the
-/// other.
+/// Returns the number of insertions, deletions, replacements and swaps of neighbours between two
+/// words.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();
@@ -160,7 +159,7 @@ fn distance(a: &str, b: &str) -> usize {
     above[b.len()]
 }
 
-/// Form of the rendered table.
+/// The format of the rendered table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TableFormat {
     /// For a terminal: one paragraph for each key.
@@ -169,7 +168,7 @@ pub enum TableFormat {
     Markdown,
 }
 
-/// Writes out the whole table.
+/// Renders the whole table.
 ///
 /// ```
 /// use ironkeeper_server::config::{TableFormat, render_known_keys};

@@ -8,7 +8,7 @@ use super::setting::Setting;
 use super::zoo_cfg::Draft;
 use super::{EnsembleConfig, ListenAddress};
 
-/// What the lines about an ensemble say, as long as nobody knows whether there is one.
+/// The settings of an ensemble, before it is known whether there is one.
 pub(super) struct MembersDraft {
     pub(super) members: Vec<(ServerId, Member)>,
     /// `group.N` and `weight.N`.
@@ -20,7 +20,7 @@ pub(super) struct MembersDraft {
     pub(super) sync_limit: Option<u32>,
     /// The other settings; its members are filled in at the end.
     pub(super) settings: EnsembleConfig,
-    /// Settings that only an ensemble has a use for.
+    /// Settings that have no effect on a standalone server.
     pub(super) ensemble_only: Vec<Setting>,
 }
 
@@ -41,19 +41,20 @@ impl Default for MembersDraft {
 }
 
 impl MembersDraft {
-    /// As Apache decides it: one participant is an ensemble only if that is asked for.
+    /// Returns whether this is an ensemble, by Apache's rule: a single participant is one only if
+    /// `standaloneEnabled=false`.
     fn is_ensemble(&self) -> bool {
         !self.members.is_empty() && (!self.standalone_enabled || self.count().0 > 1)
     }
 
-    /// Participants and observers.
+    /// Returns the numbers of participants and observers.
     fn count(&self) -> (usize, usize) {
         let observers =
             self.members.iter().filter(|(_, member)| member.role == PeerRole::Observer).count();
         (self.members.len() - observers, observers)
     }
 
-    /// This server's line: its own in an ensemble, else the only one.
+    /// Returns this server's line: its own in an ensemble, else the only one.
     fn me(&self) -> Option<&Member> {
         if self.is_ensemble() {
             let my_id = self.settings.my_id;
@@ -66,12 +67,12 @@ impl MembersDraft {
     }
 }
 
-/// Whether a key belongs to what the members of an ensemble agree on.
+/// Returns whether a key is part of the membership.
 pub(super) fn is_membership(key: &str) -> bool {
     ["server.", "group.", "weight."].iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Takes in a `server.N` line; handler of that pattern.
+/// Handles a `server.N` line.
 pub(super) fn add_member(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
     let id = setting.key.strip_prefix("server.").unwrap_or(&setting.key);
     let id = id.parse::<i64>().ok().filter(|id| *id >= 0).map(ServerId).ok_or_else(|| {
@@ -85,16 +86,16 @@ pub(super) fn add_member(draft: &mut Draft, setting: &Setting) -> Result<(), Str
     Ok(())
 }
 
-/// Takes in a `group.N` or `weight.N` line.
+/// Handles a `group.N` or `weight.N` line.
 pub(super) fn add_quorum_line(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
-    // On its own it is right or wrong already; together the lines are judged at the end.
+    // The line is checked on its own here; all lines are checked together at the end.
     Membership::parse(&format!("{}={}", setting.key, setting.value))
         .map_err(|error| error.what.to_owned())?;
     draft.members.quorum_lines.push(setting.clone());
     Ok(())
 }
 
-/// Reads the value of `peerType`.
+/// Handles `peerType`.
 pub(super) fn set_peer_role(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
     let role = if setting.value.eq_ignore_ascii_case("participant") {
         PeerRole::Participant
@@ -108,8 +109,8 @@ pub(super) fn set_peer_role(draft: &mut Draft, setting: &Setting) -> Result<(), 
 }
 
 impl Draft {
-    /// Decides what kind of server this is. `my_id` is the text of the file `myid`, `next` that of
-    /// the members proposed last, `version` that of the members in force.
+    /// Decides the kind of server. `my_id` is the text of the file `myid`, `next` the text of the
+    /// proposed membership, `version` the version of the committed membership.
     pub(super) fn decide_members(
         &mut self,
         my_id: Option<&str>,
@@ -248,7 +249,8 @@ impl Draft {
         self.in_force(&format!("server.{id}"))
     }
 
-    /// The numbers that session ids begin with: that of the member, or of the only server line.
+    /// Returns the number that session ids begin with: the id of the member, or of the only server
+    /// line.
     pub(super) fn own_number(&self) -> Option<ServerId> {
         match (&self.config.ensemble, &self.members.members[..]) {
             (Some(ensemble), _) => Some(ensemble.my_id),

@@ -1,5 +1,4 @@
-//! What a user should know about a configuration that is good enough to start with, and what keeps
-//! one from being used at all.
+//! Notices about a usable configuration, and errors of an unusable one.
 
 use std::fmt;
 use std::io;
@@ -23,7 +22,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Line of the file, from 1; flags have none.
+    /// Returns the line of the file, from 1; flags have none.
     pub fn line(self) -> Option<usize> {
         match self {
             Origin::ZooCfg { line } | Origin::DynamicFile { line } => Some(line),
@@ -33,7 +32,7 @@ impl Origin {
 }
 
 impl Origin {
-    /// The place, with the name of the file that was read.
+    /// Returns the place, with the name of the file that was read.
     fn shown_in(self, file: &str) -> String {
         match self {
             Origin::ZooCfg { line } => format!("{file} line {line}"),
@@ -44,7 +43,7 @@ impl Origin {
     }
 }
 
-/// How the file is called where its name is not known.
+/// The name of the file where the real name is not known.
 const FILE: &str = "zoo.cfg";
 
 impl fmt::Display for Origin {
@@ -53,7 +52,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A part of ZooKeeper that this version of Ironkeeper does not have.
+/// A feature of ZooKeeper that this version of Ironkeeper does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
     ObserverMasters,
@@ -83,7 +82,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// Something about one setting that the user should know. The server can start.
+/// A remark for the user about one setting. The server can start.
 ///
 /// Its [`Display`](fmt::Display) form is one line with the place, the setting and a full sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,36 +93,36 @@ pub struct Notice {
     pub value: String,
     /// Where it was written.
     pub origin: Origin,
-    /// What there is to know.
+    /// The content of the notice.
     pub kind: NoticeKind,
 }
 
-/// What there is to know about a setting.
+/// The kinds of notices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoticeKind {
-    /// A valid setting of a part that is not there yet. It has no effect.
+    /// A valid setting of a feature that does not exist yet. It has no effect.
     NotYet { part: Part },
     /// A setting for members of an ensemble, and this is a standalone server. It has no effect.
     EnsembleOnly,
-    /// A setting that tunes something Ironkeeper does not have and does not miss. It has no effect.
+    /// A setting that tunes something Ironkeeper does not have or need. It has no effect.
     NotNeeded { why: &'static str },
-    /// Not a key of ZooKeeper's, perhaps a slip of the pen. It has no effect.
+    /// Not a key of ZooKeeper's, perhaps misspelled. It has no effect.
     Unknown { nearest: Option<&'static str> },
-    /// In effect, but not in the way it is written.
+    /// In effect, but not as written.
     Adjusted { how: String },
-    /// Written more than once; this one lost.
+    /// Written more than once; another one is in effect.
     Overridden { by: Origin },
 }
 
 impl Notice {
-    /// Line of the file the setting was written on, from 1; flags have none.
+    /// Returns the line of the file with the setting, from 1; flags have none.
     pub fn line(&self) -> Option<usize> {
         self.origin.line()
     }
 
-    /// Whether the server behaves differently from what the author of the setting expects, so that
-    /// the notice should be seen. The others are for completeness: Apache ZooKeeper, started as a
+    /// Returns whether the server behaves differently from what the setting requests, so that the
+    /// notice should be shown. The others are for completeness: Apache ZooKeeper, started as a
     /// single server, would not behave differently because of the setting either.
     pub fn deserves_attention(&self) -> bool {
         match &self.kind {
@@ -137,7 +136,7 @@ impl Notice {
 }
 
 impl Notice {
-    /// The same line, with the name of the file that was read.
+    /// Returns the text of the notice, with the name of the file that was read.
     pub fn shown_in(&self, file: &str) -> String {
         let equals = if self.value.is_empty() { "" } else { "=" };
         let (place, key, value) = (self.origin.shown_in(file), &self.key, &self.value);
@@ -175,11 +174,11 @@ impl fmt::Display for NoticeKind {
     }
 }
 
-/// One thing that keeps a configuration from being used.
+/// An error in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The setting at fault with its place, unless something is missing altogether. The key is
-    /// empty if the line could not be read as a setting.
+    /// The wrong setting with its place; `None` if a setting is missing. The key is empty if the
+    /// line could not be parsed.
     pub setting: Option<(String, Origin)>,
     /// What is wrong and what to do.
     pub message: String,
@@ -203,7 +202,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why a server cannot start with a configuration. All problems are reported at once.
+/// The reason why a server cannot start with a configuration. Contains all problems.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -220,7 +219,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// What is wrong, with the name of the file that was read.
+    /// Returns the text of the error, with the name of the file that was read.
     pub fn shown_in(&self, file: &str) -> String {
         match self {
             ConfigError::Unreadable { .. } => self.to_string(),
@@ -232,7 +231,7 @@ impl ConfigError {
         }
     }
 
-    /// What is wrong with the settings; empty if they could not even be read.
+    /// Returns the problems of the settings; empty if the files could not be read.
     pub fn problems(&self) -> &[Problem] {
         match self {
             ConfigError::Unreadable { .. } => &[],

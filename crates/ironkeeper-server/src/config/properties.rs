@@ -1,12 +1,12 @@
-//! Reads the text format of Java property files, which is what `zoo.cfg` is written in.
+//! Parser for the format of Java property files, in which `zoo.cfg` is written.
 //!
-//! The rules that matter: a key ends at the first `=`, `:` or blank that is not escaped; `#` and
-//! `!` start a comment only as the first visible character of a line; an odd number of backslashes
-//! before a line end joins the next line, whose leading blanks are dropped; `\uXXXX` is one UTF-16
-//! unit. Keys and values are trimmed, as ZooKeeper does on top of the format.
+//! The main rules: a key ends at the first `=`, `:` or blank that is not escaped; `#` and `!` start
+//! a comment only as the first visible character of a line; an odd number of backslashes before a
+//! line end joins the next line, whose leading blanks are dropped; `\uXXXX` is one UTF-16 unit.
+//! Keys and values are trimmed, which ZooKeeper adds to the format.
 //!
-//! Every occurrence of a key is reported in file order. The caller decides what a repeated key
-//! means, because it is the one who can tell the user about it.
+//! Every occurrence of a key is returned in file order. The caller decides how to handle a repeated
+//! key, because it can report it to the user.
 
 use thiserror::Error;
 
@@ -19,8 +19,8 @@ pub struct Entry {
     pub value: String,
     /// Line of the file the entry begins on, from 1.
     pub line: usize,
-    /// Whether the entry holds characters outside ASCII that are not written as `\uXXXX`. Java
-    /// reads those bytes as ISO-8859-1 where this reader takes UTF-8, so the two may see different
+    /// Whether the entry contains characters outside ASCII that are not written as `\uXXXX`. Java
+    /// decodes the bytes as ISO-8859-1 and this parser as UTF-8, so the two may read different
     /// text.
     pub beyond_ascii: bool,
 }
@@ -35,7 +35,7 @@ pub struct SyntaxError {
     pub message: String,
 }
 
-/// Reads the whole text of a property file.
+/// Parses the whole text of a property file.
 ///
 /// ```
 /// use ironkeeper_server::config::properties;
@@ -66,7 +66,7 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, SyntaxError> {
     Ok(entries)
 }
 
-/// Lines as the eye sees them, ended by `\n`, `\r` or `\r\n`.
+/// Physical lines, ended by `\n`, `\r` or `\r\n`.
 struct NaturalLines<'a> {
     rest: &'a str,
     number: usize,
@@ -129,7 +129,7 @@ fn end_of_key(logical: &str) -> usize {
     logical.len()
 }
 
-/// Java's idea of trimming: everything up to and including the space character goes.
+/// Trims as Java does: all characters up to and including the space.
 fn java_trim(text: &str) -> &str {
     text.trim_matches(|c| c <= ' ')
 }
@@ -138,8 +138,8 @@ fn unescape(text: &str, line: usize) -> Result<String, SyntaxError> {
     if !text.contains('\\') {
         return Ok(text.to_owned());
     }
-    // Escapes name UTF-16 units, and a character above U+FFFF takes two of them in a row.
-    // Collecting units and decoding once at the end pairs them whatever stands around them.
+    // Escapes are UTF-16 units, and a character above U+FFFF consists of two of them. Collecting
+    // the units and decoding once at the end joins them in every context.
     let mut units: Vec<u16> = Vec::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
@@ -184,8 +184,7 @@ fn unit(digits: &str, line: usize) -> Result<u16, SyntaxError> {
 mod tests {
     use super::*;
 
-    /// Renders what was read as `key=value` pairs, with control characters escaped so that they
-    /// show.
+    /// Checks the parsed `key=value` pairs.
     #[track_caller]
     fn check(text: &str, expected: &[(&str, &str)]) {
         let entries = parse(text).expect("the text is well formed");

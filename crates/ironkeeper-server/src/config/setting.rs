@@ -1,24 +1,24 @@
-//! One setting with its place, and the ways Java reads a value.
+//! One setting with its place, and Java's rules for values.
 //!
-//! Apache reads keys in two ways. Those it knows from `zoo.cfg` must be plain decimal numbers or
-//! `true`/`false`, or the server does not start. Those that become system properties may also be
-//! hexadecimal (`0x…`, `#…`) or octal (`0…`), and Apache silently falls back to the default when
-//! they are malformed. Ironkeeper reads both notations but refuses malformed values everywhere: a
-//! typing error should not quietly change a limit.
+//! Apache reads keys in two ways. The keys it reads from `zoo.cfg` must be plain decimal numbers or
+//! `true`/`false`, or the server does not start. The keys that become system properties may also be
+//! hexadecimal (`0x…`, `#…`) or octal (`0…`), and Apache silently uses the default when they are
+//! malformed. Ironkeeper reads both notations but rejects malformed values everywhere: a typing
+//! error should not silently change a limit.
 
 use super::notice::Origin;
 
-/// A key with its value and the place it was written at.
+/// A key with its value and its place.
 #[derive(Debug, Clone)]
 pub(super) struct Setting {
-    /// As written, before any prefix is taken off.
+    /// As written, including prefixes.
     pub(super) key: String,
     pub(super) value: String,
     pub(super) origin: Origin,
 }
 
 impl Setting {
-    /// The value for messages: secrets do not belong in logs.
+    /// Returns the value for messages, without secrets.
     pub(super) fn shown_value(&self) -> String {
         let key = self.key.to_ascii_lowercase();
         let secret = (key.contains("password") && !key.ends_with("passwordpath"))
@@ -26,7 +26,7 @@ impl Setting {
         if secret && !self.value.is_empty() { "(hidden)".to_owned() } else { self.value.clone() }
     }
 
-    /// `true` or `false` in any case.
+    /// Parses `true` or `false` in any case.
     pub(super) fn boolean(&self) -> Result<bool, String> {
         if self.value.eq_ignore_ascii_case("true") {
             Ok(true)
@@ -37,7 +37,7 @@ impl Setting {
         }
     }
 
-    /// `yes` or `no`.
+    /// Parses `yes` or `no`.
     pub(super) fn yes_or_no(&self) -> Result<bool, String> {
         match self.value.as_str() {
             "yes" => Ok(true),
@@ -46,12 +46,12 @@ impl Setting {
         }
     }
 
-    /// A plain decimal number, as for keys read straight from `zoo.cfg`.
+    /// Parses a plain decimal number, for keys read directly from `zoo.cfg`.
     pub(super) fn int(&self) -> Result<i32, String> {
         self.value.parse().map_err(|_| self.not_a_number(i32::MIN, i32::MAX))
     }
 
-    /// A plain decimal number of at least `least`; `what` is counted.
+    /// Parses a plain decimal number of at least `least`; `what` is its unit.
     pub(super) fn int_from(&self, least: u32, what: &str) -> Result<u32, String> {
         let number = self.int().ok().and_then(|number| u32::try_from(number).ok());
         number.filter(|number| *number >= least).ok_or_else(|| {
@@ -61,26 +61,26 @@ impl Setting {
         })
     }
 
-    /// A plain decimal number of 64 bits.
+    /// Parses a plain decimal number of 64 bits.
     pub(super) fn long(&self) -> Result<i64, String> {
         self.value.parse().map_err(|_| self.not_a_number(i64::MIN, i64::MAX))
     }
 
-    /// A number as Java decodes it in a system property.
+    /// Parses a number as Java decodes it in a system property.
     pub(super) fn property_int(&self) -> Result<i32, String> {
         decode(&self.value)
             .and_then(|number| i32::try_from(number).ok())
             .ok_or_else(|| self.not_a_number(i32::MIN, i32::MAX))
     }
 
-    /// A 64-bit number as Java decodes it in a system property.
+    /// Parses a 64-bit number as Java decodes it in a system property.
     pub(super) fn property_long(&self) -> Result<i64, String> {
         decode(&self.value)
             .and_then(|number| i64::try_from(number).ok())
             .ok_or_else(|| self.not_a_number(i64::MIN, i64::MAX))
     }
 
-    /// A number that must be at least 1.
+    /// Parses a number that must be at least 1.
     pub(super) fn positive_property_int(&self) -> Result<u32, String> {
         let number = self.property_int()?;
         u32::try_from(number)
@@ -89,17 +89,17 @@ impl Setting {
             .ok_or_else(|| format!("must be a whole number of at least 1, not {number}"))
     }
 
-    /// A number where everything below 1 means "off".
+    /// Parses a number; every value below 1 means "off".
     pub(super) fn property_int_or_off(&self) -> Result<Option<u32>, String> {
         Ok(u32::try_from(self.property_int()?).ok().filter(|&number| number > 0))
     }
 
-    /// A 64-bit number where everything below 1 means "off".
+    /// Parses a 64-bit number; every value below 1 means "off".
     pub(super) fn property_long_or_off(&self) -> Result<Option<u64>, String> {
         Ok(u64::try_from(self.property_long()?).ok().filter(|&number| number > 0))
     }
 
-    /// A fraction that cannot be negative.
+    /// Parses a fraction that cannot be negative.
     pub(super) fn fraction(&self) -> Result<f64, String> {
         self.value
             .parse::<f64>()
@@ -110,8 +110,8 @@ impl Setting {
             })
     }
 
-    /// A time with one of the suffixes ms, s, m, h and d, or in hours without one. Below 1 means
-    /// "off".
+    /// Parses a time with one of the suffixes ms, s, m, h and d, or in hours without one. A value
+    /// below 1 means "off".
     pub(super) fn interval_ms_or_off(&self) -> Result<Option<u64>, String> {
         const SECOND: i64 = 1000;
         const HOUR: i64 = 3600 * SECOND;
@@ -143,7 +143,7 @@ impl Setting {
     }
 }
 
-/// Decimal, `0x`/`0X`/`#` hexadecimal or `0` octal, with an optional sign in front.
+/// Parses a decimal, `0x`/`0X`/`#` hexadecimal or `0` octal number with an optional sign.
 fn decode(text: &str) -> Option<i128> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -160,7 +160,7 @@ fn decode(text: &str) -> Option<i128> {
         } else {
             (digits, 10)
         };
-    // Rust's parser would take a second sign.
+    // Rust's parser would accept a second sign.
     if digits.starts_with(['+', '-']) {
         return None;
     }

@@ -1,13 +1,13 @@
-//! Java system properties out of the flags an existing set-up gives to its JVM.
+//! Java system properties in the flags that an existing installation gives to its JVM.
 //!
 //! `zkServer.sh` starts Java with `$SERVER_JVMFLAGS $JVMFLAGS`, so a property set in both has the
-//! value of `JVMFLAGS`. Ironkeeper has no JVM: `-Dname=value` is the only kind of flag that means
-//! anything, and the rest is handed back so that the user can be told. Reading the environment is
-//! the caller's business.
+//! value of `JVMFLAGS`. Ironkeeper has no JVM: `-Dname=value` is the only kind of flag with a
+//! meaning, and all others are returned so that the user can be notified. The caller reads the
+//! environment.
 
 use thiserror::Error;
 
-/// Which environment variable a flag was in.
+/// The environment variable that contained a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FlagVariable {
     /// `SERVER_JVMFLAGS`
@@ -17,7 +17,7 @@ pub enum FlagVariable {
 }
 
 impl FlagVariable {
-    /// Name of the environment variable.
+    /// Returns the name of the environment variable.
     pub fn name(self) -> &'static str {
         match self {
             FlagVariable::ServerJvmFlags => "SERVER_JVMFLAGS",
@@ -35,7 +35,7 @@ pub enum Flag {
     Other(String),
 }
 
-/// Flags that cannot be taken apart.
+/// The error of flags that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{} has an opening {quote} without a closing one", .variable.name())]
 pub struct UnclosedQuote {
@@ -45,8 +45,8 @@ pub struct UnclosedQuote {
     pub quote: char,
 }
 
-/// Takes the text of one variable apart into flags, in order; a later property wins over an earlier
-/// one.
+/// Splits the text of one variable into flags, in order; a later property takes precedence over an
+/// earlier one.
 ///
 /// Words are separated by blanks. Single quotes keep everything as it is, double quotes keep blanks
 /// and let a backslash escape `"`, `\`, `$` and `` ` ``, and outside quotes a backslash escapes any
@@ -75,7 +75,7 @@ fn flag(word: String) -> Flag {
     Flag::Property { name: name.to_owned(), value: value.trim().to_owned() }
 }
 
-/// Splits as a shell would. On failure, the quote that was left open.
+/// Splits as a shell would. On failure, returns the quote that was left open.
 fn split(text: &str) -> Result<Vec<String>, char> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,9 +1,9 @@
-//! From texts to a [`Config`]: gathers settings from every source, decides which one wins, applies
-//! them through the table of known keys, then checks what must hold between them.
+//! From texts to a [`Config`]: collects settings from every source, decides which one takes
+//! precedence, applies them through the table of known keys, then checks the constraints between
+//! them.
 //!
-//! Two rules keep this honest. Every setting ends in exactly one of three ways: applied, reported
-//! as a notice, or reported as a problem. And all problems are collected, so that a user sees them
-//! in one go.
+//! Two rules: every setting is either applied, reported as a notice, or reported as a problem; and
+//! all problems are collected, so that a user sees them together.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -19,16 +19,16 @@ use super::setting::Setting;
 use super::system_properties::{self, Flag, FlagVariable};
 use super::{AuthScheme, Config, SessionWeights, defaults, ticks};
 
-/// A configuration file larger than this is not one.
+/// The maximum size of a configuration file.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The top byte of a session id is the server's number, and 255 there marks TTL nodes.
+/// The top byte of a session id is the server id, and 255 there marks TTL nodes.
 const SERVER_ID_MAX_WITH_TTL: i64 = 254;
 
-/// The command line wins over every other place.
+/// The rank of the command line, which takes precedence over every other place.
 const RANK_OF_SET: u8 = 5;
 
-/// The prefix Apache puts before keys it does not read itself.
+/// The prefix that Apache puts before keys it does not read itself.
 const PREFIX: &str = "zookeeper.";
 
 /// The texts a configuration is made from.
@@ -48,31 +48,31 @@ pub struct Sources<'a> {
     pub jvmflags: &'a str,
     /// Text of the environment variable `SERVER_JVMFLAGS`.
     pub server_jvmflags: &'a str,
-    /// Keys and values of the command line. They win over all others.
+    /// Keys and values of the command line. They take precedence over all others.
     pub set: &'a [(String, String)],
 }
 
-/// What is given beside a file, or instead of one.
+/// Settings in addition to a file, or instead of one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Overrides<'a> {
     /// Text of the environment variable `JVMFLAGS`.
     pub jvmflags: &'a str,
     /// Text of the environment variable `SERVER_JVMFLAGS`.
     pub server_jvmflags: &'a str,
-    /// Keys and values of the command line. They win over all others.
+    /// Keys and values of the command line. They take precedence over all others.
     pub set: &'a [(String, String)],
 }
 
-/// A configuration and what its author should know about it.
+/// A configuration and the notices about it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
     pub config: Config,
-    /// Those about files in the order of their lines, then those about flags.
+    /// First the notices about files in the order of their lines, then the notices about flags.
     pub notices: Vec<Notice>,
 }
 
 impl Config {
-    /// Reads a `zoo.cfg` and the files that belong to it: those with members and `myid`.
+    /// Reads a `zoo.cfg` and the files that belong to it: the membership files and `myid`.
     pub fn from_file(
         path: &Path,
         jvmflags: &str,
@@ -81,7 +81,7 @@ impl Config {
         Config::from_file_with(path, &Overrides { jvmflags, server_jvmflags, set: &[] })
     }
 
-    /// The same with settings of the command line.
+    /// Does the same as [`Config::from_file`], with settings of the command line.
     pub fn from_file_with(path: &Path, with: &Overrides<'_>) -> Result<Loaded, ConfigError> {
         let zoo_cfg = read(path)?;
         let last_value = |key| {
@@ -112,7 +112,7 @@ impl Config {
         Ok(loaded)
     }
 
-    /// Makes a configuration from texts alone.
+    /// Creates a configuration from texts alone.
     pub fn from_sources(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
         let mut draft = Draft::new(Config::apache_defaults(PathBuf::new()));
         let mut gathered = Gathered::default();
@@ -121,7 +121,7 @@ impl Config {
         draft.gather_flags(sources.jvmflags, FlagVariable::JvmFlags, &mut gathered);
         draft.gather_set(sources.set, &mut gathered);
         if !draft.problems.is_empty() {
-            // A text that cannot be taken apart would make every key in it look missing.
+            // A text that cannot be parsed would make every key in it look missing.
             return Err(ConfigError::Invalid(draft.problems));
         }
         draft.apply(&gathered);
@@ -132,8 +132,8 @@ impl Config {
         draft.finish()
     }
 
-    /// The configuration of a server without a file ([`Config::standalone_default`]), with Java
-    /// flags applied.
+    /// Returns the configuration of a server without a file ([`Config::standalone_default`]), with
+    /// Java flags applied.
     pub fn standalone(
         data_dir: PathBuf,
         jvmflags: &str,
@@ -142,7 +142,7 @@ impl Config {
         Config::standalone_with(data_dir, &Overrides { jvmflags, server_jvmflags, set: &[] })
     }
 
-    /// The same with settings of the command line.
+    /// Does the same as [`Config::standalone`], with settings of the command line.
     pub fn standalone_with(data_dir: PathBuf, with: &Overrides<'_>) -> Result<Loaded, ConfigError> {
         let mut draft = Draft::new(Config::standalone_default(data_dir));
         let mut gathered = Gathered::default();
@@ -155,7 +155,7 @@ impl Config {
     }
 }
 
-/// Reads a file as UTF-8, or as ISO-8859-1 if it is not, which is what Java takes it for.
+/// Reads a file as UTF-8 or, if it is not, as ISO-8859-1, which Java always uses.
 fn read(path: &Path) -> Result<String, ConfigError> {
     let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
     let mut bytes = Vec::new();
@@ -171,7 +171,7 @@ fn read(path: &Path) -> Result<String, ConfigError> {
         .unwrap_or_else(|error| error.into_bytes().into_iter().map(char::from).collect()))
 }
 
-/// The same, unless there is no such file.
+/// Does the same as [`read`], and returns `None` if there is no such file.
 fn read_if_there(path: &Path) -> Result<Option<String>, ConfigError> {
     match path.exists() {
         true => read(path).map(Some),
@@ -179,21 +179,21 @@ fn read_if_there(path: &Path) -> Result<Option<String>, ConfigError> {
     }
 }
 
-/// What a key has last in a file. Syntax errors are reported by the real reading.
+/// Returns the last value of a key in a file. Syntax errors are reported by the full parse.
 fn last_value(zoo_cfg: &str, key: &str) -> Option<String> {
     let entries = properties::parse(zoo_cfg).ok()?;
     entries.into_iter().rfind(|entry| entry.key == key).map(|entry| entry.value)
 }
 
-/// A setting that matched the table and may win over others for the same key.
+/// A setting that is in the table and may take precedence over others with the same key.
 struct Candidate {
     row: &'static KnownKey,
-    /// The key without prefixes: what other candidates compete for.
+    /// The key without prefixes; candidates with the same name compete.
     name: String,
     setting: Setting,
-    /// The higher wins; among equals the later.
+    /// The highest rank takes precedence; among equals the last.
     rank: u8,
-    /// The only spelling Apache reads, if it is another one.
+    /// The only spelling that Apache reads, if it differs.
     apache_spelling: Option<String>,
 }
 
@@ -207,7 +207,7 @@ pub(super) struct Draft {
     pub(super) config: Config,
     pub(super) client_host: Option<String>,
     pub(super) client_port: Option<u16>,
-    /// -1 stands for the multiple of the tick, as in Apache.
+    /// -1 means the multiple of the tick, as in Apache.
     pub(super) min_session_timeout: i32,
     pub(super) max_session_timeout: i32,
     pub(super) data_dir: Option<PathBuf>,
@@ -219,7 +219,7 @@ pub(super) struct Draft {
     pub(super) weigh_sessions: bool,
     pub(super) flush_quiet_ms: Option<u64>,
     pub(super) read_only_mode: bool,
-    /// What is in force, by the name in the table, for messages about several keys at once.
+    /// The settings in force, by the name in the table, for messages about several keys.
     in_force: BTreeMap<String, Setting>,
     notices: Vec<Notice>,
     problems: Vec<Problem>,
@@ -269,7 +269,7 @@ impl Draft {
         self.notice(setting, NoticeKind::Adjusted { how: how.into() });
     }
 
-    /// The setting that counts for a key, if there is one.
+    /// Returns the setting in force for a key, if there is one.
     pub(super) fn in_force(&self, key: &str) -> Option<Setting> {
         self.in_force.get(key).cloned()
     }
@@ -339,7 +339,7 @@ impl Draft {
                 Some(candidate) => {
                     gathered.candidates.push(Candidate { rank: RANK_OF_SET, ..candidate });
                 }
-                // A key on the command line is meant for this start: an error ends it.
+                // An unknown key on the command line is an error that prevents the start.
                 None => {
                     let meant = match nearest(&setting) {
                         Some(nearest) => format!("; did you mean {nearest}?"),
@@ -353,7 +353,7 @@ impl Draft {
         }
     }
 
-    /// A server without a file listens where it is set to, and is no member of an ensemble.
+    /// Applies the listening address of a server without a file, which is no member of an ensemble.
     fn decide_alone(&mut self) {
         if let Some(port) = self.client_port {
             self.config.client_address.port = port;
@@ -388,7 +388,7 @@ impl Draft {
         for candidate in &gathered.candidates {
             let winner = &gathered.candidates[winners[&candidate.name]];
             if !std::ptr::eq(winner, candidate) {
-                // A repetition of the same value is in force all the same.
+                // A repetition of the same value is in force too.
                 if winner.setting.value != candidate.setting.value {
                     let by = winner.setting.origin;
                     self.notice(&candidate.setting, NoticeKind::Overridden { by });
@@ -435,7 +435,7 @@ impl Draft {
         }
     }
 
-    /// Membership from a file of its own, which may hold nothing else.
+    /// Reads the membership from its own file, which may contain nothing else.
     fn read_dynamic(&mut self, text: Option<&str>) {
         let Some(file) = self.in_force.get("dynamicConfigFile").cloned() else {
             return;
@@ -500,12 +500,12 @@ impl Draft {
         self.decide_flush();
         self.report_idle();
         if self.problems.is_empty() {
-            // Whatever slipped through the checks by key is caught by the ones on the result.
+            // Errors that the checks by key did not find are found by the checks of the result.
             self.config.validate()?;
             self.notices.sort_by_key(|notice| place_in_order(notice.origin));
             Ok(Loaded { config: self.config, notices: self.notices })
         } else {
-            // A line that is no setting at all may be the reason for the others.
+            // A line that is no setting may be the reason for the other problems.
             for notice in &self.notices {
                 if let NoticeKind::Unknown { .. } = notice.kind {
                     let setting = Some((notice.key.clone(), notice.origin));
@@ -598,8 +598,8 @@ impl Draft {
         self.config.enforced_auth_schemes = demanded;
     }
 
-    /// A digest that no password can have is refused: the super user would be missing on the day
-    /// when it is needed.
+    /// Rejects a digest that no password can have: otherwise the super user would be missing when
+    /// it is needed.
     fn check_super_digest(&mut self) {
         let Some(digest) = &self.config.digest_auth.super_digest else { return };
         let like = self.config.digest_auth.algorithm.id("user:password");
@@ -616,7 +616,7 @@ impl Draft {
     }
 
     fn decide_words(&mut self) {
-        // A standalone server never goes read-only, but those who ask whether it is get an answer.
+        // A standalone server is never read-only, but clients that send `isro` get a reply.
         if self.read_only_mode {
             self.config.four_letter_words.allow("isro");
         }
@@ -640,7 +640,7 @@ impl Draft {
         }
     }
 
-    /// Sessions that change the ensemble's state must not be cheaper than those that do not.
+    /// Makes sure that sessions which change the ensemble's state do not cost less than local ones.
     fn decide_weights(&mut self) {
         let SessionWeights { global, local, renew } = self.session_weights;
         for (key, weight) in [
@@ -665,7 +665,7 @@ impl Draft {
         self.config.flush_quiet_ms = self.flush_quiet_ms.unwrap_or(usual);
     }
 
-    /// Settings of something that is switched off, unless they say what holds anyway.
+    /// Reports settings of a feature that is switched off, unless they have the default value.
     fn report_idle(&mut self) {
         let config = &self.config;
         let off = [
@@ -710,12 +710,12 @@ impl Draft {
     }
 }
 
-/// The key that was probably meant.
+/// Returns the key that was probably meant.
 fn nearest(setting: &Setting) -> Option<&'static str> {
     known_keys::nearest(setting.key.strip_prefix(PREFIX).unwrap_or(&setting.key))
 }
 
-/// Order in which a user reads the sources.
+/// Returns the position of a source in the order of messages.
 fn place_in_order(origin: Origin) -> (u8, usize) {
     match origin {
         Origin::ZooCfg { line } => (0, line),
@@ -755,7 +755,7 @@ fn candidate_from_flag(setting: &Setting) -> Option<Candidate> {
     let key = setting.key.as_str();
     if let Some(name) = key.strip_prefix(PREFIX)
         && let Some(row) = known_keys::find(name)
-        // What has no effect anyway may as well be recognised from the wrong place.
+        // A key without effect is recognised in the wrong place as well.
         && (row.place.has_prefix()
             || matches!(row.handler, Handler::NotYet { .. } | Handler::NotNeeded { .. }))
     {
@@ -770,7 +770,7 @@ fn candidate_from_flag(setting: &Setting) -> Option<Candidate> {
     }
 }
 
-/// Whether an id has a user, and a base64 text of the same length, as another has.
+/// Returns whether an id has a user, and a base64 text of the same length as another id.
 fn has_form_of(id: &str, other: &str) -> bool {
     let hash = |id: &str| id.split_once(':').map(|(_, hash)| hash.to_owned());
     let (Some((user, own)), Some(like)) = (id.split_once(':'), hash(other)) else { return false };
@@ -781,7 +781,7 @@ fn has_form_of(id: &str, other: &str) -> bool {
         && digits.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
 }
 
-/// Reads the words of a white-list; handler of `4lw.commands.whitelist`.
+/// Handles `4lw.commands.whitelist`.
 pub(super) fn allow_words(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
     let mut unknown = Vec::new();
     let mut words = super::FourLetterWords::least();
@@ -801,7 +801,7 @@ pub(super) fn allow_words(draft: &mut Draft, setting: &Setting) -> Result<(), St
     Ok(())
 }
 
-/// Handler of ports.
+/// Handles ports.
 pub(super) fn port(setting: &Setting) -> Result<u16, String> {
     let text = &setting.value;
     text.parse::<u16>()

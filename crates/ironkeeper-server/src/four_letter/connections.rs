@@ -6,7 +6,7 @@ use ironkeeper_engine::conn::ConnView;
 
 use super::java_text::socket_address;
 
-/// Everything about every connection, and an empty line.
+/// Renders all fields of every connection, and an empty line.
 pub(super) fn cons(views: &[ConnView]) -> String {
     let mut text = String::new();
     for view in views {
@@ -20,7 +20,7 @@ pub(super) fn cons(views: &[ConnView]) -> String {
     text
 }
 
-/// The same, without what needs a session.
+/// Renders every connection without the fields of its session.
 pub(super) fn clients(views: &[ConnView]) -> String {
     let mut text = String::new();
     for view in views {
@@ -33,7 +33,7 @@ pub(super) fn clients(views: &[ConnView]) -> String {
 
 fn put_brief(text: &mut String, view: &ConnView) {
     let ConnView { queued, stats, .. } = view;
-    // In brackets: what Java's selector waits for, 1 to read and 4 to write.
+    // In brackets: the interest set of Java's selector, 1 to read and 4 to write.
     let interest = u8::from(view.is_read) | u8::from(view.unsent) << 2;
     let _ = write!(
         text,

@@ -1,4 +1,4 @@
-//! `dump`: which sessions and connections end when, and what is ephemeral.
+//! `dump`: the sessions and connections by the time at which they end, and the ephemerals.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use ironkeeper_proto::SessionId;
 
 use super::java_text::{date, socket_address};
 
-/// What ends when, in milliseconds of the wall clock.
+/// Items by the time at which they end, in milliseconds of the wall clock.
 pub(super) type Schedule<T> = BTreeMap<i64, Vec<T>>;
 
 #[derive(Debug, Default)]

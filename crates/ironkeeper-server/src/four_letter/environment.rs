@@ -1,7 +1,7 @@
-//! `envi`: what the server runs on.
+//! `envi`: the environment of the server.
 //!
-//! Monitors look for every key Apache prints, so all are there. Those about Java say `<NA>`, which
-//! is how Apache prints a property that does not exist.
+//! Monitors may need every key that Apache prints, so all are printed. The value of keys about Java
+//! is `<NA>`, which Apache prints for a property that does not exist.
 
 use std::fmt::Write;
 
@@ -16,8 +16,8 @@ pub(super) fn current() -> Environment {
     let na = || NOT_AVAILABLE.to_owned();
     let (user, home) = process::user();
     let current_dir = std::env::current_dir().ok().map(|dir| dir.display().to_string());
-    // For Java these are parts of its heap. Used is total minus free there, and so it is here: all
-    // of what the process occupies is in use.
+    // In Java these are parts of the heap. Java computes used memory as total minus free; here all
+    // memory of the process counts as used.
     let occupied = process::resident_bytes();
     vec![
         ("zookeeper.version", version::full()),
@@ -53,7 +53,7 @@ fn megabytes(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| NOT_AVAILABLE.to_owned(), |bytes| format!("{}MB", bytes >> 20))
 }
 
-/// Java's names for systems and processors.
+/// Returns Java's name for an operating system.
 fn os_name(name: &str) -> &str {
     match name {
         "linux" => "Linux",

@@ -6,10 +6,10 @@ const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// An average as Apache prints it: four places, a half rounded up, then the shortest form.
+/// Formats an average as Apache does: four decimals, a half rounded up, then the shortest form.
 pub(super) fn average(value: f64) -> String {
-    // The exact decimal digits decide, so they are looked at rather than computed with: a double
-    // such as 0.03125 lies exactly between two results.
+    // The exact decimal digits decide, so the text is compared instead of computing: a double such
+    // as 0.03125 is exactly between two results.
     let digits = format!("{value:.64}");
     let point = digits.len() - 64;
     let (kept, dropped) = digits.split_at(point + 4);
@@ -18,7 +18,7 @@ pub(super) fn average(value: f64) -> String {
     double((ten_thousandths + up) as f64 / 10_000.0)
 }
 
-/// A number as `Double.toString` gives it.
+/// Formats a number as `Double.toString` does.
 pub(super) fn double(value: f64) -> String {
     if value == 0.0 || (1e-3..1e7).contains(&value.abs()) {
         return format!("{value:?}");
@@ -31,7 +31,7 @@ pub(super) fn double(value: f64) -> String {
     }
 }
 
-/// A moment as `Date.toString` gives it on a server whose zone is UTC.
+/// Formats a time as `Date.toString` does on a server whose zone is UTC.
 pub(super) fn date(wall_ms: i64) -> String {
     let Moment { year, month, day, hour, minute, second, days } = Moment::of(wall_ms);
     let weekday = DAYS[days.rem_euclid(7) as usize];
@@ -39,7 +39,7 @@ pub(super) fn date(wall_ms: i64) -> String {
     format!("{weekday} {month} {day:02} {hour:02}:{minute:02}:{second:02} UTC {year}")
 }
 
-/// A moment as it stands in Apache's version string.
+/// Formats a time as in Apache's version string.
 pub(super) fn build_date(wall_ms: i64) -> String {
     let Moment { year, month, day, hour, minute, .. } = Moment::of(wall_ms);
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
@@ -52,7 +52,7 @@ struct Moment {
     hour: i64,
     minute: i64,
     second: i64,
-    /// Since 1970-01-01, which was a Thursday.
+    /// Days since 1970-01-01, which was a Thursday.
     days: i64,
 }
 
@@ -60,7 +60,7 @@ impl Moment {
     fn of(wall_ms: i64) -> Moment {
         let seconds = wall_ms.div_euclid(1000);
         let (days, in_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-        // Years are counted from March, so that the leap day comes last, in eras of 400 years.
+        // Years are counted from March, so that the leap day is last, in eras of 400 years.
         let shifted = days + 719_468;
         let (era, in_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
         let year_of_era = (in_era - in_era / 1460 + in_era / 36_524 - in_era / 146_096) / 365;
@@ -74,7 +74,7 @@ impl Moment {
     }
 }
 
-/// The address of a socket that nobody has looked up a name for.
+/// Formats the address of a socket as Java does without a reverse lookup.
 pub(super) fn socket_address(address: SocketAddr) -> String {
     let port = address.port();
     match address.ip().to_canonical() {

@@ -1,10 +1,11 @@
-//! `mntr`: everything that is measured, one line each, as `zk_<key>`, a tab and the value.
+//! `mntr`: all metrics, one line each, as `zk_<key>`, a tab and the value.
 //!
-//! Every key that Apache ZooKeeper 3.9.5 prints is printed, so that no dashboard misses one. A value is either what its name says or, for things that do not exist here, the zero
-//! that [`CONSTANT`] explains. Left out are Apache's sizes of reads and writes for each node below
-//! the root (`..._read_per_namespace`, `..._write_per_namespace`): they appear only with traffic, and
-//! counting them would cost every read a search in a table that all threads share. So are a leader's
-//! queues to each learner (`<id>_learner_handler_qp_...`): there are none.
+//! Every key that Apache ZooKeeper 3.9.5 prints is printed, so that no dashboard misses one. A
+//! value is either measured or, for things that do not exist here, the zero that [`CONSTANT`]
+//! explains. Two groups are omitted. Apache's sizes of reads and writes for each node below the
+//! root (`..._read_per_namespace`, `..._write_per_namespace`) appear only with traffic, and
+//! counting them would cost every read a lookup in a table that all threads share. A leader's
+//! queues to each learner (`<id>_learner_handler_qp_...`) do not exist here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -20,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::role;
 use crate::shared::Shared;
 
-/// The shapes in which Apache prints a metric.
+/// The formats in which Apache prints a metric.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     Number,
@@ -30,7 +31,7 @@ enum Shape {
     Distribution,
 }
 
-/// Keys whose value is always zero, by the reason for it. Nothing else in this file is made up.
+/// Keys whose value is always zero, with the reason. All other values in this file are measured.
 const CONSTANT: &[(&str, Shape, &[&str])] = {
     use Shape::{Distribution, Number, Summary};
     &[
@@ -192,12 +193,12 @@ pub(super) fn render(shared: &Shared) -> String {
     let drop_probability = java_text::double(db.connection_drop_probability());
     lines.put("connection_drop_probability", drop_probability);
     lines.put("uptime", core.clock.uptime_ms());
-    // -1, as Java says, if nobody knows.
+    // -1, as in Java, if it is unknown.
     lines.put("open_file_descriptor_count", process::open_files().unwrap_or(-1));
     lines.put("max_file_descriptor_count", process::open_files_max().unwrap_or(-1));
-    // A failure of this kind ends the server, so there is never more than one.
+    // A failure of this kind stops the server, so the count is at most one.
     lines.put("unrecoverable_error_count", u8::from(core.shutdown.failure().is_some()));
-    // The next two are ours: a monitor that does not know them passes over them.
+    // The next two are Ironkeeper's own keys; monitors ignore unknown keys.
     lines.put("disk_full", u8::from(db.disk_full.load(Relaxed)));
     lines.put("autopurge", u8::from(shared.config.purge_interval_ms.is_some()));
     lines.engine(&db.stats);
@@ -238,7 +239,7 @@ impl Lines {
         self.put(&format!("p999_{name}"), p999);
     }
 
-    /// What only members of an ensemble have, in Apache's order.
+    /// Prints the metrics of members of an ensemble, in Apache's order.
     fn member(&mut self, shared: &Shared) {
         let Some(member) = &shared.core.member else { return };
         let status = member.status();
@@ -292,7 +293,7 @@ impl Lines {
         self.counter("connection_drop_count", &stats.connections_dropped);
         self.counter("sessionless_connections_expired", &stats.sessionless_expired);
         self.counter("stale_sessions_expired", &stats.sessions_expired);
-        // Apache counts these for TLS alone; here it is every authentication that failed.
+        // Apache counts these for TLS only; here it is every failed authentication.
         self.counter("auth_failed_count", &stats.auth_failures);
         self.counter("large_requests_rejected", &stats.large_requests_rejected);
         self.counter("digest_mismatches_count", &stats.digest_mismatches);
@@ -304,7 +305,8 @@ impl Lines {
         self.counter("stale_requests", &throttle.stale_requests);
         self.counter("stale_requests_dropped", &throttle.stale_requests_dropped);
         self.counter("stale_replies", &throttle.stale_replies);
-        // Apache counts the next two on leaders alone; this server is an ensemble of one.
+        // Apache counts the next two on leaders only; here a standalone server counts proposals
+        // too, and every server counts commits.
         self.counter("proposal_count", &stats.proposals);
         self.counter("commit_count", &stats.commits);
         self.counter("sync_processor_request_queued", &stats.proposals);
@@ -341,8 +343,8 @@ impl Lines {
         self.summary("leader_unavailable_time", metrics.leader_unavailable.totals());
     }
 
-    /// Limits and usage of quotas, added up for each node below the root. A hard limit counts
-    /// before a soft one, and one that is not set as -1.
+    /// Prints limits and usage of quotas, added up for each node below the root. A hard limit takes
+    /// precedence over a soft one, and a limit that is not set counts as -1.
     fn quotas(&mut self, quotas: &[Quota]) {
         let mut sums: BTreeMap<(&str, &str), i64> = BTreeMap::new();
         for Quota { path, limits, usage } in quotas {

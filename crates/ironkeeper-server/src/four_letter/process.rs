@@ -1,22 +1,22 @@
-//! What the operating system knows of this process and its machine.
+//! Information of the operating system about this process and its machine.
 //!
-//! Read from `/proc`, without a line of unsafe code. Elsewhere than on Linux most of it is unknown.
+//! Read from `/proc`, without unsafe code. On other systems than Linux most of it is unknown.
 
 use std::fs;
 
-/// Open files, sockets included.
+/// Returns the number of open files, including sockets.
 pub(super) fn open_files() -> Option<i64> {
     let entries = fs::read_dir("/proc/self/fd").or_else(|_| fs::read_dir("/dev/fd")).ok()?;
-    // The directory being read is open itself, and nobody asked about it.
+    // The directory being read is open itself and is not counted.
     Some(entries.count() as i64 - 1)
 }
 
-/// How many there may be.
+/// Returns the maximum number of open files.
 pub(super) fn open_files_max() -> Option<i64> {
     parse_open_files_max(&fs::read_to_string("/proc/self/limits").ok()?)
 }
 
-/// The soft limit; one that is absent is as large as it gets.
+/// Returns the soft limit; `i64::MAX` if there is none.
 fn parse_open_files_max(limits: &str) -> Option<i64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     match line.split_whitespace().next()? {
@@ -25,12 +25,12 @@ fn parse_open_files_max(limits: &str) -> Option<i64> {
     }
 }
 
-/// Bytes of memory this process occupies.
+/// Returns the bytes of memory that this process occupies.
 pub(super) fn resident_bytes() -> Option<u64> {
     kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
-/// Bytes of memory the machine has.
+/// Returns the bytes of memory of the machine.
 pub(super) fn machine_bytes() -> Option<u64> {
     kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
 }
@@ -53,8 +53,8 @@ fn first_line(path: &str) -> Option<String> {
     text.lines().next().filter(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// Name and home of the user this process runs as, by the system's list of users or, failing that,
-/// by the environment.
+/// Returns name and home of the user of this process, from `/etc/passwd` or else from the
+/// environment.
 pub(super) fn user() -> (Option<String>, Option<String>) {
     let listed = effective_uid().and_then(|uid| {
         let users = fs::read_to_string("/etc/passwd").ok()?;

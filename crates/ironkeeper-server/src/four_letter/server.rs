@@ -18,7 +18,7 @@ pub(super) struct Overview {
     pub zxid: Zxid,
     pub mode: &'static str,
     pub node_count: usize,
-    /// Last, least and greatest, if the server leads.
+    /// Last, minimum and maximum, if the server leads.
     pub proposal_sizes: Option<[i64; 3]>,
 }
 
@@ -26,7 +26,7 @@ pub(super) fn srvr(overview: &Overview) -> String {
     stat(overview, "")
 }
 
-/// `clients` is the list of clients with its title left out.
+/// Renders `stat`; `clients` is the list of clients without its title.
 pub(super) fn stat(overview: &Overview, clients: &str) -> String {
     let mut text = format!("Zookeeper version: {}\n", version::full());
     if !clients.is_empty() {
@@ -66,9 +66,9 @@ pub(super) struct Conf {
     pub max_client_cnxns: u32,
     pub min_session_timeout_ms: u32,
     pub max_session_timeout_ms: u32,
-    /// -1 is the system's default.
+    /// -1 is the default of the system.
     pub listen_backlog: i64,
-    /// Of a member of an ensemble.
+    /// The settings of a member of an ensemble.
     pub member: Option<MemberConf>,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct MemberConf {
     pub membership: Membership,
 }
 
-/// There is no TLS port, and a server on its own has no number.
+/// Renders `conf`. There is no TLS port, and a standalone server has no id.
 pub(super) fn conf(conf: &Conf) -> String {
     let Conf {
         client_port,
@@ -116,7 +116,7 @@ pub(super) fn conf(conf: &Conf) -> String {
     text
 }
 
-/// The lines of a member. Apache ends them without a line feed.
+/// Renders the lines of a member. Apache ends them without a line feed.
 fn member_conf(conf: &MemberConf) -> String {
     let MemberConf { my_id, init_limit, sync_limit, membership } = conf;
     let me = membership.members.get(my_id);
@@ -137,7 +137,7 @@ fn member_conf(conf: &MemberConf) -> String {
     )
 }
 
-/// Digests at round transaction ids. Java has signed numbers only.
+/// Renders the digests at every 128th zxid. Java has signed numbers only.
 pub(super) fn hash(digests: &[(Zxid, u64)]) -> String {
     let mut text = String::new();
     for (zxid, digest) in digests {

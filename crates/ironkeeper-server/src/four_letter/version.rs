@@ -1,21 +1,21 @@
-//! The version this server gives as its own.
+//! The version that the server reports.
 //!
-//! Clients and monitors read the first three numbers to learn what the server can do, so they are
-//! those of the Apache release whose behaviour is matched. Where Apache puts the revision of its
-//! source, a name and our own version follow; everything up to the comma has the shape
-//! `number.number.number-text`, which is what those readers expect.
+//! Clients and monitors derive the features of a server from the first three numbers, so they are
+//! the numbers of the Apache release with the same behaviour. In place of the revision of Apache's
+//! source are a name and our own version; everything up to the comma has the form
+//! `number.number.number-text`, which these readers expect.
 
 use super::java_text;
 
 /// The release of Apache ZooKeeper that this server behaves like.
 pub const ZOOKEEPER_VERSION: &str = "3.9.5";
 
-/// The day of the release, to be changed together with the version of the workspace. A build that
-/// sets `SOURCE_DATE_EPOCH` (seconds since 1970, as reproducible builds do) shows that instead; the
-/// clock of the machine that compiles never shows.
+/// The day of the release, to be changed together with the version of the workspace. A build with
+/// `SOURCE_DATE_EPOCH` (seconds since 1970, as in reproducible builds) reports that instead; the
+/// clock of the compiling machine is never used.
 const RELEASED_S: i64 = 1_794_700_800;
 
-/// For example `3.9.5-ironkeeper-0.1.0, built on 2026-11-15 00:00 UTC`.
+/// Returns, for example, `3.9.5-ironkeeper-0.1.0, built on 2026-11-15 00:00 UTC`.
 pub(super) fn full() -> String {
     let built_s = option_env!("SOURCE_DATE_EPOCH").and_then(|seconds| seconds.parse().ok());
     let built = java_text::build_date(built_s.unwrap_or(RELEASED_S).saturating_mul(1000));

@@ -1,6 +1,6 @@
-//! `wchs`, `wchc` and `wchp`: who watches what.
+//! `wchs`, `wchc` and `wchp`: the watches by session and by path.
 //!
-//! As with Apache they list the watches of its data table: those set by `exists`, `getData` and
+//! As in Apache they list the watches of its data table: those set by `exists`, `getData` and
 //! `addWatch`, not those of `getChildren`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ironkeeper_proto::SessionId;
 
-/// A connection that watches something.
+/// A connection with watches.
 #[derive(Debug)]
 pub(super) struct Watcher {
     pub session: SessionId,

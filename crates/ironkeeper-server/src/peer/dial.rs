@@ -1,8 +1,8 @@
 //! Dialling another server.
 //!
-//! A server may have several addresses, and a name several more. They are tried in turn; if one does
-//! not answer for a moment, the next is tried beside it, so that an address that swallows everything
-//! costs that moment and not the whole time-out.
+//! A server may have several addresses, and a name may resolve to several. They are tried in order;
+//! if an address does not respond within `NEXT_ADDRESS_AFTER`, the next is tried in parallel, so
+//! that an address that drops all packets costs that time and not the whole timeout.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,11 +15,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::settings::Endpoint;
 
-/// After so much silence of one address the next is tried as well.
+/// The time without a response of one address after which the next is tried as well.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 
-/// Connects to the first of these that answers. Names are resolved now, so a server that has moved is
-/// found at its new place; a name that takes long keeps nobody from trying the others.
+/// Connects to the first endpoint that responds. Resolves names now, so that a server with a new
+/// address is found; a slow name does not delay the others.
 pub(super) async fn dial(endpoints: &[Endpoint], within: Duration) -> io::Result<TcpStream> {
     let until = Instant::now() + within;
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "it is in no configuration");
@@ -59,7 +59,7 @@ async fn look_up(Endpoint { host, port }: Endpoint) -> io::Result<Vec<SocketAddr
     Ok(tokio::net::lookup_host((host.as_str(), port)).await?.collect())
 }
 
-/// Whether one of these is at this address, in its canonical form.
+/// Returns whether an endpoint has this address, in its canonical form.
 pub(super) async fn any_is_at(endpoints: Vec<Endpoint>, ip: IpAddr) -> bool {
     let mut lookups: JoinSet<_> = endpoints.into_iter().map(look_up).collect();
     while let Some(found) = lookups.join_next().await {
@@ -77,8 +77,8 @@ fn late() -> io::Error {
 
 async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
-    // A port of our own that nobody listens on may be given to us as the near end of the connection,
-    // and then TCP joins the two: we would speak to ourselves.
+    // If a port of this machine has no listener, the kernel may choose it as the local end of the
+    // connection, and TCP connects the socket to itself.
     if stream.local_addr()? == stream.peer_addr()? {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
@@ -86,7 +86,7 @@ async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Reads `host:port`, the host perhaps in brackets.
+/// Parses `host:port`, the host perhaps in brackets.
 pub(super) fn endpoint(text: &str) -> Option<Endpoint> {
     let (host, port) = text.rsplit_once(':')?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

@@ -1,7 +1,7 @@
-//! From the bytes of a link to inputs: what a connection carries depends on its port and on who
+//! Decoding of a link's bytes into inputs; the protocol depends on the port and on which side
 //! dialled.
 //!
-//! One read brings in many packets, and all of them become inputs of one batch. What they carry points
+//! One read receives many packets, and all of them become inputs of one batch. Their payloads point
 //! into the buffer that was read, so transactions are not copied on their way to the log.
 
 use bytes::{Buf, BytesMut};
@@ -16,15 +16,16 @@ use thiserror::Error;
 
 use super::tree_in::{IncomingTree, ReceivedTree, TreeError};
 
-/// Room for one read.
+/// The size of one read.
 const READ_BYTES: usize = 64 << 10;
-/// A buffer with less room than this is not read into: many small reads would cost more than a new one.
+/// A buffer with less room than this is not read into: many small reads would cost more than a new
+/// buffer.
 const READ_BYTES_MIN: usize = 8 << 10;
 
-/// After so many bytes of a tree the machine is told that it comes along.
+/// After this many bytes of a snapshot ZAB is notified of the progress.
 pub(super) const TREE_STEP_BYTES: usize = 1 << 20;
 
-/// Why a link's bytes were not understood. It costs the peer the connection, nothing else.
+/// The reason why a link's bytes could not be decoded. Only this connection is closed.
 #[derive(Debug, Error)]
 pub enum Broken {
     #[error("it does not speak this protocol: {0}")]
@@ -33,50 +34,50 @@ pub enum Broken {
     Tree(#[from] TreeError),
 }
 
-/// What is expected next.
+/// The kind of bytes expected next.
 #[derive(Debug)]
 pub enum Expect<D: Disk = RealDisk> {
-    /// Who it is that has dialled our election port.
+    /// The identification of a server that has dialled our election port.
     Opening,
     Notifications,
     Packets(Sender),
-    /// A tree follows, and nobody has asked for it yet. Nothing is read until then.
+    /// A snapshot follows, and ZAB has not requested it yet. Nothing is read until then.
     TreeAhead(Zxid),
     Tree(Box<IncomingTree<D>>),
 }
 
-/// What a link has received and not yet turned into inputs.
+/// The bytes of a link that are received and not yet decoded.
 #[derive(Debug)]
 pub struct Intake<D: Disk = RealDisk> {
-    /// Where what was read is appended.
+    /// The buffer to which read bytes are appended.
     pub unread: BytesMut,
     expect: Expect<D>,
     field_max: usize,
-    /// Bytes of a tree that nobody was told of.
+    /// Bytes of a snapshot that were not reported yet.
     tree_bytes: usize,
-    /// A whole tree, until the link's task has put it where it is looked for.
+    /// A complete snapshot, until the link's task has stored it in the switchboard.
     pub received: Option<ReceivedTree<D>>,
 }
 
 impl<D: Disk> Intake<D> {
-    /// An intake that believes in no string or buffer longer than `field_max`.
+    /// Creates an intake that rejects strings and buffers longer than `field_max`.
     pub fn new(expect: Expect<D>, field_max: usize) -> Intake<D> {
         Intake { unread: BytesMut::new(), expect, field_max, tree_bytes: 0, received: None }
     }
 
-    /// Whether there is anything to read for at the moment.
+    /// Returns whether bytes should be read now.
     pub(super) fn wants_bytes(&self) -> bool {
         !matches!(self.expect, Expect::TreeAhead(_))
     }
 
-    /// Makes room for the next read.
+    /// Reserves memory for the next read.
     pub(super) fn make_room(&mut self) {
         if self.unread.capacity() - self.unread.len() < READ_BYTES_MIN {
             self.unread.reserve(READ_BYTES);
         }
     }
 
-    /// What follows the SNAP that has been read is wanted.
+    /// Starts to receive the snapshot that follows the SNAP packet.
     pub fn receive_tree(&mut self, store: &Store<D>) -> Result<(), Broken> {
         if let Expect::TreeAhead(zxid) = self.expect {
             let tree = IncomingTree::begin(store, zxid).map_err(TreeError::from)?;
@@ -85,7 +86,7 @@ impl<D: Disk> Intake<D> {
         Ok(())
     }
 
-    /// Turns what is complete into inputs.
+    /// Decodes complete packets into inputs.
     pub fn decode(&mut self, link: LinkId, inputs: &mut Vec<Input>) -> Result<(), Broken> {
         loop {
             let go_on = match &mut self.expect {
@@ -138,7 +139,7 @@ impl<D: Disk> Intake<D> {
         body.advance(4);
         match Notification::decode(&body) {
             Ok(notification) => inputs.push(Input::Notification { link, notification }),
-            // As Apache does: it may be of a later version, and the next one may be of use.
+            // As in Apache: it may be of a later version, and the next one may be valid.
             Err(error) => tracing::debug!("a notification was not understood: {error}"),
         }
         Ok(true)

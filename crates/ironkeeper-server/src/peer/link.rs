@@ -1,8 +1,8 @@
 //! One connection to another server, as all threads see it.
 //!
-//! The task in `link_task` reads from it. Everybody may send: bytes are put into the outbox and
-//! handed to the kernel on the spot. The lock of a link is held for that and for nothing else; a send
-//! on a socket that does not block takes microseconds, and it keeps what is sent in order.
+//! The task in `link_task` reads from it. Every thread may send: it appends bytes to the outbox and
+//! passes them to the kernel immediately. The lock of a link is held only for that; a send on a
+//! non-blocking socket takes microseconds, and the lock keeps the bytes in order.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -18,11 +18,12 @@ use tokio::sync::Notify;
 use super::outbox::{Outbox, Sent};
 use super::tree_out::OutgoingTree;
 
-/// What may wait on all links together: six members that catch up at once, and then some.
+/// The maximum number of unsent bytes on all links together: enough for more than six members that
+/// synchronize at the same time.
 const UNSENT_TOTAL_MAX: usize = 1 << 30;
-/// Above this many bytes on all links together, those of servers that are no members go.
+/// Above this many unsent bytes on all links together, links of non-members are closed.
 const UNSENT_WITH_STRANGERS_MAX: usize = 256 << 20;
-/// A link on which no more waits is not to blame.
+/// A link with at most this many unsent bytes is not closed because of the sum.
 const UNSENT_FAIR_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]
@@ -30,47 +31,47 @@ pub(super) struct Link {
     id: LinkId,
     pub(super) port: Port,
     pub(super) peer: SocketAddr,
-    /// Who it is, as far as that is known: whom we dialled, or who it has said to be.
+    /// The peer's server id, as far as it is known: the one we dialled, or the one it has sent.
     peer_id: OnceLock<ServerId>,
-    /// It has named itself, and is no member.
+    /// The peer has sent its id, and is a non-member.
     is_stranger: AtomicBool,
-    /// Its address is one from which the server that it names may come.
+    /// The peer's address is accepted for the server id that it has sent.
     is_at_home: AtomicBool,
     pub(super) writer: OwnedWriteHalf,
-    /// Raised when the task has to look at `side`.
+    /// Notified when the task has to check `side`.
     pub(super) signal: Notify,
     side: Mutex<Side>,
 }
 
-/// What the link's task and the others tell each other.
+/// The state shared between the link's task and other threads.
 #[derive(Debug, Default)]
 pub(super) struct Side {
     pub(super) outbox: Outbox,
-    /// The rest of the outbox is sent by the task, when the kernel has room or a tree is through.
+    /// The task sends the rest of the outbox, when the kernel has room or a snapshot is sent.
     pub(super) task_sends: bool,
-    /// In the list of links to be flushed.
+    /// The link is in the list of links to be flushed.
     queued: bool,
-    /// The tree behind the SNAP is wanted.
+    /// The snapshot after the SNAP packet is requested.
     pub(super) receive_tree: bool,
     pub(super) end: Option<End>,
 }
 
-/// Why a link ends from this side.
+/// The reason why this side closes a link.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The machine wants it so, and hears nothing of it any more.
+    /// ZAB closed the link, and receives no more inputs of it.
     HungUp(Hangup),
-    /// The peer leaves too much unread.
+    /// The peer leaves too many bytes unread.
     TooSlow,
     Broken(io::Error),
-    /// Another connection needs its place.
+    /// Another connection needs its permit.
     Crowded,
-    /// A test wants the two apart.
+    /// A test separates the two servers.
     CutOff,
 }
 
 impl Link {
-    /// `unsent_total` counts the bytes that wait on all links.
+    /// Creates a link; `unsent_total` counts the unsent bytes of all links.
     pub(super) fn new(
         id: LinkId,
         port: Port,
@@ -90,7 +91,7 @@ impl Link {
     }
 
     pub(super) fn set_peer_id(&self, id: ServerId) {
-        // Who has said it once says nothing else later.
+        // The first id is kept.
         let _ = self.peer_id.set(id);
     }
 
@@ -114,7 +115,7 @@ impl Link {
         self.side.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts something into the outbox. True if the link has to be put on the list of those that need a
+    /// Appends to the outbox. Returns true if the link has to be added to the list for
     /// [`Link::flush`].
     pub(super) fn put(&self, unsent_bytes_max: usize, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
         let mut side = self.side();
@@ -122,7 +123,7 @@ impl Link {
             return false;
         }
         side.outbox.put(encode);
-        // With too much on all links together those go that have a part in it.
+        // If the sum over all links is too large, the links with a considerable share are closed.
         let total_max = match self.is_stranger.load(Relaxed) {
             true => UNSENT_WITH_STRANGERS_MAX,
             false => UNSENT_TOTAL_MAX,
@@ -148,7 +149,7 @@ impl Link {
     pub(super) fn put_tree(&self, tree: OutgoingTree) {
         let mut side = self.side();
         if side.end.is_some() {
-            // The lock goes first: the tree goes back to its source.
+            // The lock is dropped before the snapshot, which is returned to its source.
             drop(side);
             return drop(tree);
         }
@@ -157,7 +158,7 @@ impl Link {
         self.flush();
     }
 
-    /// Hands the outbox to the kernel, as far as it goes.
+    /// Passes the outbox to the kernel, as far as the kernel accepts it.
     pub(super) fn flush(&self) {
         let mut side = self.side();
         side.queued = false;
@@ -170,7 +171,7 @@ impl Link {
         }
     }
 
-    /// `None` if the connection is broken.
+    /// Sends the outbox. Returns `None` if the connection is broken.
     pub(super) fn send(&self, side: &mut Side) -> Option<Sent> {
         match side.outbox.send(|slices| self.writer.try_write_vectored(slices)) {
             Ok(sent) => Some(sent),
@@ -195,9 +196,9 @@ impl Link {
         self.signal.notify_one();
     }
 
-    /// The end, at once, whoever still holds on to the link.
+    /// Closes the link at once, even if other threads still hold it.
     pub(super) fn close(&self) {
-        // A tree that goes back to its source runs the engine, which may want to send on this link.
+        // A snapshot that is returned to its source runs the engine, which may send on this link.
         let unsent = std::mem::take(&mut self.side().outbox);
         drop(unsent);
         // It may be closed already.
@@ -205,12 +206,12 @@ impl Link {
     }
 }
 
-/// A vote as it goes over the wire: its length, then itself.
+/// Encodes a vote for the wire: its length, then the vote.
 pub fn encode_vote(vote: &Notification, out: &mut Vec<u8>) {
     let start = out.len();
     out.put_i32(0);
     vote.encode(out);
-    // A configuration that is too long for a frame is too long for every reader.
+    // A membership that is too long for a frame is too long for every reader.
     let len = i32::try_from(out.len() - start - 4).unwrap_or(i32::MAX);
     out[start..start + 4].copy_from_slice(&len.to_be_bytes());
 }

@@ -1,4 +1,4 @@
-//! The life of one link, on the thread of the peer links.
+//! The task of one link, on the thread of the peer links.
 
 use std::io;
 use std::net::IpAddr;
@@ -20,18 +20,18 @@ use super::places::Place;
 use super::switchboard::Switchboard;
 use super::tree_out::OutgoingTree;
 
-/// How long the last bytes may take to leave after the machine has hung up.
+/// The maximum time for sending the last bytes after ZAB has closed the link.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// How long the names of a member may take to be resolved when it has dialled us.
+/// The maximum time for resolving the names of a member that has dialled us.
 const LOOK_UP_MAX: Duration = Duration::from_secs(1);
 
-/// Bytes in an outbox whose memory is given back to the operating system when the link ends.
+/// If an outbox with this many bytes is dropped, memory is returned to the operating system.
 const LARGE_OUTBOX_BYTES: usize = 1 << 20;
 
-/// Serves a link until it ends. `announce` tells the machine that it is there; a link that has not
-/// been announced yet, because its opening is awaited, is not told to have ended either. `place` is
-/// that of a connection to one of our ports, whose first message has to come in time.
+/// Serves a link until it ends. `announce` notifies ZAB of the link; the end of a link that is not
+/// announced yet, because its first message has not arrived, is not reported either. `place` is the
+/// permit of an accepted connection, whose first message has to arrive in time.
 pub(super) async fn run(
     board: Arc<Switchboard>,
     link: Arc<Link>,
@@ -72,9 +72,9 @@ struct LinkTask {
     reader: OwnedReadHalf,
     intake: Intake,
     announced: bool,
-    /// Until when the peer must have said who it is, while it has not.
+    /// The deadline for the peer's first message; `None` after it has arrived.
     unnamed_until: Option<Instant>,
-    /// If it has dialled us.
+    /// The permit, if the peer has dialled us.
     place: Option<Place>,
     tree: Option<TreeBeingSent>,
 }
@@ -83,17 +83,17 @@ struct TreeBeingSent {
     tree: OutgoingTree,
     slice: Vec<u8>,
     sent: usize,
-    /// Bytes of it that nobody was told of.
+    /// Bytes of the snapshot that were not reported yet.
     unreported: usize,
-    /// Bytes of the whole tree so far.
+    /// Bytes of the snapshot sent so far.
     total: u64,
     is_last: bool,
 }
 
-/// The tree was exchanged for another one while it was being sent.
+/// The tree was replaced while its snapshot was being sent.
 const TREE_LOST: &str = "the tree it was being sent is gone";
 
-/// Why a link has ended.
+/// The reason why a link has ended.
 enum Ended {
     HungUp(Hangup),
     Gone,
@@ -124,7 +124,7 @@ impl LinkTask {
                 (side.task_sends, std::mem::take(&mut side.receive_tree))
             };
             if receive_tree {
-                // What has been read behind the SNAP is the beginning of the tree.
+                // The bytes read after the SNAP packet are the beginning of the snapshot.
                 if let Err(broken) = self.intake.receive_tree(&self.board.store) {
                     return Ended::Failed(broken.to_string());
                 }
@@ -173,7 +173,7 @@ impl LinkTask {
         }
     }
 
-    /// Reports everything that has arrived as a whole.
+    /// Reports all complete packets that have arrived.
     async fn take_in(&mut self) -> Result<(), Ended> {
         let mut inputs = Vec::new();
         let outcome = self.intake.decode(self.link.id(), &mut inputs);
@@ -194,7 +194,7 @@ impl LinkTask {
             self.name(first)?;
             self.announced = true;
         }
-        // What came before the garbage is as good as ever.
+        // Packets before the malformed bytes are valid.
         if !inputs.is_empty() {
             self.board.report(inputs);
         }
@@ -206,7 +206,7 @@ impl LinkTask {
         outcome.map_err(|broken| Ended::Failed(broken.to_string()))
     }
 
-    /// The first message of a server that has dialled us names it.
+    /// Records the server id in the first message of a server that has dialled us.
     fn name(&mut self, first: &Input) -> Result<(), Ended> {
         let id = match first {
             Input::Opened { opening, .. } => {
@@ -239,7 +239,7 @@ impl LinkTask {
         }
     }
 
-    /// Sends while the kernel takes it: slices of a tree, or what is in the outbox.
+    /// Sends as much as the kernel accepts: slices of a snapshot, or the outbox.
     fn send(&mut self) -> io::Result<()> {
         if let Some(sending) = &mut self.tree {
             match self.link.writer.try_write(&sending.slice[sending.sent..]) {
@@ -258,7 +258,7 @@ impl LinkTask {
             if sending.sent < sending.slice.len() {
                 return Ok(());
             }
-            // One slice at a time: other links want their turn.
+            // One slice at a time: other links have their turn.
             if !sending.is_last {
                 return sending.next_slice();
             }
@@ -281,7 +281,7 @@ impl LinkTask {
                 Some(Sent::Blocked) | None => None,
             }
         };
-        // The tree is read outside of the link's lock: it waits for the gate.
+        // The slice is read without the link's lock, because it waits for the gate.
         if let Some(tree) = tree {
             let slice = Vec::new();
             let mut sending =
@@ -295,7 +295,7 @@ impl LinkTask {
     async fn end(mut self, ended: Ended) {
         let (id, peer, port) = (self.link.id(), self.link.peer, self.link.port);
         self.board.remove(id);
-        // What was half sent goes home before the machine can think of sending it again.
+        // A partly sent snapshot is returned before ZAB can send it again.
         let tree_cut = self.tree.take().is_some();
         match ended {
             Ended::HungUp(reason) => {
@@ -306,7 +306,7 @@ impl LinkTask {
                     }
                     None => tracing::debug!("hung up on {peer} ({port:?} port): {reason:?}"),
                 }
-                // Without a listener what was said last would be lost.
+                // Without this the last packets would be lost.
                 if !tree_cut {
                     let _ = timeout(LAST_WORDS, self.say_last_words()).await;
                 }
@@ -328,13 +328,13 @@ impl LinkTask {
         }
     }
 
-    /// A connection was lost. Any server can open one and have it fail, so such lines are counted.
+    /// Logs a lost connection. Any server can open one and have it fail, so such lines are limited.
     fn tell_failure(&self, why: &str) {
         let (who, port, now) = (self.who(), self.link.port, std::time::Instant::now());
         let line = format!("lost the connection with {who} ({port:?} port): {why}");
         let is_member = self.link.peer_id().is_some_and(|id| self.board.is_member(id));
         let repeats = &self.board.repeats;
-        // Members are few, and each has a line of its own.
+        // Members are few, so each has its own limit.
         let line = match is_member {
             true => repeats.line(line, now),
             false => repeats.line_of("lost a connection", line, now),
@@ -344,8 +344,8 @@ impl LinkTask {
         }
     }
 
-    /// The other server, as far as it is known. Its port is left out: it changes with each
-    /// connection.
+    /// Returns the name of the other server, as far as it is known. Without its port, which changes
+    /// with each connection.
     fn who(&self) -> String {
         let ip = self.link.peer.ip().to_canonical();
         match self.link.peer_id() {
@@ -354,7 +354,7 @@ impl LinkTask {
         }
     }
 
-    /// Hands the rest of the outbox to the kernel, up to a tree, which nobody waits for any more.
+    /// Passes the rest of the outbox to the kernel, up to a snapshot, which is not needed any more.
     async fn say_last_words(&mut self) {
         loop {
             let sent = self.link.send(&mut self.link.side());
@@ -365,8 +365,8 @@ impl LinkTask {
     }
 }
 
-/// Whether this is an address of this server, if it is a member. Without a connection with the
-/// member that is not asked for, and no name has to be resolved.
+/// Returns whether `ip` is an address of this server, if it is a member. Without an election link
+/// to the member there is nothing to compare: returns true without resolving a name.
 async fn is_at_home(board: &Switchboard, id: ServerId, ip: IpAddr) -> bool {
     let known = board.election_ips(id);
     if !board.is_member(id) || known.is_empty() || known.contains(&ip) {
@@ -376,7 +376,7 @@ async fn is_at_home(board: &Switchboard, id: ServerId, ip: IpAddr) -> bool {
     timeout(LOOK_UP_MAX, dial::any_is_at(endpoints, ip)).await.unwrap_or(false)
 }
 
-/// What an operator should hear of when we hang up: servers that are not what they should be.
+/// Returns the warning for the operator when we close a link because the peer is misconfigured.
 fn refusal(reason: Hangup) -> Option<String> {
     Some(match reason {
         Hangup::OwnId => "it has the number of this one (myid), which must be another".to_owned(),
@@ -400,7 +400,7 @@ fn refusal(reason: Hangup) -> Option<String> {
     })
 }
 
-/// Refusals of one kind are counted together.
+/// Returns the kind of a closed link; warnings of one kind share a limit.
 fn kind(reason: Hangup) -> &'static str {
     match reason {
         Hangup::OwnId => "own id",

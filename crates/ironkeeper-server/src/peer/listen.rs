@@ -1,4 +1,4 @@
-//! The ports where other servers dial us.
+//! The ports on which other servers dial us.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -18,9 +18,9 @@ use super::switchboard::Switchboard;
 use super::{PeerError, link_task};
 use crate::server;
 
-/// The wait between two attempts to take hold of our ports.
+/// The wait between two attempts to bind our ports.
 const BIND_PAUSE: Duration = Duration::from_secs(1);
-/// The wait after a failed accept, such as one for want of file descriptors.
+/// The wait after a failed accept, for example for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const BACKLOG: i32 = 128;
 
@@ -35,14 +35,14 @@ struct OpenPort {
     port: Port,
     endpoint: Endpoint,
     places: Arc<Places>,
-    /// Until somebody serves it.
+    /// The sockets that are not served yet.
     listeners: Vec<TcpListener>,
     tasks: Vec<AbortHandle>,
 }
 
 impl Ports {
-    /// Takes hold of all ports. Where somebody else has a port, that is final; a name or an address of
-    /// ours that is not there yet is tried again.
+    /// Binds all ports. Fails if another process uses a port; tries again if a name cannot be
+    /// resolved or an address does not exist yet.
     pub(super) fn open(own: &OwnAddresses, tries: Option<u32>) -> Result<Ports, PeerError> {
         let mut tried: u32 = 0;
         loop {
@@ -58,7 +58,7 @@ impl Ports {
         }
     }
 
-    /// Begins to take in connections where that is not done yet.
+    /// Starts to accept connections on ports that are not served yet.
     pub(super) fn serve(&mut self, board: &Arc<Switchboard>) {
         for open in &mut self.open {
             for listener in open.listeners.drain(..) {
@@ -73,7 +73,7 @@ impl Ports {
         }
     }
 
-    /// Opens and closes ports so that they are those of our addresses now.
+    /// Opens and closes ports so that they match our present addresses.
     pub(super) fn change(&mut self, board: &Arc<Switchboard>) {
         let own = board.own();
         self.open.retain(|open| {
@@ -95,14 +95,14 @@ impl Ports {
     }
 }
 
-/// What we should listen on.
+/// Returns the endpoints on which we should listen.
 fn wanted(own: &OwnAddresses) -> impl Iterator<Item = (Port, &Endpoint)> {
     let election = own.election_binds.iter().map(|endpoint| (Port::Election, endpoint));
     election.chain(own.quorum_binds.iter().map(|endpoint| (Port::Quorum, endpoint)))
 }
 
 impl OpenPort {
-    /// Takes hold of all addresses of an endpoint.
+    /// Binds all addresses of an endpoint.
     fn open((port, endpoint): (Port, &Endpoint)) -> Result<OpenPort, PeerError> {
         let fail = |error| PeerError { address: endpoint.to_string(), error };
         let found = (endpoint.host.as_str(), endpoint.port).to_socket_addrs().map_err(fail)?;
@@ -117,7 +117,7 @@ impl OpenPort {
     }
 }
 
-/// Takes in connections for as long as the runtime lives.
+/// Accepts connections until the runtime ends.
 async fn accept(board: Arc<Switchboard>, listener: TcpListener, port: Port, places: Arc<Places>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,

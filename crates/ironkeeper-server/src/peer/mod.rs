@@ -1,27 +1,28 @@
 //! The peer links: connections to the other servers of an ensemble, in Apache's protocol.
 //!
-//! The machine of `ironkeeper-zab` says what to do with its outputs (dial, send, hang up) and is told
-//! what happened with its inputs. This module knows sockets and bytes, and decides nothing.
+//! This module performs the link operations of `ironkeeper-zab` ([`LinkOp`]: dial, send, close) and
+//! passes events to it as inputs. It handles sockets and bytes, and makes no protocol decisions.
 //!
 //! ```text
-//! whoever holds the engine ──perform──► outbox of a link ──flush──► kernel
-//! thread `peers`: one task per link reads ──► a batch of inputs ──► the sink, which runs the engine
+//! the thread that runs the engine ──perform──► outbox of a link ──flush──► kernel
+//! thread `peers`: one task per link reads ──► a batch of inputs ──► the sink runs the engine
 //! ```
-//! *Sketch* of a write on a leader with two followers: the thread that judged it encodes one PROPOSAL
-//! into each outbox and hands both to the kernel, two system calls and no wake-up, while the log
-//! thread is at its fsync. The acknowledgements arrive at `peers`, which runs the engine itself and
-//! sends the COMMITs. Under load all of this is shared by as many writes as came together.
+//! A write on a leader with two followers: the thread that prepared it encodes one PROPOSAL into
+//! each outbox and passes both to the kernel, with two system calls and no wake-up, while the log
+//! thread executes its fsync. The thread `peers` receives the ACKs, runs the engine and sends the
+//! COMMITs. Under load, all writes of a batch share these steps.
 //!
 //! | file | idea |
 //! | --- | --- |
-//! | `switchboard` | links by name, addresses of members |
+//! | `switchboard` | links by id, addresses of members |
 //! | `link`, `outbox` | sending, from any thread |
-//! | `link_task`, `intake` | the life of a link, bytes to inputs |
-//! | `dial`, `listen`, `places` | how links come to be, and which of them are kept |
-//! | `tree_out`, `tree_in`, `tree_scanner` | whole trees between leader and learner |
+//! | `link_task`, `intake` | the task of a link, decoding of bytes to inputs |
+//! | `dial`, `listen`, `places` | dialled and accepted links, limits on accepted links |
+//! | `tree_out`, `tree_in`, `tree_scanner` | snapshots from leader to learner |
 //!
-//! What is bounded: a packet by `jute.maxbuffer`, a frame by half a megabyte, what a peer leaves unread
-//! by [`PeerSettings::unsent_bytes_max`], a tree by the disk, connections by `places`.
+//! Bounds: a packet by `jute.maxbuffer`, a frame on the election port by 512 KiB, the unsent bytes
+//! of a link by [`PeerSettings::unsent_bytes_max`], a snapshot by the disk, connections by
+//! `places`.
 
 mod dial;
 mod intake;
@@ -44,7 +45,7 @@ use ironkeeper_proto::quorum_packet::Sender;
 use ironkeeper_proto::{Membership, ServerId};
 use ironkeeper_store::Store;
 use ironkeeper_store::disk::RealDisk;
-use ironkeeper_zab::{Input, LinkId, Output, Port};
+use ironkeeper_zab::{Input, LinkId, LinkOp, Port};
 use thiserror::Error;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -62,7 +63,8 @@ use tree_out::OutgoingTree;
 use crate::unused_memory;
 pub use tree_out::{OwnTree, TreeSource};
 
-/// The longest buffer in a packet of a leader. Ours send none that is longer than what clients may cause.
+/// The longest buffer in a packet of a leader. An Ironkeeper leader sends none longer than the
+/// requests of clients permit.
 const LEADER_FIELD_BYTES_MAX: usize = 64 << 20;
 
 /// Why the peer links could not be set up.
@@ -84,11 +86,11 @@ impl PeerError {
 pub struct LearnerToLog {
     pub server: Option<ServerId>,
     pub address: std::net::SocketAddr,
-    /// Lines that were not written since the last one.
+    /// The number of log lines suppressed since the last one.
     pub held_back: u64,
 }
 
-/// What only the thread itself can do.
+/// A command for the thread `peers`.
 #[derive(Debug)]
 enum Command {
     Dial {
@@ -101,12 +103,12 @@ enum Command {
     Stop,
 }
 
-/// The connections to the other servers. Usable from all threads.
+/// The links to the other servers. All threads may use them.
 #[derive(Debug)]
 pub struct PeerLinks {
     board: Arc<Switchboard>,
     commands: mpsc::UnboundedSender<Command>,
-    /// What the thread takes with it when it starts.
+    /// The state that [`PeerLinks::run`] takes.
     start: Mutex<Option<Start>>,
 }
 
@@ -117,7 +119,7 @@ struct Start {
 }
 
 impl PeerLinks {
-    /// Takes hold of the ports. Nothing is accepted or dialled before [`PeerLinks::run`].
+    /// Binds the ports. Connections are accepted and dialled only in [`PeerLinks::run`].
     pub fn bind(settings: PeerSettings, store: Store<RealDisk>) -> Result<PeerLinks, PeerError> {
         let ports = Ports::open(&settings.own, settings.bind_tries)?;
         let (sender, commands) = mpsc::unbounded_channel();
@@ -128,28 +130,29 @@ impl PeerLinks {
         })
     }
 
-    /// Says where the members are: those of the configuration in force, and of one that is proposed.
+    /// Sets the addresses of the members, from the proposed membership and the one in force. If
+    /// both contain a member, the first in the order of `configs` counts.
     pub fn set_members<'m>(&self, configs: impl IntoIterator<Item = &'m Membership>) {
         self.board.set_members(configs);
     }
 
-    /// Our own addresses are others now. Links that are open stay so; ports are changed as far as they
-    /// differ.
+    /// Changes the addresses of this server. Open links stay open; only ports that differ are
+    /// closed and opened.
     pub fn rebind(&self, own: OwnAddresses) {
         if self.board.set_own(own) {
-            // Without a thread nobody listens.
+            // An error means that the thread has ended, so no port is open.
             let _ = self.commands.send(Command::Rebind);
         }
     }
 
-    /// Makes it look as if the network between us and these members were gone: connections break, and
-    /// new ones fail. For tests of what an ensemble does then. An empty set heals everything.
+    /// Simulates a partition between this server and these members, for tests: links are closed,
+    /// and new ones fail. An empty set ends the partition.
     pub fn cut_off(&self, members: impl IntoIterator<Item = ServerId>) {
         self.board.cut_off(members.into_iter().collect());
     }
 
-    /// The thread's life, until [`PeerLinks::stop`]. What happens is told to `sink`, in batches and in
-    /// order; it may call back into this.
+    /// Runs the thread until [`PeerLinks::stop`]. `sink` receives the inputs for ZAB, in batches
+    /// and in order; it may call functions of this type.
     pub fn run(&self, sink: impl Fn(Vec<Input>) + Send + Sync + 'static) -> io::Result<()> {
         let start = self.start.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Start { mut commands, mut ports }) = start else { return Ok(()) };
@@ -170,33 +173,34 @@ impl PeerLinks {
                 }
             }
         });
-        // A name that is being resolved cannot be interrupted, and nobody waits for it.
+        // The resolution of a host name cannot be interrupted, and its result is not needed.
         runtime.shutdown_background();
         self.board.close_all();
         Ok(())
     }
 
-    /// Names the server at the other end of a link, for the log, once it has said who it is.
+    /// Records the server at the other end of a link, for log lines, when it has sent its id.
     pub fn introduce(&self, link: LinkId, peer: ServerId) {
         if let Some(link) = self.board.link(link) {
             link.set_peer_id(peer);
         }
     }
 
-    /// The server at the other end of a link, if it has named itself.
+    /// Returns the server at the other end of a link, if its id is known.
     pub fn server_of(&self, link: LinkId) -> Option<ServerId> {
         self.board.link(link)?.peer_id()
     }
 
-    /// The learner at the other end of a link, for a line of the log about its synchronization.
-    /// `None` if it is gone, or has had its lines for now.
+    /// Returns the learner at the other end of a link, for a log line about its synchronization.
+    /// `None` if the link is closed, or if the rate limit suppresses the line.
     pub fn learner_to_log(&self, link: LinkId) -> Option<LearnerToLog> {
         let link = self.board.link(link)?;
         let held_back = self.board.may_log_sync(link.peer_id())?;
         Some(LearnerToLog { server: link.peer_id(), address: link.peer, held_back })
     }
 
-    /// Which of these members cannot be reached now, with their addresses and the reason.
+    /// Returns the members among `ids` without an election link, each with its addresses and the
+    /// reason.
     pub fn out_of_touch(&self, ids: impl IntoIterator<Item = ServerId>) -> Vec<(ServerId, String)> {
         let in_touch = self.board.in_touch();
         let away = ids.into_iter().filter(|id| !in_touch.contains(id));
@@ -209,60 +213,59 @@ impl PeerLinks {
         .collect()
     }
 
-    /// Ends [`PeerLinks::run`]; all connections are closed.
+    /// Ends [`PeerLinks::run`], which closes all connections.
     pub fn stop(&self) {
-        // If the thread is gone already, so are its connections.
+        // If the thread has ended already, its connections are closed.
         let _ = self.commands.send(Command::Stop);
     }
 
-    /// Does what the machine wants of the network; other outputs are none of ours. What is to be sent
-    /// leaves with the next [`PeerLinks::flush`].
+    /// Performs one operation. The next [`PeerLinks::flush`] sends packets and votes.
     ///
-    /// To be called in the machine's order, that is, by whoever holds the engine.
-    pub fn perform(&self, output: Output) {
+    /// Called in the order of the engine's outputs, by the thread that runs the engine.
+    pub fn perform(&self, op: LinkOp) {
         let unsent_max = self.board.settings.unsent_bytes_max;
-        match output {
-            Output::Send { link, packet } => {
+        match op {
+            LinkOp::Send { link, packet } => {
                 if let Some(link) = self.board.link(link)
                     && link.put_packet(&packet, unsent_max)
                 {
                     self.board.flush_later(link);
                 }
             }
-            Output::Notify { link, notification } => {
+            LinkOp::Notify { link, notification } => {
                 if let Some(link) = self.board.link(link)
                     && link.put_vote(&notification, unsent_max)
                 {
                     self.board.flush_later(link);
                 }
             }
-            Output::Dial { peer, port, hint } => {
-                // Without a thread there is nobody to dial.
+            LinkOp::Dial { peer, port, hint } => {
+                // An error means that the thread has ended: the server is stopping.
                 let _ =
                     self.commands.send(Command::Dial { peer, port, hint: hint.map(|hint| *hint) });
             }
-            Output::Hangup { link, reason } => {
+            LinkOp::Hangup { link, reason } => {
                 drop(self.board.take_tree(link));
                 if let Some(link) = self.board.remove(link) {
                     link.flush();
                     link.hang_up(reason);
                 }
             }
-            Output::ReceiveSnapshot { link } => {
+            LinkOp::ReceiveSnapshot { link } => {
                 if let Some(link) = self.board.link(link) {
                     link.receive_tree();
                 }
             }
-            _ => {}
         }
     }
 
-    /// Hands everything that was performed to the kernel: one call for each link, however many packets.
+    /// Passes the bytes in all outboxes to the kernel, with one call for each link, not for each
+    /// packet.
     pub fn flush(&self) {
         self.board.flush();
     }
 
-    /// Sends a tree behind what was sent on this link so far.
+    /// Sends a snapshot on this link, after the packets that were sent so far.
     pub fn send_snapshot(&self, link: LinkId, source: Box<dyn TreeSource>) {
         let tree = OutgoingTree::new(source);
         if let Some(link) = self.board.link(link) {
@@ -270,25 +273,27 @@ impl PeerLinks {
         }
     }
 
-    /// Whatever tree has arrived whole belongs to a leader that was given up.
+    /// Drops a received snapshot: its leader is no longer followed.
     pub fn forget_snapshot(&self) {
         self.board.drop_tree();
     }
 
-    /// The tree that was received on this link. To be called when the machine's `InstallSnapshot` is
-    /// performed: a hang-up behind it throws away what was not taken.
+    /// Takes the snapshot that was received on this link. Called when ZAB outputs
+    /// `DurableStep::InstallSnapshot`: a later [`LinkOp::Hangup`] drops a snapshot that was not
+    /// taken.
     pub fn take_snapshot(&self, link: LinkId) -> Option<ReceivedTree> {
         self.board.take_tree(link)
     }
 }
 
-/// Dials, and serves what comes of it.
+/// Dials a member and runs the task of the link.
 async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Option<String>) {
     if board.is_cut_off(peer) {
         return board.report(vec![Input::Dialed { peer, port, link: None }]);
     }
     let mut endpoints = board.endpoints(peer, port);
-    // What a server says of itself helps where the configuration does not know it, or is outdated.
+    // The hint is the address that the server sent of itself. It is dialled last: it helps if the
+    // membership does not contain the server, or an outdated address of it.
     let hint = hint.as_deref().and_then(dial::endpoint);
     let hint = hint.filter(|hint| !endpoints.contains(hint));
     let within = match port {
@@ -313,8 +318,8 @@ async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Op
                 link.set_peer_id(peer);
                 link.set_at_home();
                 board.note_dialed(peer, Ok(()));
-                // From a leader we would take a whole tree, so a transaction that another server, with
-                // other limits, has once logged must not keep us away from it.
+                // The history may contain a transaction that a server with a larger limit logged. A
+                // snapshot with the same data would be accepted, so our limit must not reject it.
                 let field_max = board.settings.field_bytes_max.max(LEADER_FIELD_BYTES_MAX);
                 let intake = Intake::new(expect, field_max);
                 let dialed = Input::Dialed { peer, port, link: Some(link.id()) };
@@ -333,7 +338,7 @@ async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Op
     }
 }
 
-/// Says who we are, where that is the custom.
+/// Sends our opening, on the election port.
 async fn open(
     board: &Switchboard,
     mut stream: TcpStream,
@@ -346,7 +351,7 @@ async fn open(
     let opening = Opening { from: board.settings.me, addresses: board.own().opening };
     let mut bytes = Vec::new();
     opening.encode(&mut bytes);
-    // In one write: Apache reads the addresses with one call and wants them whole.
+    // In one write: Apache reads the addresses with one call and requires all of them in it.
     stream.write_all(&bytes).await?;
     Ok((stream, Expect::Notifications))
 }

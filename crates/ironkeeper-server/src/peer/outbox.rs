@@ -1,8 +1,8 @@
-//! What is to leave on a link, in order: encoded bytes, and now and then a whole tree.
+//! The bytes to be sent on a link, in order: encoded packets, and sometimes a snapshot.
 //!
-//! Bytes are handed to the kernel by whoever has put them in, mostly the thread that holds the engine.
-//! So a proposal is on its way without the wake-up of another thread. A tree is cut into slices by the
-//! link's own task; what was put in behind it waits for it.
+//! The thread that appends bytes passes them to the kernel, mostly the thread that holds the
+//! combining lock. So a proposal is sent without waking another thread. The link's own task sends a
+//! snapshot in slices; bytes appended after the snapshot wait for it.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::tree_out::OutgoingTree;
 
-/// A piece that has grown to this size gets no more; the next bytes begin a new one.
+/// A piece of this size is full; the next bytes begin a new one.
 const PIECE_BYTES: usize = 64 << 10;
-/// Pieces handed to the kernel in one call.
+/// The maximum number of pieces passed to the kernel in one call.
 const SLICES_MAX: usize = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     pieces: VecDeque<Piece>,
-    /// How much of the first piece has left.
+    /// The number of bytes of the first piece that are sent.
     first_sent: usize,
     unsent_bytes: usize,
-    /// What waits on all links together.
+    /// The unsent bytes on all links together.
     total: Arc<AtomicUsize>,
-    /// An empty buffer to be used again.
+    /// An empty buffer for reuse.
     spare: Vec<u8>,
 }
 
@@ -35,14 +35,14 @@ enum Piece {
     Tree(Option<OutgoingTree>),
 }
 
-/// How far sending has come.
+/// The result of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// Nothing is left.
     All,
-    /// The kernel takes no more for now.
+    /// The kernel accepts no more for now.
     Blocked,
-    /// A tree is next, which is the business of the link's task.
+    /// A snapshot is next, which the link's task sends.
     Tree,
 }
 
@@ -53,18 +53,18 @@ impl Drop for Outbox {
 }
 
 impl Outbox {
-    /// An outbox whose bytes count among those of others.
+    /// Creates an outbox whose bytes are counted in `total`.
     pub(super) fn counted_in(total: Arc<AtomicUsize>) -> Outbox {
         let (pieces, spare) = (VecDeque::new(), Vec::new());
         Outbox { pieces, first_sent: 0, unsent_bytes: 0, total, spare }
     }
 
-    /// The bytes that wait on all links together.
+    /// Returns the unsent bytes on all links together.
     pub(super) fn total_bytes(&self) -> usize {
         self.total.load(Relaxed)
     }
 
-    /// Lets `encode` append something.
+    /// Appends the output of `encode`.
     pub(super) fn put(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         let room =
             matches!(self.pieces.back(), Some(Piece::Bytes(last)) if last.len() < PIECE_BYTES);
@@ -83,12 +83,12 @@ impl Outbox {
         self.pieces.push_back(Piece::Tree(Some(tree)));
     }
 
-    /// The bytes that wait, trees not counted.
+    /// Returns the unsent bytes, without snapshots.
     pub(super) fn unsent_bytes(&self) -> usize {
         self.unsent_bytes
     }
 
-    /// Hands as much as possible to `write`, which takes what the kernel has room for.
+    /// Passes as many bytes as possible to `write`, which accepts what the kernel has room for.
     pub(super) fn send(
         &mut self,
         mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
@@ -132,7 +132,7 @@ impl Outbox {
             self.first_sent = 0;
             let mut emptied = std::mem::take(first);
             self.pieces.pop_front();
-            // A piece that one large packet has blown up is not kept.
+            // A piece with the capacity of a large packet is not reused.
             if emptied.capacity() <= 2 * PIECE_BYTES {
                 emptied.clear();
                 self.spare = emptied;
@@ -140,7 +140,7 @@ impl Outbox {
         }
     }
 
-    /// The tree that is next, for the link's task. Everything behind it waits for
+    /// Removes and returns the next snapshot, for the link's task. Everything after it waits for
     /// [`Outbox::tree_sent`].
     pub(super) fn take_tree(&mut self) -> Option<OutgoingTree> {
         match self.pieces.front_mut() {
@@ -165,7 +165,7 @@ mod tests {
         outbox.put(|out| out.extend_from_slice(bytes));
     }
 
-    /// A kernel with room for so many bytes.
+    /// Sends to a simulated kernel with room for `room` bytes.
     fn send(outbox: &mut Outbox, mut room: usize, sink: &mut Vec<u8>) -> Sent {
         let outcome = outbox.send(|slices| {
             if room == 0 {

@@ -1,10 +1,10 @@
-//! Which connections to one of our ports are kept.
+//! The limits on accepted connections of a peer port.
 //!
-//! A connection is unknown until its first message names a server. Unknown ones have few places,
-//! and the oldest makes room for the next: a member names itself in the packet behind the handshake
-//! of TCP, so it is unknown for a moment only. Servers that are no members have places of their
-//! own, and one address has a part of them at most. So neither can take the places of members, also
-//! where all of them, and a stranger, have one address.
+//! A connection is unknown until its first message names a server. Unknown connections have few
+//! permits, and a new one replaces the oldest: a member names itself in the packet after the TCP
+//! handshake, so it is unknown only for a moment. Non-members have their own permits, and one
+//! address can use only a part of them. So neither can use the permits of members, even if all
+//! members and a non-member have the same address.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,16 +14,17 @@ use ironkeeper_proto::ServerId;
 
 use super::link::{End, Link};
 
-/// Connections that have not said whose they are.
+/// The maximum number of connections that have not named their server.
 const UNKNOWN_MAX: usize = 64;
-/// Connections of servers that are no members.
+/// The maximum number of connections of non-members.
 const STRANGERS_MAX: usize = 128;
-/// How many unknown connections one address may have.
+/// The maximum number of unknown connections from one address.
 const OF_ONE_ADDRESS_MAX: usize = 16;
-/// How many servers that are no members may have one address: observers behind a NAT, for instance.
+/// The maximum number of connections of non-members from one address: for example observers behind
+/// a NAT.
 const STRANGERS_OF_ONE_ADDRESS_MAX: usize = 64;
-/// Connections that call themselves the same member: the one that is served, and those that may
-/// replace it.
+/// The maximum number of connections that name the same member: the one that is served, and those
+/// that may replace it.
 const OF_ONE_MEMBER_MAX: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,14 +41,14 @@ struct Held {
     link: Arc<Link>,
 }
 
-/// The places of one port.
+/// The permits of one port.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// By the order in which they were taken.
+    /// By the order in which they were granted.
     held: Mutex<(u64, BTreeMap<u64, Held>)>,
 }
 
-/// A connection's place, free again when this is dropped.
+/// The permit of a connection, returned when dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
@@ -57,7 +58,7 @@ pub(super) struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let held = self.places.lock().1.remove(&self.number);
-        // The link may be the last of its kind and closes its socket, outside of the lock.
+        // This may be the last reference to the link, which closes its socket, outside of the lock.
         drop(held);
     }
 }
@@ -67,7 +68,7 @@ impl Places {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection that has not said whose it is. Another one may have to go for it.
+    /// Grants a permit to a connection that has not named its server. May close another one for it.
     pub(super) fn admit(self: &Arc<Places>, link: &Arc<Link>) -> Place {
         let address = link.peer.ip();
         let mut held = self.lock();
@@ -80,7 +81,7 @@ impl Places {
         let goes = if unknown(address).count() >= OF_ONE_ADDRESS_MAX {
             unknown(address).next()
         } else if total >= UNKNOWN_MAX {
-            // Of the address that has the most of them.
+            // Of the address with the most unknown connections.
             let addresses = held.values().map(|held| held.address);
             addresses.max_by_key(|of| unknown(*of).count()).and_then(|of| unknown(of).next())
         } else {
@@ -96,7 +97,7 @@ impl Places {
 }
 
 impl Place {
-    /// The connection has said whose it is. False if there are too many of its kind.
+    /// Records the server of a connection. Returns false if there are too many of its kind.
     pub(super) fn name(&self, id: Option<ServerId>, is_member: bool) -> bool {
         let mut held = self.places.lock();
         let held = &mut held.1;

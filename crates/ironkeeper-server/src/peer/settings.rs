@@ -1,11 +1,11 @@
-//! What the peer links go by.
+//! The settings of the peer links.
 
 use std::fmt;
 use std::time::Duration;
 
 use ironkeeper_proto::ServerId;
 
-/// A host, as text that is resolved when it is needed, and a port.
+/// A host, as text that is resolved when needed, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// A name, or an address without brackets.
@@ -20,44 +20,44 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Where we are: what a change of the members can change.
+/// The addresses of this server, which a reconfig can change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnAddresses {
-    /// Where to listen for votes. Hosts are our own; a wildcard with `quorumListenOnAllIPs`.
+    /// Where to listen for votes. Our own hosts; a wildcard with `quorumListenOnAllIPs`.
     pub election_binds: Vec<Endpoint>,
     /// Where to listen for learners.
     pub quorum_binds: Vec<Endpoint>,
-    /// `host:port` of our election port as we tell it to those we dial. More than one only with
-    /// `multiAddress.enabled`: servers before 3.6 do not understand that.
+    /// `host:port` of our election port as we send it to servers that we dial. More than one only
+    /// with `multiAddress.enabled`: servers before 3.6 do not understand that.
     pub opening: Vec<String>,
 }
 
-/// See the fields; the names in brackets are those of `zoo.cfg`.
+/// The settings; the names in parentheses are those of `zoo.cfg`.
 #[derive(Clone, Debug)]
 pub struct PeerSettings {
     pub me: ServerId,
     pub own: OwnAddresses,
-    /// How often to try to take hold of ports whose address is not there yet, a second apart
-    /// (`electionPortBindRetry`); without end if not set. A name of our own may need a moment to be
-    /// known.
+    /// The number of attempts, a second apart, to bind ports whose address does not exist yet
+    /// (`electionPortBindRetry`); unlimited if not set. Our own name may become resolvable after a
+    /// while.
     pub bind_tries: Option<u32>,
-    /// How long dialling an election port may take (`cnxTimeout`).
+    /// The timeout of dialling an election port (`cnxTimeout`).
     pub election_dial_timeout: Duration,
-    /// How long dialling a leader may take (`connectToLearnerMasterLimit`, else `initLimit`).
+    /// The timeout of dialling a leader (`connectToLearnerMasterLimit`, else `initLimit`).
     pub quorum_dial_timeout: Duration,
-    /// How long somebody who has dialled our election port may be silent about who it is.
+    /// The time in which a server that has dialled our election port must identify itself.
     pub opening_timeout: Duration,
     /// The longest buffer in a packet: `jute.maxbuffer` and its extra size.
     pub field_bytes_max: usize,
-    /// A peer that leaves so much unread is given up. Must be above what a learner can be sent at once
-    /// to catch up.
+    /// The link of a peer that leaves this many bytes unread is closed. Must be more than a learner
+    /// can be sent at once for its synchronization.
     pub unsent_bytes_max: usize,
-    /// Whether the system looks for peers that vanished without a word (`tcpKeepAlive`).
+    /// Whether TCP keep-alive is enabled (`tcpKeepAlive`).
     pub tcp_keep_alive: bool,
 }
 
 impl PeerSettings {
-    /// The settings that Apache has by default, for ticks of two seconds.
+    /// Returns Apache's default settings, for ticks of two seconds.
     pub fn new(me: ServerId) -> PeerSettings {
         PeerSettings {
             me,

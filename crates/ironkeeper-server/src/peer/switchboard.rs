@@ -1,5 +1,5 @@
-//! What the thread of the peer links and its callers share: the links by their names, and where the
-//! members are.
+//! The state that the thread of the peer links and its callers share: the links by id, and the
+//! addresses of the members.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -22,7 +22,7 @@ use super::settings::{Endpoint, OwnAddresses, PeerSettings};
 use super::tree_in::ReceivedTree;
 use crate::repeats::{About, LearnerLines, Repeats};
 
-/// Where inputs go.
+/// The receiver of inputs.
 pub(super) type Sink = Arc<dyn Fn(Vec<Input>) + Send + Sync>;
 
 pub(super) struct Switchboard {
@@ -31,21 +31,21 @@ pub(super) struct Switchboard {
     sink: OnceLock<Sink>,
     own: Mutex<OwnAddresses>,
     links: Mutex<HashMap<LinkId, Arc<Link>>>,
-    /// Members that must not be reached, by a test's wish.
+    /// Members that a test makes unreachable.
     cut_off: Mutex<BTreeSet<ServerId>>,
     next_id: AtomicU64,
     pub(super) repeats: Repeats,
     learner_lines: LearnerLines,
-    /// Bytes that wait on all links.
+    /// The unsent bytes on all links.
     pub(super) unsent_total: Arc<AtomicUsize>,
     members: Mutex<BTreeMap<ServerId, Vec<PeerAddress>>>,
-    /// Why members could not be dialled when that was last tried.
+    /// Why the last attempt to dial a member failed.
     unreachable: Mutex<BTreeMap<ServerId, String>>,
-    /// Links with something in their outbox that was not handed to the kernel yet.
+    /// Links with bytes in their outbox that were not passed to the kernel yet.
     to_flush: Mutex<Vec<Arc<Link>>>,
-    /// The tree of the last leader that has sent one.
+    /// The snapshot of the last leader that has sent one.
     received: Mutex<Option<(LinkId, ReceivedTree)>>,
-    /// A link with much in its outbox has ended.
+    /// Notified when a link with a large outbox has ended.
     pub(super) freed: Notify,
 }
 
@@ -71,12 +71,12 @@ impl Switchboard {
     }
 
     pub(super) fn set_sink(&self, sink: Sink) {
-        // Whoever comes second keeps the first: there is one thread, and it starts once.
+        // There is one thread, which starts once, so a second sink is ignored.
         let _ = self.sink.set(sink);
     }
 
-    /// Tells the machine what happened. Only the thread of the peer links calls this, so the order is
-    /// that of the events.
+    /// Passes inputs to ZAB. Only the thread of the peer links calls this, so the order is that of
+    /// the events.
     pub(super) fn report(&self, inputs: Vec<Input>) {
         if let Some(sink) = self.sink.get() {
             sink(inputs);
@@ -87,7 +87,7 @@ impl Switchboard {
         self.own.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether that is news.
+    /// Sets our own addresses. Returns whether they changed.
     pub(super) fn set_own(&self, own: OwnAddresses) -> bool {
         let mut known = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let is_news = *known != own;
@@ -95,8 +95,8 @@ impl Switchboard {
         is_news
     }
 
-    /// Has the system look for peers that vanished, if that is wanted. It may fail: silence is noticed
-    /// by the machine as well.
+    /// Enables TCP keep-alive if it is configured. Errors are ignored, because ZAB detects timeouts
+    /// as well.
     pub(super) fn keep_alive(&self, stream: &TcpStream) {
         if self.settings.tcp_keep_alive {
             let _ = socket2::SockRef::from(stream).set_keepalive(true);
@@ -133,7 +133,7 @@ impl Switchboard {
         }
     }
 
-    /// Ends every connection, whoever still holds on to it.
+    /// Closes every connection, even if other threads still hold it.
     pub(super) fn close_all(&self) {
         let links = std::mem::take(&mut *self.links.lock().unwrap_or_else(PoisonError::into_inner));
         for link in links.into_values() {
@@ -158,7 +158,8 @@ impl Switchboard {
         }
     }
 
-    /// Members of the first configuration that names them count; the others add what it does not name.
+    /// Sets the addresses of the members. If several memberships contain a member, the first
+    /// counts.
     pub(super) fn set_members<'m>(&self, configs: impl IntoIterator<Item = &'m Membership>) {
         let mut members = BTreeMap::new();
         for config in configs {
@@ -169,19 +170,19 @@ impl Switchboard {
         *self.members.lock().unwrap_or_else(PoisonError::into_inner) = members;
     }
 
-    /// Whether a server is in one of the configurations.
+    /// Returns whether a server is in one of the memberships.
     pub(super) fn is_member(&self, id: ServerId) -> bool {
         self.members.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
     }
 
-    /// Whether a line about how this server is brought up to date may be written, and how many were
-    /// not since the last one.
+    /// Returns whether a line about the synchronization of this server may be logged: `Some` with
+    /// the number of lines suppressed since the last one.
     pub(super) fn may_log_sync(&self, server: Option<ServerId>) -> Option<u64> {
         let member = server.filter(|id| self.is_member(*id));
         self.learner_lines.admits(member, Instant::now())
     }
 
-    /// Notes how an attempt to dial a member has ended.
+    /// Records the result of dialling a member.
     pub(super) fn note_dialed(&self, id: ServerId, outcome: Result<(), String>) {
         let mut unreachable = self.unreachable.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
@@ -190,9 +191,8 @@ impl Switchboard {
         }
     }
 
-    /// The addresses at the other ends of the connections over which votes are exchanged with this
-    /// server. A connection that only claims to be this server's, and is about to be refused, does
-    /// not count.
+    /// Returns the remote addresses of the election links to this server. A connection that claims
+    /// to be this server's from another address, and is about to be rejected, does not count.
     pub(super) fn election_ips(&self, id: ServerId) -> Vec<IpAddr> {
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         let elections = links.values().filter(|link| link.port == Port::Election);
@@ -200,7 +200,7 @@ impl Switchboard {
         its.map(|link| link.peer.ip().to_canonical()).collect()
     }
 
-    /// Which members votes can be exchanged with now.
+    /// Returns the members with an election link.
     pub(super) fn in_touch(&self) -> BTreeSet<ServerId> {
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         let elections = links.values().filter(|link| link.port == Port::Election);
@@ -211,7 +211,7 @@ impl Switchboard {
         self.unreachable.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
 
-    /// Where a member can be dialled.
+    /// Returns the endpoints of a member.
     pub(super) fn endpoints(&self, id: ServerId, port: Port) -> Vec<Endpoint> {
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         let addresses = members.get(&id).map(Vec::as_slice).unwrap_or_default();
@@ -225,7 +225,7 @@ impl Switchboard {
         addresses.iter().map(endpoint).collect()
     }
 
-    /// What to say of somebody who has opened a connection as a member, if there is a doubt.
+    /// Returns a warning if the opening of a connection does not match the member that it names.
     pub(super) fn doubt(&self, opening: &Opening) -> Option<String> {
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         doubt_about(opening, members.get(&opening.from)?)
@@ -236,10 +236,10 @@ impl Switchboard {
         *received = Some((link, tree));
     }
 
-    /// Nobody will ask for it any more.
+    /// Drops a received snapshot that will not be used.
     pub(super) fn drop_tree(&self) {
         let left = self.received.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Its file goes with it, outside of the lock.
+        // Its file is deleted with it, outside of the lock.
         drop(left);
     }
 
@@ -249,8 +249,9 @@ impl Switchboard {
     }
 }
 
-/// Somebody calls itself a member and says that it listens elsewhere: most likely it is a second server with that
-/// number. Only ports are compared, for names and addresses have many forms.
+/// Returns a warning if a server that names itself as a member listens on another port: most likely
+/// it is a second server with that id. Only ports are compared, because names and addresses have
+/// many forms.
 fn doubt_about(opening: &Opening, known: &[PeerAddress]) -> Option<String> {
     let port = |address: &String| address.rsplit(':').next()?.parse::<u16>().ok();
     let said: Vec<u16> = opening.addresses.iter().filter_map(port).collect();

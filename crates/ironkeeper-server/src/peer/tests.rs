@@ -1,4 +1,4 @@
-//! Links between two hosts, and between a host and somebody who misbehaves.
+//! Tests of the links between two hosts, and between a host and a misbehaving peer.
 
 mod hosts;
 

@@ -1,7 +1,7 @@
-//! A leader's tree on its way to this server.
+//! A snapshot that is being received from the leader.
 //!
-//! It goes to the disk as it arrives, into a snapshot file that is not finished yet, so that it needs
-//! no memory and can be larger than that. When it is to be installed, a checksum and a name make it an
+//! It is written to the disk as it arrives, into an unfinished snapshot file, so it needs no memory
+//! and can be larger than the memory. Its installation adds a checksum and renames it to an
 //! ordinary snapshot.
 
 use ironkeeper_proto::Zxid;
@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::tree_scanner::TreeScanner;
 
-/// Why a tree could not be received.
+/// The reason why a snapshot could not be received.
 #[derive(Debug, Error)]
 pub enum TreeError {
     #[error("the tree is garbage: {0}")]
@@ -22,7 +22,7 @@ pub enum TreeError {
     Disk(#[from] StoreError),
 }
 
-/// A leader's tree as far as it has come.
+/// The part of a leader's snapshot that has arrived.
 #[derive(Debug)]
 pub struct IncomingTree<D: Disk = RealDisk> {
     zxid: Zxid,
@@ -40,7 +40,8 @@ impl<D: Disk> IncomingTree<D> {
         Ok(IncomingTree { zxid, scanner, writer })
     }
 
-    /// Takes what it can from the front of `bytes`: how much that was, and whether the tree is whole.
+    /// Consumes bytes from the front of `bytes`. Returns their number, and whether the snapshot is
+    /// complete.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(usize, bool), TreeError> {
         let scanned = self.scanner.scan(bytes)?;
         self.writer.write(&bytes[..scanned.tree_len])?;
@@ -52,7 +53,7 @@ impl<D: Disk> IncomingTree<D> {
     }
 }
 
-/// A leader's tree, whole, but not yet ours. Dropping it throws it away.
+/// A complete snapshot of a leader that is not installed yet. Dropping it deletes it.
 #[derive(Debug)]
 pub struct ReceivedTree<D: Disk = RealDisk> {
     zxid: Zxid,
@@ -60,12 +61,12 @@ pub struct ReceivedTree<D: Disk = RealDisk> {
 }
 
 impl<D: Disk> ReceivedTree<D> {
-    /// The transaction the leader has named with it.
+    /// Returns the zxid in the leader's SNAP packet.
     pub fn zxid(&self) -> Zxid {
         self.zxid
     }
 
-    /// The unfinished snapshot that it is, for [`Store::install_snapshot`].
+    /// Returns the unfinished snapshot file, for [`Store::install_snapshot`].
     pub fn into_writer(self) -> SnapshotWriter<D> {
         self.writer
     }

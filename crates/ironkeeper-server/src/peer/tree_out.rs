@@ -1,10 +1,10 @@
-//! A tree on its way to a learner.
+//! A snapshot that is being sent to a learner.
 //!
 //! ```text
 //! SNAP | sessions, ACLs, nodes, as in a snapshot file but without its header | "/" | "BenWasHere"
 //! ```
-//! The stream has neither a length nor a checksum. Its slices are made one by one, each when the
-//! kernel has taken the one before, so a slow learner costs no memory.
+//! The stream has neither a length nor a checksum. Each slice is made when the kernel has accepted
+//! the one before, so a slow learner costs no memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use ironkeeper_engine::Database;
 use ironkeeper_engine::snapshot::{Slice, SnapshotJob};
 use ironkeeper_tree::SnapshotWalk;
 
-/// Where the bytes of a tree come from.
+/// A source of the bytes of a snapshot.
 pub trait TreeSource: Send {
-    /// Appends the next bytes of the stream, as many as it likes.
+    /// Appends the next bytes of the stream, as many as the source chooses.
     fn next_slice(&mut self, out: &mut Vec<u8>) -> Slice;
 
-    /// Called once: the tree is through, or it was given up because the link is gone.
+    /// Called once: the snapshot is sent, or it was abandoned because the link has closed.
     fn end(self: Box<Self>);
 }
 
-/// The tree of this server, as it was when the job was made.
+/// The tree of this server, as it was when the job was created.
 pub struct OwnTree {
     job: Box<SnapshotJob>,
     db: Arc<Database>,
@@ -31,7 +31,7 @@ pub struct OwnTree {
 }
 
 impl OwnTree {
-    /// `take_home` gets the walk when it is over, for the engine's `SnapshotSent`.
+    /// Creates a source. `take_home` receives the walk at the end, for the engine's `SnapshotSent`.
     pub fn new(
         job: Box<SnapshotJob>,
         db: Arc<Database>,
@@ -64,7 +64,7 @@ impl fmt::Debug for OwnTree {
     }
 }
 
-/// A source that cannot be forgotten.
+/// A source whose `end` is called on every path.
 pub(super) struct OutgoingTree {
     source: Option<Box<dyn TreeSource>>,
 }
@@ -111,7 +111,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A source of given slices that counts how often it was ended.
+    /// A source of given slices that counts the calls of `end`.
     pub(in crate::peer) struct Slices {
         pub slices: VecDeque<Vec<u8>>,
         pub last: Slice,

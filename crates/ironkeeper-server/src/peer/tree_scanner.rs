@@ -1,7 +1,7 @@
-//! Finds the end of a tree in a stream that does not tell its length.
+//! Finds the end of a snapshot in a stream without a length.
 //!
-//! The records are the only guide: so many sessions, so many ACLs, nodes up to the path "/", and then
-//! the signature. Nothing is kept of them here.
+//! It is determined by the records: the sessions and ACLs with their counts, nodes up to the path
+//! "/", then the signature. The scanner stores none of them.
 
 use ironkeeper_engine::snapshot::LEARNER_SIGNATURE;
 use ironkeeper_proto::AclVec;
@@ -25,25 +25,26 @@ enum Stage {
     Over,
 }
 
-/// What a look at the stream has brought.
+/// The result of scanning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scanned {
-    /// So many bytes belong to the tree; the "/" behind the last node is the last of them.
+    /// The number of bytes that belong to the snapshot; the "/" after the last node is the last of
+    /// them.
     pub tree_len: usize,
-    /// So many are understood in all: the signature is not part of the tree.
+    /// The number of bytes consumed in total: the signature is not part of the snapshot.
     pub taken_len: usize,
-    /// Whether the signature has been seen.
+    /// Whether the signature was read.
     pub is_over: bool,
 }
 
 impl TreeScanner {
-    /// A scanner that believes in no string or buffer longer than `field_max`.
+    /// Creates a scanner that rejects strings and buffers longer than `field_max`.
     pub(super) fn new(field_max: usize) -> TreeScanner {
         TreeScanner { stage: Stage::SessionCount, field_max }
     }
 
-    /// Goes through the whole records at the front of `bytes`. What is left is to be given again, with
-    /// more behind it.
+    /// Scans the complete records at the front of `bytes`. The caller passes the rest again, with
+    /// more bytes after it.
     pub(super) fn scan(&mut self, bytes: &[u8]) -> Result<Scanned, DecodeError> {
         let mut reader = Reader::with_limit(bytes, self.field_max);
         let mut scanned = Scanned { tree_len: 0, taken_len: 0, is_over: false };
@@ -71,15 +72,16 @@ impl TreeScanner {
     }
 }
 
-/// A path, data and the fixed parts; an ACL list is held to the same.
+/// Returns the maximum length of a record: path, data and the fixed parts; also applied to ACL
+/// lists.
 pub(super) fn record_max(field_max: usize) -> usize {
     field_max.saturating_mul(2).saturating_add(4096)
 }
 
-/// Reads one record and says where that leads.
+/// Reads one record and returns the next stage.
 fn next_stage(stage: Stage, reader: &mut Reader<'_>) -> Result<Stage, DecodeError> {
     Ok(match stage {
-        // Java reads a negative count as none.
+        // Java treats a negative count as zero.
         Stage::SessionCount => Stage::Sessions(reader.i32()?),
         Stage::Sessions(..=0) => Stage::AclCount,
         Stage::Sessions(left) => {
@@ -115,7 +117,7 @@ pub(super) mod tests {
     use super::*;
     use ironkeeper_proto::jute::Put;
 
-    /// What Apache 3.9.5 sends for a tree of one session, two ACLs, the root and `/a1`.
+    /// Returns what Apache 3.9.5 sends for a tree of one session, two ACLs, the root and `/a1`.
     pub(in crate::peer) fn apaches_tree() -> Vec<u8> {
         let hex = "00000001 0100000e4e060000 00002710
             00000002 0000000000000001 00000001 00000001 00000005776f726c64 00000006616e796f6e65

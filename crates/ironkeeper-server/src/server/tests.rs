@@ -1,4 +1,4 @@
-//! Settings whose effect shows only on real sockets, threads and files.
+//! Settings whose effect is visible only on real sockets, threads and files.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -30,7 +30,7 @@ impl World {
         World { server: Server::start(config).expect("the server starts"), dir }
     }
 
-    /// A client with a session, or none if the server hung up.
+    /// Returns a client with a session, or `None` if the server closed the connection.
     fn connect(&self) -> Option<Client> {
         let stream = TcpStream::connect(self.server.address()).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
@@ -63,7 +63,7 @@ impl Client {
         self.stream.write_all(bytes).expect("the server takes it");
     }
 
-    /// The next frame; none if the server hung up.
+    /// Returns the next frame, or `None` if the server closed the connection.
     fn frame(&mut self) -> Option<Vec<u8>> {
         let mut head = [0; 4];
         self.stream.read_exact(&mut head).ok()?;
@@ -72,7 +72,7 @@ impl Client {
         Some(body)
     }
 
-    /// The error of the next reply.
+    /// Returns the error of the next reply.
     fn error(&mut self) -> i32 {
         let frame = self.frame().expect("a reply");
         ReplyHeader::decode(&mut Reader::new(&frame)).expect("a header").err
@@ -97,7 +97,7 @@ fn create(path: &str, data: &[u8]) -> Vec<u8> {
     framed(&body)
 }
 
-/// Waits for something that happens on another thread.
+/// Waits until a condition holds that another thread causes.
 #[track_caller]
 fn await_that(happened: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -161,7 +161,7 @@ fn a_client_that_leaves_while_it_waits_is_not_served() {
         let (mut first, mut leaving) = (world.connect().unwrap(), world.connect().unwrap());
         let db = world.engine_db();
         let throttle = db.request_throttle.as_ref().expect("it is on");
-        // As long as somebody reads, the first write cannot take effect.
+        // While a reader holds the gate, the first write cannot be applied.
         let reading = db.read();
         first.send(&create("/n-", b""));
         await_that(|| throttle.taken() == 1);

@@ -1,4 +1,4 @@
-//! A member that was away gets what it missed, in each of the ways there are.
+//! A restarted member receives the transactions it missed, by DIFF, from the log, and by SNAP.
 
 use ironkeeper_proto::txn::{self, CreateKind, TxnHeader};
 use ironkeeper_proto::{AclVec, OpCode, SessionId, Zxid};
@@ -12,13 +12,13 @@ fn words() -> ClusterBuilder {
     TestCluster::builder().set("4lw.commands.whitelist", "*")
 }
 
-/// How many learners the leader has brought up to date with a part of the log, and with its tree.
+/// Returns how many learners the leader has synchronized with DIFF, and with SNAP.
 fn syncs(cluster: &TestCluster, leader: i64) -> (String, String) {
     let address = cluster.server(leader).address();
     (monitor(address, "zk_diff_count"), monitor(address, "zk_snap_count"))
 }
 
-/// Stops a follower, writes without it, has it back, and tells how it caught up.
+/// Stops a follower, writes without it, restarts it, and returns how it was synchronized.
 #[track_caller]
 fn miss_and_catch_up(cluster: &TestCluster, nodes: usize) -> (String, String) {
     let (away, leader) = follower_and_leader(cluster);
@@ -31,7 +31,7 @@ fn miss_and_catch_up(cluster: &TestCluster, nodes: usize) -> (String, String) {
         assert!(has(cluster, away, &format!("/missed-{index}")), "/missed-{index}");
     }
     let syncs = syncs(cluster, leader);
-    // What it got is on its disk too.
+    // The received transactions are on its disk too.
     cluster.stop(leader).expect("it stops");
     cluster.restart(away).expect("it starts");
     cluster.wait_until_serving().expect("another leader");
@@ -84,7 +84,7 @@ fn a_member_that_may_not_begin_a_database_gets_one_from_its_leader() {
     for id in 1..=3 {
         let home = dir.path().join(id.to_string());
         std::fs::create_dir(&home).expect("it is new");
-        // The leave to begin, once.
+        // The permission to begin with an empty database, once.
         std::fs::write(home.join("initialize"), "").expect("written");
     }
     let cluster =
@@ -114,13 +114,13 @@ fn what_the_others_never_heard_of_is_undone() {
     assert_eq!(syncs(&cluster, leader).1, "0", "a tree is not needed");
     assert!(!has(&cluster, astray, "/ghost") && has(&cluster, astray, "/agreed"));
     create_at(&cluster, astray, ["/ghost".to_owned()]);
-    // And the log that was cut goes on where it should.
+    // The truncated log continues at the right position.
     cluster.restart(astray).expect("it starts");
     cluster.wait_until_serving().expect("it joins");
     assert!(has(&cluster, astray, "/ghost"));
 }
 
-/// Adds a transaction to a server's log that nobody else has.
+/// Appends a transaction to a server's log that no other server has.
 fn append_alone(data_dir: &std::path::Path) {
     let store = Store::open(RealDisk, Dirs::single(data_dir), StoreOptions::default())
         .expect("the server has let go of it");

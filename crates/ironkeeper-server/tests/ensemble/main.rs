@@ -1,4 +1,4 @@
-//! Real servers that make an ensemble, in one process: sockets, threads and files.
+//! Ensembles of real servers in one process: sockets, threads and files.
 
 mod catch_up;
 mod members;

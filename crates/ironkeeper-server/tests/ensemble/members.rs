@@ -1,4 +1,4 @@
-//! Members that change while the ensemble runs, and the files that remember them.
+//! Reconfig of a running ensemble, and the membership files.
 
 use std::path::{Path, PathBuf};
 
@@ -28,13 +28,13 @@ impl Files {
         self.dir.path().join(format!("zoo{id}.cfg"))
     }
 
-    /// What follows `server.N=`.
+    /// Returns the value of `server.N`.
     fn line(&self, id: usize) -> String {
         let [client, quorum, election] = self.ports[id - 1].each_ref().map(HeldPort::address);
         format!("{quorum}:{}:participant;{client}", election.port())
     }
 
-    /// Writes the file of a server that is to know these members.
+    /// Writes the file of a server with these members.
     fn write(&self, id: usize, members: &[usize]) {
         let data_dir = self.dir.path().join(id.to_string());
         std::fs::create_dir(&data_dir).expect("it is new");
@@ -64,7 +64,7 @@ fn serves(server: &Server) -> bool {
     server.status().is_some_and(|status| status != Status::Looking)
 }
 
-/// The members as a server's clients see them, without the version.
+/// Returns the members as a server's clients see them, without the version, and the version.
 async fn members_at(address: &str) -> (Vec<String>, i64) {
     let client = connect(address).await;
     client.sync("/").await.expect("it catches up");
@@ -96,7 +96,7 @@ fn a_server_joins_and_another_leaves_and_all_remember() {
     let mut servers: Vec<Server> = (1..=3).map(|id| files.start(id)).collect();
     until("they elect", || servers.iter().all(serves));
 
-    // A joiner knows the others and itself; its list is replaced by theirs.
+    // The file of a joiner contains the others and itself; the list of the ensemble replaces it.
     files.write(4, &[1, 2, 3, 4]);
     servers.push(files.start(4));
     until("it joins without a vote", || serves(&servers[3]));
@@ -130,7 +130,7 @@ fn a_server_joins_and_another_leaves_and_all_remember() {
         let expected = format!("zoo{id}.cfg.dynamic.{version:x}");
         until("the file is written", || named_file(&files.path(id)).ends_with(&expected));
     }
-    // All of them start again with what they have written down.
+    // All of them restart with the membership in their files.
     drop(servers);
     let servers: Vec<Server> = left.iter().map(|id| files.start(*id)).collect();
     until("they elect", || servers.iter().all(serves));

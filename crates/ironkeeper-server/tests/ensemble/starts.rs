@@ -1,8 +1,8 @@
-//! How long an ensemble takes until all of its members serve: after a start, and after the loss of
-//! its leader.
+//! The time until all members of an ensemble serve clients: after a start, and after the loss of
+//! the leader.
 //!
-//! The times are printed; a machine that is busy with other things must not make this fail. With
-//! `IRONKEEPER_STARTS=200` in the environment there are as many starts.
+//! The times are only printed, because a busy machine must not make this test fail. The environment
+//! variable `IRONKEEPER_STARTS=200` sets the number of starts.
 
 use std::time::{Duration, Instant};
 

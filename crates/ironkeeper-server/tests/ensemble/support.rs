@@ -1,4 +1,4 @@
-//! What the tests of ensembles share.
+//! Common functions of the tests of ensembles.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ pub fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Asks a four-letter word.
+/// Sends a four-letter word and returns the reply.
 pub fn ask(address: SocketAddr, word: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a live socket");
@@ -25,14 +25,14 @@ pub fn ask(address: SocketAddr, word: &str) -> String {
     answer
 }
 
-/// One number of `mntr`.
+/// Returns one value of `mntr`.
 pub fn monitor(address: SocketAddr, key: &str) -> String {
     let answer = ask(address, "mntr");
     let line = answer.lines().find_map(|line| line.strip_prefix(&format!("{key}\t")));
     line.unwrap_or_else(|| panic!("no {key} in {answer}")).to_owned()
 }
 
-/// Waits for something that only a look can tell.
+/// Waits until a condition holds, by polling.
 #[track_caller]
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -46,7 +46,7 @@ pub async fn connect(address: impl std::fmt::Display) -> Client {
     Client::connect(&address.to_string()).await.expect("a session")
 }
 
-/// Creates nodes at one member.
+/// Creates nodes through one member.
 pub fn create_at(cluster: &TestCluster, id: i64, paths: impl IntoIterator<Item = String>) {
     runtime().block_on(async {
         let client = connect(cluster.server(id).address()).await;
@@ -57,7 +57,7 @@ pub fn create_at(cluster: &TestCluster, id: i64, paths: impl IntoIterator<Item =
     });
 }
 
-/// Whether a member has a node, after it has caught up.
+/// Returns whether a member has a node, after a sync.
 pub fn has(cluster: &TestCluster, id: i64, path: &str) -> bool {
     runtime().block_on(async {
         let client = connect(cluster.server(id).address()).await;
@@ -68,7 +68,7 @@ pub fn has(cluster: &TestCluster, id: i64, path: &str) -> bool {
     })
 }
 
-/// A member that follows, and the one that leads.
+/// Returns a follower and the leader.
 pub fn follower_and_leader(cluster: &TestCluster) -> (i64, i64) {
     let leader = cluster.leader().expect("a leader");
     let follower = cluster.ids().find(|id| *id != leader).expect("another one");

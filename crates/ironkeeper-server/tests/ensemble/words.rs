@@ -1,4 +1,4 @@
-//! What members of an ensemble say to four-letter words.
+//! The replies of members of an ensemble to four-letter words.
 
 use ironkeeper_testing::{Role, TestCluster};
 

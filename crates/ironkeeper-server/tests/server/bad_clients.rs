@@ -1,5 +1,5 @@
-//! Clients that send rubbish, read nothing, say nothing or come in crowds. Each costs itself its
-//! connection at most; everybody else is served meanwhile.
+//! Clients that send malformed bytes, do not read, do not send, or open many connections. Each
+//! loses at most its own connection; all others are served meanwhile.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::in_process::{config, eventually, start};
 /// Just below the largest frame that a client may send.
 const LARGE_BYTES: usize = 1_000_000;
 
-/// Reads its own writes until told to stop, and insists on right answers.
+/// A client that reads its own writes until it is stopped, and checks every reply.
 struct Witness<'scope> {
     stop: &'scope AtomicBool,
     thread: thread::ScopedJoinHandle<'scope, u64>,
@@ -58,8 +58,8 @@ fn await_connections(server: &Server, count: usize) {
     eventually(&format!("{count} connections"), || server.shared().connections.len() == count);
 }
 
-/// Bytes that a client has no business sending. The server ends the connection or, if they could be
-/// the beginning of something, waits for more until the client ends it.
+/// Returns malformed bytes. The server closes the connection or, if they could be the beginning of
+/// a valid request, waits for more until the client closes it.
 fn rubbish(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     let lengths = [i32::MAX, i32::MIN, -1, 0, 1, 7, 0x10_0000, 0x7fff_0000];
@@ -78,7 +78,7 @@ fn rubbish(random: &mut Random) -> Vec<u8> {
             bytes.extend(framed(&random.bytes(len)));
         }
         4 => {
-            // A known operation with a body that means nothing.
+            // A known operation with a random body.
             for _ in 0..8 {
                 let op = loop {
                     let code = random.below(120) as i32 - 12;
@@ -92,7 +92,7 @@ fn rubbish(random: &mut Random) -> Vec<u8> {
             }
         }
         _ => {
-            // A right request, cut short or with one byte changed.
+            // A valid request, truncated or with one byte changed.
             let op = Op::multi(&[
                 Op::create("/rubbish", b"data", CreateMode::Ephemeral),
                 Op::set_data("/rubbish", b"more data"),
@@ -127,7 +127,7 @@ fn rubbish_costs_only_its_sender() {
                             let greeting = greeting(Session::none(TIMEOUT_MS));
                             stream.write_all(&greeting).expect("a socket that takes a greeting");
                         }
-                        // The server may end the connection while we still talk.
+                        // The server may close the connection while the client still sends.
                         let _ = stream.write_all(&rubbish(&mut random));
                         let _ = stream.shutdown(std::net::Shutdown::Write);
                         drain_to_end(&mut stream).expect("the end of the connection");
@@ -144,7 +144,7 @@ fn rubbish_costs_only_its_sender() {
     server.stop().expect("a server without failures");
 }
 
-/// A request with a body of the right shape and unlikely content.
+/// Returns a request with a well-formed body and unusual content.
 fn odd_request(random: &mut Random) -> (i32, Vec<u8>) {
     let deep = "/d".repeat(5000);
     let long = format!("/{}", "l".repeat(50_000));
@@ -253,7 +253,7 @@ fn odd_request(random: &mut Random) -> (i32, Vec<u8>) {
                 body.put_buf(Some(path(random)));
             }
         }
-        // A path, and a number or a flag behind it.
+        // A path, followed by a number or a flag.
         _ => {
             body.put_buf(Some(some_path));
             body.put_i32(number(random));
@@ -288,7 +288,7 @@ fn odd_requests_are_answered_and_harm_nobody() {
                             put_request(&mut requests, xid, op, &body);
                         }
                         client.send_raw(&requests).expect("a socket that takes requests");
-                        // The right shape earns an answer, if only an error.
+                        // A well-formed request gets a reply, possibly an error.
                         for xid in 1..=REQUESTS_EACH as i32 {
                             assert_eq!(client.hear_reply().expect("a reply").xid, xid);
                         }
@@ -303,7 +303,7 @@ fn odd_requests_are_answered_and_harm_nobody() {
     });
     await_connections(&server, 0);
     server.stop().expect("a server without failures");
-    // What came of it can be read again.
+    // The resulting data can be read again.
     dir.path().clone_into(&mut config.data_dir);
     dir.path().clone_into(&mut config.data_log_dir);
     let server = Server::start(config).expect("a server");
@@ -357,7 +357,7 @@ fn many_large_replies_in_flight_all_arrive() {
         let (data, _) = client.hear_reply().expect("a reply").ok().data();
         assert_eq!(data.len(), LARGE_BYTES);
     }
-    // The same behind a write, where reads have to wait.
+    // The same after a write, where reads have to wait.
     client.queue(&Op::set_data("/large", &vec![8; LARGE_BYTES]));
     for _ in 0..READS {
         client.queue(&Op::get_data("/large", false));
@@ -395,8 +395,8 @@ fn a_client_that_reads_nothing_is_cut_off_when_its_session_ends() {
 
 #[test]
 fn a_client_that_never_reads_its_events_is_cut_off() {
-    /// Each round is two writes and four events as long as the name: together far above what the
-    /// server and the kernel keep for a client that does not read.
+    /// Each round makes two writes and four events as long as the name: together much more than the
+    /// server and the kernel buffer for a client that does not read.
     const ROUNDS: usize = 80;
     const NAME_BYTES: usize = 250_000;
     let (server, _dir) = start(config());
@@ -455,7 +455,7 @@ fn unread_answers_are_bounded_over_all_connections() {
     let unsent = &server.shared().core.db.unsent;
     let connections = || server.shared().connections.len();
     eventually("fewer connections", || connections() < 1 + DEAF && !unsent.is_over());
-    // All of them together are too many, a few are not.
+    // All of them together exceed the bound, a few do not.
     assert!(connections() > 1);
     for _ in 0..3 {
         assert_eq!(reader.call(&twenty).ok().parts().len(), 20);
@@ -488,7 +488,7 @@ fn connections_that_ask_for_no_session_are_closed_after_a_while() {
     let mut silent: Vec<_> = (0..20)
         .map(|number| {
             let mut stream = Client::dial(server.address()).expect("a connection");
-            // Some say nothing at all, some begin to.
+            // Some clients send nothing, some send a part of the connect request.
             stream.write_all(&greeting[..number]).expect("a socket that takes bytes");
             stream
         })
@@ -498,7 +498,7 @@ fn connections_that_ask_for_no_session_are_closed_after_a_while() {
         assert_eq!(drain_to_end(stream).expect("the end of the connection"), 0);
     }
     await_connections(&server, 1);
-    // Who has a session may be silent for longer.
+    // A client with a session may be idle for longer.
     assert!(witness.has("/here"));
 }
 
@@ -522,7 +522,7 @@ fn all_addresses_together_get_only_so_many_connections() {
 fn check_limit(server: &Server, max: usize) {
     let mut clients: Vec<Client> = (0..max).map(|_| Client::connect(server.address())).collect();
     assert!(Client::open(server.address(), Session::none(TIMEOUT_MS)).is_err(), "one too many");
-    // Nobody else suffers, and room that is made is given out again.
+    // Other clients are not affected, and a returned permit is granted again.
     clients[0].create("/here", b"");
     drop(clients.pop());
     await_connections(server, max - 1);

@@ -1,8 +1,8 @@
-//! A small blocking client that shows everything it hears, in order.
+//! A small blocking client that returns everything it receives, in order.
 //!
-//! It never pings, retries, reconnects or restores watches by itself: a test says what goes over the
-//! wire, and sees what comes back. Every wait ends in an error after [`PATIENCE`], so a server that
-//! falls silent fails a test instead of hanging it.
+//! It never pings, retries, reconnects or restores watches by itself: a test decides what is sent,
+//! and sees what is received. Every wait ends with an error after [`PATIENCE`], so a server that
+//! does not respond fails a test instead of blocking it.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -14,14 +14,14 @@ use ironkeeper_proto::reply::{MultiHeader, ReplyHeader};
 use ironkeeper_proto::watch_event::{EventType, WatcherEvent};
 use ironkeeper_proto::{CreateMode, ErrorCode, OpCode, Put, Reader, SessionId, Stat, Zxid, acl};
 
-/// Longer than any answer takes on a busy machine.
+/// Longer than any reply takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// The session timeout asked for unless a test says otherwise: no test is silent for so long.
+/// The default session timeout: no test is idle for so long.
 pub const TIMEOUT_MS: i32 = 600_000;
 
 const READ_BYTES: usize = 64 << 10;
 
-/// One request: what it is and its encoded body.
+/// A request: the operation and its encoded body.
 #[derive(Clone, Debug)]
 pub struct Op {
     pub code: OpCode,
@@ -78,12 +78,12 @@ impl Op {
         Op::read(OpCode::GetChildren2, path, watch)
     }
 
-    /// `parts` together, all or nothing.
+    /// Returns a multi of `parts`.
     pub fn multi(parts: &[Op]) -> Op {
         Op::many(OpCode::Multi, parts)
     }
 
-    /// `parts` read at one moment; only `getData` and `getChildren` may be among them.
+    /// Returns a multiRead of `parts`; only `getData` and `getChildren` are allowed.
     pub fn multi_read(parts: &[Op]) -> Op {
         Op::many(OpCode::MultiRead, parts)
     }
@@ -110,12 +110,12 @@ impl Op {
         Op::new(OpCode::CloseSession, |_| {})
     }
 
-    /// A watch on `path` and its children that stays until it is removed.
+    /// Returns a persistent watch on `path` and its children.
     pub fn watch(path: &str) -> Op {
         Op::add_watch(path, 0)
     }
 
-    /// A watch on `path` and everything below it that stays until it is removed.
+    /// Returns a persistent recursive watch on `path`.
     pub fn watch_below(path: &str) -> Op {
         Op::add_watch(path, 1)
     }
@@ -127,7 +127,7 @@ impl Op {
         })
     }
 
-    /// One `exists` watch for each path.
+    /// Returns a request that sets an `exists` watch for each path.
     pub fn watch_for_creation(paths: &[String]) -> Op {
         Op::new(OpCode::SetWatches, |body| {
             body.put_i64(0);
@@ -139,7 +139,7 @@ impl Op {
     }
 }
 
-/// A session as its owner knows it.
+/// A session with its password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
     pub id: SessionId,
@@ -148,13 +148,13 @@ pub struct Session {
 }
 
 impl Session {
-    /// Asks for a new session.
+    /// Returns the placeholder with which a client requests a new session.
     pub fn none(timeout_ms: i32) -> Session {
         Session { id: SessionId::NONE, password: [0; PASSWORD_LEN], timeout_ms }
     }
 }
 
-/// An answer to a request.
+/// A reply to a request.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub xid: i32,
@@ -163,7 +163,7 @@ pub struct Reply {
     pub body: Vec<u8>,
 }
 
-/// What came over the wire, in its order.
+/// A received frame.
 #[derive(Clone, Debug)]
 pub enum Heard {
     Reply(Reply),
@@ -175,14 +175,14 @@ impl Reply {
         self.err == error.code()
     }
 
-    /// The reply, which has to be a success.
+    /// Returns the reply, which must be a success.
     #[track_caller]
     pub fn ok(self) -> Reply {
         assert_eq!(self.err, 0, "error {:?} in {self:?}", ErrorCode::from_code(self.err));
         self
     }
 
-    /// The body of a `getData`.
+    /// Returns the body of a `getData`.
     #[track_caller]
     pub fn data(&self) -> (Vec<u8>, Stat) {
         let mut reader = Reader::new(&self.body);
@@ -190,13 +190,13 @@ impl Reply {
         (data, Stat::decode(&mut reader).expect("a stat"))
     }
 
-    /// The body of an `exists` or a `setData`.
+    /// Returns the body of an `exists` or a `setData`.
     #[track_caller]
     pub fn stat(&self) -> Stat {
         Stat::decode(&mut Reader::new(&self.body)).expect("a stat")
     }
 
-    /// The body of a `create2`.
+    /// Returns the body of a `create2`.
     #[track_caller]
     pub fn created(&self) -> (String, Stat) {
         let mut reader = Reader::new(&self.body);
@@ -204,7 +204,7 @@ impl Reply {
         (path, Stat::decode(&mut reader).expect("a stat"))
     }
 
-    /// The body of a `getChildren2`, with the names in order.
+    /// Returns the body of a `getChildren2`, with the names in order.
     #[track_caller]
     pub fn children(&self) -> (Vec<String>, Stat) {
         let mut reader = Reader::new(&self.body);
@@ -214,8 +214,8 @@ impl Reply {
         (names, Stat::decode(&mut reader).expect("a stat"))
     }
 
-    /// The stats in the results of a `multi` of `setData`, or the data and stats of a `multiRead`
-    /// of `getData`.
+    /// Returns the stats in the results of a `multi` of `setData`, or the data and stats of a
+    /// `multiRead` of `getData`.
     #[track_caller]
     pub fn parts(&self) -> Vec<(Vec<u8>, Stat)> {
         let mut reader = Reader::new(&self.body);
@@ -235,24 +235,24 @@ impl Reply {
     }
 }
 
-/// One connection. See the head of this file.
+/// One connection; see the module documentation.
 #[derive(Debug)]
 pub struct Client {
     stream: TcpStream,
     pub session: Session,
-    /// The newest transaction heard of.
+    /// The largest zxid received.
     pub last_zxid: Zxid,
     xid: i32,
     outgoing: Vec<u8>,
     incoming: Vec<u8>,
-    /// Where in `incoming` the next frame begins.
+    /// The index in `incoming` at which the next frame begins.
     at: usize,
-    /// Events that came while a reply was awaited by [`Client::call`].
+    /// Events that arrived while [`Client::call`] waited for a reply.
     pub events: VecDeque<(EventType, String, Zxid)>,
 }
 
 impl Client {
-    /// A socket without a handshake.
+    /// Opens a socket without a handshake.
     pub fn dial(address: SocketAddr) -> io::Result<TcpStream> {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
@@ -261,21 +261,21 @@ impl Client {
         Ok(stream)
     }
 
-    /// A client with a new session.
+    /// Connects with a new session.
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Client {
         Client::open(address, Session::none(TIMEOUT_MS)).expect("a session")
     }
 
-    /// A client with a new session, or with `session` again. `PermissionDenied` if the server says
-    /// that there is no such session.
+    /// Connects with a new session, or resumes `session`. Returns `PermissionDenied` if the server
+    /// has no such session.
     pub fn open(address: SocketAddr, session: Session) -> io::Result<Client> {
         let mut client = Client::greet(address, session)?;
         client.hear_greeting()?;
         Ok(client)
     }
 
-    /// Sends the first half of a handshake.
+    /// Sends the connect request.
     pub fn greet(address: SocketAddr, session: Session) -> io::Result<Client> {
         let stream = Client::dial(address)?;
         let mut client = Client {
@@ -292,7 +292,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Awaits the second half of a handshake.
+    /// Waits for the connect response.
     pub fn hear_greeting(&mut self) -> io::Result<()> {
         let frame = self.frame()?;
         let response = ConnectResponse::decode(&frame).map_err(io::Error::other)?;
@@ -304,7 +304,7 @@ impl Client {
         Ok(())
     }
 
-    /// Queues a request and returns its xid. It leaves with [`Client::flush`].
+    /// Queues a request and returns its xid. [`Client::flush`] sends it.
     pub fn queue(&mut self, op: &Op) -> i32 {
         let xid = match op.code {
             OpCode::Ping => -2,
@@ -328,7 +328,7 @@ impl Client {
         self.stream.write_all(bytes)
     }
 
-    /// The next thing the server says.
+    /// Receives the next frame.
     pub fn hear(&mut self) -> io::Result<Heard> {
         let frame = self.frame()?;
         let mut reader = Reader::new(&frame);
@@ -344,7 +344,7 @@ impl Client {
         Ok(Heard::Reply(Reply { xid: header.xid.0, zxid: header.zxid, err: header.err, body }))
     }
 
-    /// The next reply; events on the way go into `events`.
+    /// Receives the next reply; puts events before it into `events`.
     pub fn hear_reply(&mut self) -> io::Result<Reply> {
         loop {
             match self.hear()? {
@@ -354,7 +354,7 @@ impl Client {
         }
     }
 
-    /// The next event, be it one that came during a call.
+    /// Returns the next event, including events that arrived during a call.
     pub fn hear_event(&mut self) -> io::Result<(EventType, String)> {
         if let Some((kind, path, _)) = self.events.pop_front() {
             return Ok((kind, path));
@@ -365,7 +365,7 @@ impl Client {
         }
     }
 
-    /// Sends one request and awaits its reply.
+    /// Sends one request and waits for its reply.
     pub fn try_call(&mut self, op: &Op) -> io::Result<Reply> {
         let xid = self.queue(op);
         self.flush()?;
@@ -394,7 +394,7 @@ impl Client {
         self.call(&Op::get_data(path, false)).ok().data()
     }
 
-    /// Whether the node is there.
+    /// Returns whether the node exists.
     #[track_caller]
     pub fn has(&mut self, path: &str) -> bool {
         let reply = self.call(&Op::exists(path, false));
@@ -410,13 +410,13 @@ impl Client {
         self.call(&Op::get_children(path, false)).ok().children().0
     }
 
-    /// Reads until the server ends the connection, and returns how many bytes came. A reset is an
-    /// end as well.
+    /// Reads until the server closes the connection, and returns the number of bytes. A reset
+    /// counts as closing.
     pub fn drain_to_end(&mut self) -> io::Result<u64> {
         drain_to_end(&mut self.stream)
     }
 
-    /// Tells the server that nothing more will come.
+    /// Shuts down the writing side.
     pub fn close_writing(&self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)
     }
@@ -445,7 +445,7 @@ impl Client {
     }
 }
 
-/// Reads until the other side ends the connection; see [`Client::drain_to_end`].
+/// Reads until the other side closes the connection; see [`Client::drain_to_end`].
 pub fn drain_to_end(stream: &mut TcpStream) -> io::Result<u64> {
     let mut buffer = vec![0; READ_BYTES];
     let mut total = 0;
@@ -459,7 +459,7 @@ pub fn drain_to_end(stream: &mut TcpStream) -> io::Result<u64> {
     }
 }
 
-/// The frame that asks for a session.
+/// Returns the frame of a connect request.
 pub fn greeting(session: Session) -> Vec<u8> {
     let request = ConnectRequest {
         protocol_version: 0,
@@ -474,7 +474,7 @@ pub fn greeting(session: Session) -> Vec<u8> {
     framed(&body)
 }
 
-/// A frame around `body`.
+/// Returns a frame around `body`.
 pub fn framed(body: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(4 + body.len());
     frame.put_len(body.len());
@@ -482,7 +482,7 @@ pub fn framed(body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Appends a request frame; any number may stand for the operation.
+/// Appends a request frame; `op` may be any number.
 pub fn put_request(out: &mut Vec<u8>, xid: i32, op: i32, body: &[u8]) {
     out.put_len(8 + body.len());
     out.put_i32(xid);
@@ -490,7 +490,7 @@ pub fn put_request(out: &mut Vec<u8>, xid: i32, op: i32, body: &[u8]) {
     out.extend_from_slice(body);
 }
 
-/// A stream of numbers from a seed (splitmix64), so that a run can be repeated.
+/// A seeded sequence of numbers (splitmix64), so that a run can be repeated.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -507,7 +507,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }

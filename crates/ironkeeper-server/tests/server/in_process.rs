@@ -1,4 +1,4 @@
-//! A server in this process, on a port and in a directory of its own.
+//! A server in this process, with its own port and directory.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::client::{PATIENCE, TIMEOUT_MS};
 
-/// Listens on any free port and allows long sessions; the directory is filled in by [`start`].
+/// Returns a configuration with any free port and long sessions; [`start`] sets the directory.
 pub fn config() -> Config {
     let mut config = Config::standalone_default("unset".into());
     config.client_address.port = 0;
@@ -16,7 +16,7 @@ pub fn config() -> Config {
     config
 }
 
-/// The directory goes when the second value does.
+/// Starts a server. The directory is deleted when the second value is dropped.
 pub fn start(mut config: Config) -> (Server, TempDir) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     dir.path().clone_into(&mut config.data_dir);
@@ -25,7 +25,7 @@ pub fn start(mut config: Config) -> (Server, TempDir) {
     (server, dir)
 }
 
-/// Waits for something that only a look at the server can tell.
+/// Waits until a condition holds, by polling.
 #[track_caller]
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

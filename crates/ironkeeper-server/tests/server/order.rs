@@ -1,5 +1,5 @@
-//! Order under real threads: many connections at once, everything they heard held against the rules
-//! of the transcript checker.
+//! Order under real threads: many concurrent connections, and everything they received is checked
+//! against the rules of the transcript checker.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,22 +15,22 @@ use crate::transcript::{Asked, Line, Shown, Sight, Transcript, violations};
 
 const WRITERS: usize = 3;
 const READERS: usize = 3;
-/// Requests of each writer; readers go on until the writers are done, but not longer than so many.
+/// Requests of each writer; readers continue until the writers have finished, up to this maximum.
 const WRITER_REQUESTS: usize = 4000;
 const READER_REQUESTS_MAX: usize = 40_000;
 const IN_FLIGHT_MAX: usize = 32;
-/// Snapshots are taken all the time, beside everything else.
+/// Snapshots are taken all the time, concurrently.
 const SNAP_COUNT: u32 = 500;
 
-/// Long values leave the server by another way than short ones: from where they lie in the tree.
+/// Long values take another code path than short ones: they are sent from the tree's memory.
 const LONG: &str = "/r/long";
 const LONG_BYTES: usize = 6000;
 const REGISTERS: [&str; 3] = ["/r/x", "/r/y", LONG];
 /// Always written by one multi.
 const PAIR: [&str; 2] = ["/pair/a", "/pair/b"];
-/// Comes and goes.
+/// Is created and deleted repeatedly.
 const BLINK: &str = "/blink";
-/// Its children come and go.
+/// Its children are created and deleted repeatedly.
 const KIDS: &str = "/kids";
 const KID_NAMES: [&str; 4] = ["/kids/0", "/kids/1", "/kids/2", "/kids/3"];
 
@@ -69,8 +69,8 @@ fn what_every_connection_hears_is_in_order() {
     server.stop().expect("a server without failures");
 }
 
-/// The first ones are sent by the thread that applied the writes. When the socket takes no more, the connection's task
-/// goes on, and nothing may be lost or change places in between.
+/// The thread that applied the writes sends the first events. When the socket accepts no more, the
+/// connection's task continues, and no event may be lost or reordered.
 #[test]
 fn events_of_a_client_that_reads_late_all_arrive_and_in_order() {
     const ROUNDS: usize = 4000;
@@ -169,7 +169,7 @@ fn read(address: SocketAddr, number: usize, writers_left: &AtomicUsize) -> Trans
     actor.finish()
 }
 
-/// Hears of everything through one watch over the whole tree.
+/// Receives all changes through one recursive watch on the root.
 fn record(address: SocketAddr, writers_left: &AtomicUsize, ready: &AtomicBool) -> Transcript {
     let mut random = Random::new(300);
     let mut actor = Actor::new(address, "recorder".to_owned());
@@ -203,7 +203,7 @@ fn any_read(random: &mut Random) -> Asked {
     }
 }
 
-/// A connection that keeps many requests in flight and writes everything down.
+/// A connection that keeps many requests in flight and records everything.
 struct Actor {
     client: Client,
     in_flight: VecDeque<(i32, usize, Asked)>,
@@ -231,7 +231,8 @@ impl Actor {
         }
     }
 
-    /// Requests leave in bursts of all sizes, so that every way through the server is taken.
+    /// Waits at random, so that requests are sent in bursts of all sizes and every path through the
+    /// server is covered.
     fn pause_at_random(&mut self, random: &mut Random) {
         if random.below(8) == 0 {
             let left = random.below(IN_FLIGHT_MAX / 2);
@@ -262,7 +263,7 @@ impl Actor {
         self.hear_down_to(0);
     }
 
-    /// Looks at everything once more: an event that was lost shows itself now at the latest.
+    /// Reads everything once more, so that a lost event is detected.
     fn finish(mut self) -> Transcript {
         self.ask(Asked::Nothing);
         for path in REGISTERS.into_iter().chain(PAIR) {

@@ -1,4 +1,4 @@
-//! Sessions in real time: silence ends them, and everybody who has to know is told.
+//! Sessions in real time: expiry, and the notification of all watchers.
 
 use ironkeeper_proto::CreateMode;
 use ironkeeper_proto::watch_event::EventType;
@@ -8,10 +8,10 @@ use crate::client::{Client, Op, Session, TIMEOUT_MS};
 use crate::in_process::{config, start};
 
 const TICK_MS: u32 = 100;
-/// Long enough that a busy machine does not end a session between two requests.
+/// Long enough that a session does not expire between two requests on a busy machine.
 const SHORT_MS: i32 = 6000;
 
-/// Short sessions may be had, and long ones as well.
+/// Returns a configuration that allows short and long sessions.
 fn quick_config() -> Config {
     let mut config = config();
     config.set_tick_time_ms(TICK_MS);
@@ -47,7 +47,7 @@ fn signs_of_life_keep_a_session() {
     let (server, _dir) = start(quick_config());
     let mut client = Client::open(server.address(), Session::none(SHORT_MS)).expect("a session");
     client.call(&Op::create("/alive", b"", CreateMode::Ephemeral)).ok();
-    // Whoever came later and says nothing goes first.
+    // A session that was opened later and sends no pings expires first.
     let mut silent = Client::open(server.address(), Session::none(SHORT_MS)).expect("a session");
     silent.call(&Op::create("/silent", b"", CreateMode::Ephemeral)).ok();
     let mut watcher = Client::connect(server.address());

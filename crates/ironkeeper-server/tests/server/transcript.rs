@@ -1,18 +1,18 @@
-//! What one connection asked and heard, and a checker that knows nothing else.
+//! The requests and received frames of one connection, and a checker that uses nothing else.
 //!
-//! The checker first collects every change from the answers to writes, wherever they were heard.
-//! With that history it can say for each answer what the tree was at the zxid in its header, and for
-//! each watch which change it has to report. The rules, all of them per connection:
+//! The checker first collects every change from the replies to writes of all connections. From that
+//! history it derives for each reply the tree at the zxid in its header, and for each watch the
+//! change that it has to report. The rules, for each connection:
 //!
-//! - answers come in the order of the requests, and their zxids never go back;
-//! - an answer shows the tree exactly as it was at the zxid in its header, so the header is never
-//!   older than the data, and a multi is seen whole or not at all;
-//! - a write's zxid is above that of every answer before it: reads sent earlier did not see it;
-//! - an event's zxid is above that of every answer before it: events come before newer data;
-//! - an event belongs to a watch whose registration was answered before, and tells of the first
-//!   change after the zxid of that answer: watches are set together with the read;
-//! - no answer has a zxid at or above a change that a set watch has not told of: no event is lost;
-//! - a watch over a whole tree tells of every change in it, once, in order.
+//! - replies arrive in the order of the requests, and their zxids never decrease;
+//! - a reply shows the tree exactly as it was at the zxid in its header, so the header is never
+//!   older than the data, and a multi is visible completely or not at all;
+//! - a write's zxid is above that of every reply before it: earlier reads did not see the write;
+//! - an event's zxid is above that of every reply before it: events precede newer data;
+//! - an event belongs to a watch whose registration got its reply before, and reports the first
+//!   change after the zxid of that reply: watches are set together with the read;
+//! - no reply has a zxid at or above a change that a set watch has not reported: no event is lost;
+//! - a recursive watch reports every change in its tree, once, in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -53,21 +53,21 @@ pub enum Asked {
     Delete {
         path: String,
     },
-    /// A sync or a ping: nothing but its place in the order matters.
+    /// A sync or a ping: only its position in the order matters.
     Nothing,
     WatchBelow {
         path: &'static str,
     },
 }
 
-/// A node as an answer shows it; `None` where the answer does not tell.
+/// A node in a reply; `None` if the reply does not contain the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sight {
     pub value: Option<u64>,
     pub stat: Stat,
 }
 
-/// What an answer shows.
+/// The content of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// The requested nodes in the order of the request.
@@ -80,7 +80,7 @@ pub enum Shown {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// `place` is the request's place among all requests of the connection.
+    /// `place` is the index of the request among all requests of the connection.
     Answer {
         place: usize,
         asked: Asked,
@@ -94,14 +94,14 @@ pub enum Line {
     },
 }
 
-/// Everything one connection heard.
+/// Everything that one connection received.
 #[derive(Clone, Debug, Default)]
 pub struct Transcript {
     pub name: String,
     pub lines: Vec<Line>,
 }
 
-/// Holds transcripts against each other and the rules; the violations, in words.
+/// Checks transcripts against each other and the rules; returns descriptions of the violations.
 pub fn violations(transcripts: &[Transcript]) -> Vec<String> {
     let mut history = History::default();
     let mut found = Vec::new();
@@ -122,7 +122,7 @@ pub fn violations(transcripts: &[Transcript]) -> Vec<String> {
                     "{}: {what}\n  at {line:?}\n  after {before:?}",
                     transcript.name
                 ));
-                // The listener is out of step from here on.
+                // The rest of this transcript cannot be checked.
                 break;
             }
         }
@@ -130,7 +130,7 @@ pub fn violations(transcripts: &[Transcript]) -> Vec<String> {
     found
 }
 
-/// A node at one time.
+/// The state of a node at one zxid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NodeThen {
     value: u64,
@@ -145,12 +145,12 @@ enum Kind {
     Child,
 }
 
-/// A transaction and a place in it, if it is a multi.
+/// A transaction and the index in it, if it is a multi.
 type Place = (Zxid, usize);
-/// What a watch over a whole tree hears of a change.
+/// The event of a change for a recursive watch.
 type Told = (EventType, String);
 
-/// All changes that anybody was told to have made.
+/// All changes that were acknowledged to any connection.
 #[derive(Debug, Default)]
 struct History {
     nodes: BTreeMap<String, BTreeMap<Zxid, Option<NodeThen>>>,
@@ -216,7 +216,7 @@ impl History {
         names.into_iter().collect()
     }
 
-    /// The first change after `zxid` that a watch of this kind tells of.
+    /// Returns the first change after `zxid` that a watch of this kind reports.
     fn next_change(&self, kind: Kind, path: &str, zxid: Zxid) -> Option<Zxid> {
         let after = (Bound::Excluded(zxid), Bound::Unbounded);
         match kind {
@@ -226,16 +226,16 @@ impl History {
     }
 }
 
-/// Follows one transcript.
+/// The checker of one transcript.
 struct Listener<'a> {
     history: &'a History,
     next_place: usize,
-    /// Of the last answer and of the last event.
+    /// The zxids of the last reply and of the last event.
     answered: Zxid,
     told: Zxid,
-    /// Set watches and the zxid of the change each has to tell of, if there was one.
+    /// Set watches, each with the zxid of the change it has to report, if there was one.
     watches: BTreeMap<(Kind, String), Option<Zxid>>,
-    /// A watch over a whole tree: the change it told of last.
+    /// A recursive watch, and the last change it reported.
     below: Option<(&'static str, Place)>,
 }
 
@@ -341,7 +341,7 @@ impl<'a> Listener<'a> {
 
     fn set_watch(&mut self, asked: &Asked, zxid: Zxid, shown: &Shown) {
         let (kind, path) = match asked {
-            // A getData that finds nothing sets no watch; an exists does.
+            // A getData without a node sets no watch; an exists does.
             Asked::Get { watch: true, .. } if *shown == Shown::NoNode => return,
             Asked::Get { path, watch: true } | Asked::Exists { path, watch: true } => {
                 (Kind::Data, *path)
@@ -397,7 +397,7 @@ impl<'a> Listener<'a> {
         if kind == expected { Ok(()) } else { Err(format!("it was {expected:?}")) }
     }
 
-    /// The change that the watch over the tree tells of next.
+    /// Returns the change that the recursive watch reports next.
     fn next_below(&self) -> Option<(Place, &'a Told)> {
         let (root, told) = self.below?;
         self.history
@@ -408,7 +408,7 @@ impl<'a> Listener<'a> {
     }
 }
 
-/// The checker is checked: a faithful transcript passes, and each small lie in it is found.
+/// Tests of the checker: a correct transcript passes, and each small falsification is detected.
 mod tests {
     use super::*;
 

@@ -1,9 +1,10 @@
-//! Who believes to hold what, held against the tree.
+//! Checks of the holds that programs claim, against the tree.
 //!
-//! A belief is what the recipe itself says: a guard that calls itself valid, a latch that says it leads. The
-//! truth is the tree of the newest leader: a hold is real as long as its node is there. Two rules follow.
-//! Nobody believes to hold what somebody else really holds and believes to hold as well. And whoever has lost
-//! something learns of it soon: a server that is cut off or frozen may answer on for a while, and no longer.
+//! A claim is the answer of the recipe itself: `is_valid` of a guard, or leadership of a latch. The
+//! reference is the tree of the newest leader: a hold is real while its node exists. There are two
+//! rules. Real holds that are claimed at the same time must be compatible. And after a loss the
+//! claim must end soon: a server that is cut off or frozen may serve its clients for a limited time
+//! only.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,33 +13,34 @@ use ironkeeper_client::Zxid;
 
 use crate::server::World;
 
-/// Within so much time on top of a session's timeout everybody has noticed that a session or a node is gone:
-/// a server that has lost its ensemble drops its clients after a few ticks, by whatever clock.
+/// The time, in addition to the session timeout, within which a program must notice the loss of a
+/// session or a node: a server that has lost its ensemble closes its client connections after a few
+/// ticks, on any clock.
 const NOTICE_US: u64 = 3_000_000;
 
-/// With whom something is shared.
+/// The sharing mode of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// With nobody.
+    /// Exclusive.
     Alone,
-    /// With others who say the same.
+    /// Shared with other readers.
     Readers,
-    /// With so many, oneself included.
+    /// Shared by at most this number of holders.
     Permits(usize),
 }
 
-/// Something that a program believes to hold.
+/// A hold that a program claims.
 pub struct Holding {
     pub what: String,
     pub program: usize,
     pub share: Share,
-    /// The node that proves it.
+    /// The path of the node that represents the hold.
     pub node: String,
-    /// Only for what is held alone: grows from grant to grant.
+    /// Only for exclusive holds: the fencing token, which grows with each grant.
     pub token: Option<Zxid>,
-    /// What the recipe says.
+    /// Returns whether the recipe still claims the hold.
     pub belief: Box<dyn Fn() -> bool + Send>,
-    /// How long the session outlives its connection.
+    /// The session timeout: the session exists this long after the loss of its connection.
     pub session_timeout_us: u64,
 }
 
@@ -51,45 +53,45 @@ impl fmt::Debug for Holding {
 #[derive(Debug)]
 struct Held {
     holding: Holding,
-    /// Its token was not yet compared with those before it.
+    /// Whether the token has not been compared with earlier ones yet.
     is_new: bool,
-    /// For how long it was believed in although the node was gone.
+    /// How long the hold was claimed while the node did not exist.
     mistaken_us: u64,
 }
 
-/// See the head of this file.
+/// The claimed holds of all programs.
 #[derive(Debug, Default)]
 pub struct Holdings {
     last: u64,
     all: BTreeMap<u64, Held>,
-    /// The largest token of each thing that is held alone.
+    /// The largest token of each resource that is held exclusively.
     tokens: BTreeMap<String, Zxid>,
     checked_us: u64,
 }
 
 impl Holdings {
-    /// Somebody believes to hold something from now on.
+    /// Registers a hold that a program claims from now on.
     pub fn begin(&mut self, holding: Holding) -> u64 {
         self.last += 1;
         self.all.insert(self.last, Held { holding, is_new: true, mistaken_us: 0 });
         self.last
     }
 
-    /// It is given back, or was lost: nothing is believed any more.
+    /// Removes a hold that was released or lost.
     pub fn end(&mut self, number: u64) {
         self.all.remove(&number);
     }
 
-    /// A program is gone, and its beliefs with it.
+    /// Removes the holds of a program that has ended.
     pub fn forget(&mut self, program: usize) {
         self.all.retain(|_, held| held.holding.program != program);
     }
 
-    /// Holds all beliefs of this moment against each other and against the tree.
+    /// Checks all current claims against each other and against the tree.
     pub fn check(&mut self, world: &World) -> Result<(), String> {
         let now_us = world.now_us();
         let since_us = now_us - std::mem::replace(&mut self.checked_us, now_us);
-        // Without a leader nobody knows the truth.
+        // Without a leader there is no reference.
         let Some(db) = world.newest_leader().filter(|_| !self.all.is_empty()) else {
             return Ok(());
         };

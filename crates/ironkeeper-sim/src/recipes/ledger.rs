@@ -1,4 +1,4 @@
-//! What programs did and believe: the part of the world that programs and checkers share.
+//! The state that programs and checkers share: operations and claimed holds of programs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,25 +8,25 @@ use super::holdings::Holdings;
 use super::plays::Records;
 use crate::random::mix;
 
-/// See the head of this file.
+/// Observations of all programs.
 #[derive(Debug)]
 pub struct Ledger {
     began: Instant,
     verbose: bool,
     pub holdings: Holdings,
     pub records: Records,
-    /// Things that programs have brought to an end.
+    /// The number of completed operations.
     pub deeds: u64,
-    /// Sessions that programs have lost.
+    /// The number of sessions that programs have lost.
     pub losses: u64,
-    /// What each program has said last.
+    /// The last trace line of each program.
     pub last_words: Vec<String>,
-    /// Everything that was said, in one number.
+    /// A hash of all trace lines and of all bytes that clients sent.
     pub trace: u64,
     failure: Option<String>,
 }
 
-/// A ledger in many hands.
+/// A shared [`Ledger`].
 #[derive(Clone, Debug)]
 pub struct SharedLedger(Arc<Mutex<Ledger>>);
 
@@ -45,7 +45,7 @@ impl SharedLedger {
         })))
     }
 
-    /// Nothing is awaited while it is open.
+    /// Locks the observations. A program must not await while it holds the guard.
     pub fn open(&self) -> MutexGuard<'_, Ledger> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,7 +56,7 @@ impl Ledger {
         self.began.elapsed().as_micros() as u64
     }
 
-    /// A program tells what it does.
+    /// Records a trace line of a program.
     pub fn say(&mut self, program: usize, what: String) {
         let now_us = self.now_us();
         if self.verbose {
@@ -69,7 +69,7 @@ impl Ledger {
         self.last_words[program] = what;
     }
 
-    /// Bytes have left a client.
+    /// Adds bytes that a client sent to the trace.
     pub fn note_bytes(&mut self, line: u64, bytes: &[u8]) {
         let mut trace = mix(self.trace ^ line);
         for byte in bytes {
@@ -78,7 +78,7 @@ impl Ledger {
         self.trace = trace;
     }
 
-    /// Notes that a rule was broken. The first one counts.
+    /// Records a violation of a rule. Only the first one is kept.
     pub fn fail(&mut self, outcome: Result<(), String>) {
         if let Err(what) = outcome
             && self.failure.is_none()

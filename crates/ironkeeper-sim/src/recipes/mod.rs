@@ -1,22 +1,22 @@
-//! Programs on a cluster of whole servers: the product's own client and recipes, against servers to which
-//! everything happens that can happen.
+//! Programs on a cluster of whole servers: the product's own client and recipes, on servers with
+//! all kinds of faults.
 //!
 //! ```text
-//! programs: recipes ── client ── wires ── guests of the world: bytes, latency, cuts ── servers
-//!     │                                                                                 │
-//!     └── ledger: what they did and believe ── holdings: held against the newest leader's tree
+//! programs: recipes ── client ── transport ── world: bytes, latency, cuts ── servers
+//!     │                                                                       │
+//!     └── operations, claimed holds ── checked against the newest leader's tree
 //! ```
-//! One thread, one clock, one seed. Nothing of the client or the recipes is replaced but the transport, which
+//! There is one thread, one clock and one seed. Only the transport of the client is replaced, which
 //! the client lets its users choose.
 //!
 //! | file | idea |
 //! | --- | --- |
-//! | `theatre` | programs and world on one clock |
-//! | `plan` | what a seed decides |
+//! | `theatre` | the runner: programs and world on one clock |
+//! | `plan` | the parameters that the seed determines |
 //! | `wire` | the client's transport |
-//! | `program` | a process with a session, which dies and comes back |
-//! | `ledger`, `holdings` | what programs did, what they believe to hold, and the rules for that |
-//! | `plays` | what programs do together, a file for each family of recipes |
+//! | `program` | a process with a session, which ends and is restarted |
+//! | `ledger`, `holdings` | operations of programs, the holds they claim, and the rules for them |
+//! | `plays` | the workloads of programs, one file for each family of recipes |
 
 mod holdings;
 mod ledger;
@@ -32,7 +32,7 @@ pub use theatre::run;
 
 use crate::outcome::{Failure, Report};
 
-/// Runs one seed from beginning to end.
+/// Runs one seed.
 pub fn run_seed(seed: u64, verbose: bool) -> Result<Report, Failure> {
     run(seed, Plan::from_seed(seed), verbose)
 }

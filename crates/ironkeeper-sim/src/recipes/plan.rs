@@ -1,4 +1,4 @@
-//! What a world of programs is made of.
+//! The parameters of a world of programs.
 
 use ironkeeper_engine::config::LocalSessions;
 
@@ -7,45 +7,45 @@ use crate::faults::Faults;
 use crate::random::{Random, mix};
 use crate::server;
 
-/// See the head of this file.
+/// The parameters of a world of programs.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub servers: server::Plan,
     pub play: Play,
     pub programs: usize,
     pub session_timeout_ms: (u64, u64),
-    /// Pause between two things that happen to the connections of programs, in microseconds.
+    /// The pause between two faults of programs' connections, in microseconds.
     pub reset_us: (u64, u64),
     /// How many in a thousand rounds of a program end with the end of its process.
     pub crash_per_mille: u64,
-    /// How many in a thousand waits are given up in the middle.
+    /// How many in a thousand waits are cancelled.
     pub give_up_per_mille: u64,
     /// How long programs keep what they hold, in milliseconds.
     pub hold_ms: (u64, u64),
-    /// Somebody deletes nodes by hand.
+    /// Whether an operator deletes nodes.
     pub has_operator: bool,
     pub misconduct: Option<Misconduct>,
 }
 
-/// What a program must never do. The checkers have to notice what comes of it.
+/// A seeded bug of a program. The checkers must detect its effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misconduct {
-    /// To go on with a lock although its guard says that it is lost.
+    /// Continues with a lock although its guard reports the loss.
     IgnoreLoss,
-    /// To write under a lock without making the write conditional on it.
+    /// Writes under a lock without making the write conditional on it.
     WriteUnfenced,
-    /// To stand in line, and to believe to be the first one without a look.
+    /// Enqueues a contender and assumes that it is the first without checking.
     SkipLook,
-    /// To take a piece of work out of the queue before it is done.
+    /// Takes an item out of the work queue before the work is done.
     DoneBeforeWork,
-    /// To repeat what may have happened as if it had not.
+    /// Repeats an operation that may have been applied.
     RepeatInDoubt,
-    /// To go on when a barrier takes too long.
+    /// Continues when a barrier takes too long.
     PassBarrier,
 }
 
 impl Misconduct {
-    /// Where it can be seen.
+    /// Returns the workload in which the bug can be detected.
     fn play(self) -> Play {
         match self {
             Misconduct::IgnoreLoss | Misconduct::WriteUnfenced | Misconduct::SkipLook => {
@@ -63,11 +63,11 @@ impl Plan {
         let random = &mut Random::new(mix(seed ^ 0x04ec_19e5));
         let mut drawn = server::Plan::from_seed(seed);
         if drawn.engine.local_sessions == LocalSessions::On {
-            // Recipes need nodes that go with their sessions.
+            // Recipes need ephemeral nodes.
             drawn.engine.local_sessions = LocalSessions::Upgrading;
         }
         let mut faults = drawn.faults.clone();
-        // Programs need a cluster that serves now and then.
+        // Programs need a cluster that is available some of the time.
         faults.pause_us = random
             .pick(&[(100_000, 1_500_000), (300_000, 4_000_000), (1_500_000, 10_000_000)])
             .unwrap_or((300_000, 3_000_000));
@@ -81,7 +81,7 @@ impl Plan {
                 clients: 0,
                 readers: 0,
                 registers: 0,
-                // Nobody asks for other members.
+                // No program requests a reconfiguration.
                 reconfig_per_mille: 0,
                 trouble_us: random.between(8_000_000, 40_000_000),
                 ..drawn
@@ -106,7 +106,7 @@ impl Plan {
         }
     }
 
-    /// The same with programs that do what they must not do, where it can be seen.
+    /// Adds a seeded bug and selects the workload in which it can be detected.
     pub fn with_misconduct(self, misconduct: Misconduct) -> Plan {
         let is_lost = matches!(misconduct, Misconduct::IgnoreLoss | Misconduct::WriteUnfenced);
         Plan {

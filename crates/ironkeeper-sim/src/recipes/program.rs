@@ -1,4 +1,5 @@
-//! A program: a process with a session, which loses it, dies and comes back with another one.
+//! A program: a process with a session. It can lose the session or end, and restarts with a new
+//! session.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,18 +14,18 @@ use super::plan::{Misconduct, Plan};
 use super::wire::Wires;
 use crate::random::{Random, mix};
 
-/// What all programs have in common.
+/// The run context, shared by all programs.
 #[derive(Clone, Debug)]
 pub struct Stage {
     pub seed: u64,
     pub plan: Plan,
     pub wires: Wires,
     pub ledger: SharedLedger,
-    /// Becomes true when everything works again and programs shall come to an end.
+    /// Becomes true when the recovery phase begins; programs then finish.
     pub is_over: watch::Receiver<bool>,
 }
 
-/// See the head of this file.
+/// A process with a session.
 #[derive(Debug)]
 pub struct Program {
     pub number: usize,
@@ -35,15 +36,15 @@ pub struct Program {
     client: Option<Client>,
 }
 
-/// What came of waiting for something.
+/// The result of waiting for a recipe.
 #[derive(Debug)]
 pub enum Waited<T> {
     Got(T),
-    /// The program has lost its patience and dropped the future.
+    /// The program has cancelled the wait and dropped the future.
     GaveUp,
-    /// The session is over; the next client has another one.
+    /// The session is over. The next client has another one.
     SessionOver,
-    /// Somebody else deleted a node of ours.
+    /// Another client deleted a node of this program.
     NodeGone,
 }
 
@@ -67,7 +68,7 @@ impl Program {
         self.stage.plan.misconduct == Some(misconduct)
     }
 
-    /// Whether it is time to come to an end.
+    /// Returns whether the program must finish.
     pub fn is_over(&self) -> bool {
         *self.stage.is_over.borrow()
     }
@@ -77,7 +78,7 @@ impl Program {
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }
 
-    /// The client of this life. Begins another life if its session is over.
+    /// Returns the client of this boot. If its session is over, starts the next boot.
     pub async fn client(&mut self) -> Client {
         loop {
             if let Some(client) = self.client.as_ref().filter(|client| !client.state().is_final()) {
@@ -103,12 +104,13 @@ impl Program {
         }
     }
 
-    /// The session of this moment, if there is one.
+    /// Returns the client if its session is not over.
     pub fn living_client(&self) -> Option<&Client> {
         self.client.as_ref().filter(|client| !client.state().is_final())
     }
 
-    /// The process ends without a word. What it has begun is dropped by the caller, and reaches nobody.
+    /// Ends the process abruptly. The caller drops the futures in progress; they send nothing any
+    /// more.
     pub fn crash(&mut self) {
         self.say("crashes");
         self.stage.wires.pull_plug(self.number, self.life);
@@ -116,12 +118,12 @@ impl Program {
         self.client = None;
     }
 
-    /// Whether it is time for a crash.
+    /// Returns whether the program is to crash now.
     pub fn shall_crash(&mut self) -> bool {
         !self.is_over() && self.random.chance(self.stage.plan.crash_per_mille)
     }
 
-    /// Waits for something; now and then not for long.
+    /// Waits for a recipe. With the plan's probability the wait is cancelled after a random time.
     pub async fn wait<T>(
         &mut self,
         what: &str,
@@ -142,7 +144,7 @@ impl Program {
         }
     }
 
-    /// The same to the end.
+    /// Waits for a recipe without cancelling.
     pub async fn wait_long<T>(
         &mut self,
         what: &str,
@@ -154,7 +156,7 @@ impl Program {
         }
     }
 
-    /// What a recipe may say when things go wrong. Anything else breaks a rule.
+    /// Classifies an error of a recipe. An error that the faults do not explain is a violation.
     fn judge_error<T>(&mut self, what: &str, error: &RecipeError) -> Waited<T> {
         self.say(format!("fails to {what}: {error}"));
         if error.is_session_over() {
@@ -175,7 +177,7 @@ impl Program {
         Waited::NodeGone
     }
 
-    /// Notes that it holds something. The belief is what the recipe says.
+    /// Registers a hold. `belief` returns whether the recipe still claims it.
     pub fn hold(
         &self,
         what: &str,
@@ -203,10 +205,10 @@ impl Program {
         self.ledger().holdings.end(hold);
     }
 
-    /// Ends the session as one does.
+    /// Closes the session.
     pub async fn close(&mut self) {
         if let Some(client) = self.client.take() {
-            // An error says that it is over already.
+            // An error means that the session is already over.
             let _ = client.close().await;
         }
     }

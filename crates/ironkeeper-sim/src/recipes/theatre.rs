@@ -1,9 +1,9 @@
-//! Programs and the world in one thread, on one clock.
+//! The runner: programs and the world in one thread, on one clock.
 //!
-//! The programs are tasks of a runtime whose clock is paused: it moves when nobody has anything left to do, to
-//! the moment at which somebody will. The world's next event is such a moment, rounded up to the millisecond
-//! that the runtime's timers know. So the world's microseconds and the programs' time are the same, and the
-//! order of everything follows from the seed.
+//! The programs are tasks of a runtime with a paused clock. When all tasks are idle, the clock
+//! advances to the next timer. The world's next event is such a timer, rounded up to the
+//! millisecond resolution of the runtime. So the world's microseconds and the time of the programs
+//! agree, and the seed determines the order of all events.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ use crate::outcome::{Failure, Layer, Report};
 use crate::random::{Random, mix};
 use crate::server::World;
 
-/// How long programs of a healed world may take to come to an end.
+/// The maximal time that programs may take to finish in the recovery phase.
 const PROGRESS_US_MAX: u64 = 240_000_000;
-/// How long what was given up in the background may take.
+/// The maximal time for background deletions.
 const TIDY_US_MAX: u64 = 30_000_000;
 
-/// Runs a plan from beginning to end.
+/// Runs a plan.
 pub fn run(seed: u64, plan: Plan, verbose: bool) -> Result<Report, Failure> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build();
@@ -51,7 +51,7 @@ impl Theatre {
     fn new(seed: u64, plan: Plan, verbose: bool) -> Theatre {
         let (tell_over, is_over) = watch::channel(false);
         let mut world = World::new(seed, plan.servers.clone(), verbose);
-        // One more looks at everything in the end.
+        // One more client for the program that makes the final check.
         world.invite(plan.programs + 1);
         let ledger = SharedLedger::new(plan.programs + 1, verbose);
         let mut random = Random::new(mix(seed ^ 0x007e_a74e));
@@ -93,7 +93,7 @@ impl Theatre {
         Ok(Report { deeds: ledger.deeds, expired: ledger.losses, trace, ..report })
     }
 
-    /// Lets time pass, until all programs have come to an end or so much is over.
+    /// Advances the time until all programs have finished, or by at most `us_max`.
     async fn go_on(
         &mut self,
         us_max: u64,
@@ -110,7 +110,7 @@ impl Theatre {
             }
             let next_us =
                 self.world.next_us().unwrap_or(u64::MAX).min(self.next_reset_us).min(until_us);
-            // The clock does not stand still while there is something to wait for.
+            // The clock always advances while there is something to wait for.
             let next = self.began + Duration::from_micros(next_us.max(now_us + 1));
             tokio::select! {
                 biased;
@@ -128,7 +128,8 @@ impl Theatre {
         self.began.elapsed().as_micros() as u64
     }
 
-    /// Brings the world to this moment, and tells it and the programs of each other.
+    /// Advances the world to the current time, exchanges connection events with the programs, and
+    /// checks all holds.
     fn advance(&mut self) -> Result<(), Failure> {
         let now_us = self.now_us();
         self.world.run_for(now_us - self.world.now_us())?;
@@ -157,7 +158,7 @@ impl Theatre {
         }
     }
 
-    /// The connection of a program breaks, or it is cut off for longer.
+    /// Resets the connection of a program, or cuts the program off for a longer time.
     fn trouble_somebody(&mut self) {
         let (low, high) = self.stage.plan.reset_us;
         self.next_reset_us = self.now_us() + self.random.between(low, high);
@@ -171,7 +172,7 @@ impl Theatre {
         }
     }
 
-    /// Somebody new looks at what has come of everything.
+    /// Checks the final state with a new program.
     async fn see_everything(&mut self, programs: &mut JoinSet<Program>) -> Result<(), Failure> {
         let judge = Program::new(self.stage.plan.programs, self.stage.clone());
         programs.spawn(async move {
@@ -189,7 +190,8 @@ impl Theatre {
         Ok(())
     }
 
-    /// Nothing is left over of what was given back or given up, although the sessions live on.
+    /// Checks that no ephemeral nodes of released or cancelled requests remain, although the
+    /// sessions are alive.
     async fn see_tidy(&mut self, at_rest: &[Program]) -> Result<(), Failure> {
         let sessions: Vec<SessionId> = at_rest
             .iter()

@@ -1,5 +1,5 @@
-//! The wires between the product's clients and the simulated network: the client's transport on one side, a
-//! list of what its programs did on the other.
+//! The simulated transport: the transport of the product's client on one side, a list of the
+//! programs' actions on the other.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::server::Told;
 
-/// What a program does to one of its lines.
+/// An action of a program on one of its connections.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ask {
     Dial { program: usize, to: usize },
@@ -21,7 +21,7 @@ pub enum Ask {
     HangUp,
 }
 
-/// All lines of all programs.
+/// The connections of all programs.
 #[derive(Clone, Debug, Default)]
 pub struct Wires {
     all: Arc<Mutex<All>>,
@@ -32,9 +32,10 @@ pub struct Wires {
 struct All {
     last: u64,
     lines: BTreeMap<u64, Line>,
-    /// In order. Taken whenever the world looks, and bounded by what clients send between two looks.
+    /// In order. The runner takes them whenever it advances the world, so they are bounded by what
+    /// clients send in between.
     asks: Vec<(u64, Ask)>,
-    /// Lives of programs whose plug was pulled.
+    /// Program and boot number of processes that have ended.
     dead: Vec<(usize, u64)>,
 }
 
@@ -60,22 +61,22 @@ impl Wires {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The transport for a client of a program, in one of its lives.
+    /// Returns the transport for the client of a program, for one of its boots.
     pub fn transport(&self, program: usize, life: u64) -> WireTransport {
         WireTransport { wires: self.clone(), program, life }
     }
 
-    /// Resolves when a program has done something.
+    /// Resolves when a program has performed an action.
     pub async fn asked(&self) {
         self.asked.notified().await;
     }
 
-    /// What programs have done since the last call.
+    /// Returns the actions since the last call.
     pub fn take_asks(&self) -> Vec<(u64, Ask)> {
         std::mem::take(&mut self.lock().asks)
     }
 
-    /// The network has news.
+    /// Delivers connection events from the network.
     pub fn tell(&self, news: Vec<(u64, Told)>) {
         let mut all = self.lock();
         for (number, told) in news {
@@ -89,7 +90,7 @@ impl Wires {
         }
     }
 
-    /// A program's process is gone: its connections break, and nothing it has left behind reaches anybody.
+    /// Ends a program's process: its connections break, and later bytes of its client are dropped.
     pub fn pull_plug(&self, program: usize, life: u64) {
         let mut all = self.lock();
         all.dead.push((program, life));
@@ -110,7 +111,7 @@ impl Wires {
     }
 }
 
-/// Dials servers of the simulated cluster, which are called `h1`, `h2` and so on.
+/// Transport to the servers of the simulated cluster, which are named `h1`, `h2` and so on.
 #[derive(Debug)]
 pub struct WireTransport {
     wires: Wires,
@@ -152,7 +153,7 @@ impl Transport for WireTransport {
     }
 }
 
-/// A client's end of a line. Dropping it hangs up.
+/// A client's end of a connection. Dropping it closes the connection.
 #[derive(Debug)]
 struct WireEnd {
     wires: Wires,

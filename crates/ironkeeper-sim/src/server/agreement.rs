@@ -1,5 +1,5 @@
-//! One history: whoever has applied a transaction has the same tree after it, and what a client was told
-//! is never missing from an established leader.
+//! One history: all servers that have applied a transaction have the same tree after it, and an
+//! established leader has every transaction that a client received a reply about.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,17 +9,18 @@ use ironkeeper_proto::{Epoch, ServerId, Zxid};
 
 #[derive(Debug, Default)]
 pub struct Agreement {
-    /// The digest of the tree after a transaction, and who was the first to have it.
+    /// The digest of the tree after a transaction, and the first server that had it.
     digests: BTreeMap<Zxid, (u64, ServerId)>,
 }
 
 impl Agreement {
-    /// How many states have been seen.
+    /// Returns the number of distinct states.
     pub fn states(&self) -> u64 {
         self.digests.len() as u64
     }
 
-    /// This is what a server has applied. Also what may be undone has to agree: no id is used twice.
+    /// Checks the state that a server has applied. Uncommitted states must agree as well: no zxid
+    /// is used twice.
     pub fn applied(&mut self, who: ServerId, db: &Database) -> Result<(), String> {
         let mismatches = db.stats.digest_mismatches.load(Relaxed);
         if mismatches > 0 {
@@ -36,7 +37,7 @@ impl Agreement {
         }
     }
 
-    /// A leader is established. What clients were told in earlier epochs is in its tree.
+    /// Checks that a new leader has the transactions of earlier epochs that clients have received.
     pub fn established(
         &self,
         who: ServerId,

@@ -1,4 +1,4 @@
-//! What clients are told, held against the rules.
+//! Replies to clients, checked against the rules.
 
 use ironkeeper_engine::config::LocalSessions;
 use ironkeeper_proto::connect::ConnectResponse;
@@ -17,7 +17,7 @@ use super::world::World;
 const NO_NODE: i32 = ErrorCode::NoNode as i32;
 
 impl World {
-    /// Bytes of a server have reached a client.
+    /// Handles bytes from a server at a client.
     pub(super) fn on_answer(&mut self, client: usize, link: LinkId, bytes: &[u8]) {
         if self.clients[client].link() != Some(link) {
             return;
@@ -61,7 +61,7 @@ impl World {
         (this.session, this.password) = (response.session, response.password);
         self.say(|| format!("client {client} has session {:x}", response.session.0));
         let is_new = asked == SessionId::NONE;
-        // A transaction has made it known to whoever leads.
+        // A committed transaction has made the session known to the leader.
         if is_new && response.read_only != Some(true) && self.are_sessions_global() {
             let this = &mut self.clients[client];
             this.alive = Some(SignOfLife { at_us: this.sent_us, reign: None });
@@ -87,12 +87,13 @@ impl World {
                 return Ok(Err(format!("order: client {client} went back from {floor} to {zxid}")));
             }
             this.floor_zxid = header.zxid;
-            // An event does not count as seen: another one of the same transaction may be on its way.
+            // An event does not advance `last_zxid`: another event of the same transaction may
+            // follow.
             let is_event = header.xid == Xid::NOTIFICATION;
             if !is_event {
                 this.last_zxid = header.zxid;
             }
-            // What a server without a leader has may be undone.
+            // The state of a server without a leader may be undone.
             if !this.is_read_only {
                 this.told_zxid = if is_event { this.told_zxid } else { header.zxid };
                 self.history.tell(header.zxid);
@@ -143,7 +144,8 @@ impl World {
             Request::SetAll { registers, value } => {
                 let mut judged = Ok(());
                 for register in registers {
-                    // A refused one is an answer without an error, but with one for each part.
+                    // A failed multi has no error in the reply header, but an error for each
+                    // operation.
                     if MultiHeader::decode(reader)?.kind == OpCode::Error.code() {
                         return Ok(self.history.refuse(*value));
                     }
@@ -229,7 +231,7 @@ impl World {
         self.judge_seen(client, register, Seen { version: stat.version, zxid, value })
     }
 
-    /// A client sees a version of a register.
+    /// Checks a version of a register that a client has read.
     fn judge_seen(&mut self, client: usize, register: usize, seen: Seen) -> Result<(), String> {
         let this = &mut self.clients[client];
         if seen.version < this.seen[register] {

@@ -1,4 +1,4 @@
-//! A client: its connection, its session, what it has asked for and what it knows.
+//! A client: its connection, its session, its outstanding requests and its knowledge.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,74 +11,75 @@ use ironkeeper_zab::LinkId;
 use super::early_ends::{Reign, SignOfLife};
 use super::requests::Request;
 
-/// Where the connection stands.
+/// The state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Away,
     Dialing,
-    /// The session was asked for, old or new.
+    /// The client has sent the ConnectRequest, for a new or an existing session.
     Greeting(LinkId),
     Open(LinkId),
 }
 
-/// The end of the story, for each client.
+/// The state of a client's final check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastWords {
     Unsaid,
-    /// Said, and not yet answered.
+    /// Sent; the replies are outstanding.
     Said,
     Answered,
 }
 
-/// A request that waits for its answer.
+/// A request that waits for its reply.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub xid: Xid,
     pub at_us: u64,
     pub request: Request,
-    /// If its server was leading then.
+    /// The leader term of the client's server at that time, if it was leading.
     pub reign: Option<Reign>,
 }
 
-/// See the head of this file.
+/// A client.
 #[derive(Debug)]
 pub struct Client {
     pub number: usize,
-    /// Its place in the network.
+    /// Its node number in the network.
     pub node: usize,
     pub stage: Stage,
-    /// Numbers connection attempts.
+    /// The number of the connection attempt.
     pub attempt: u64,
     pub timeout_ms: i32,
     pub session: SessionId,
     pub password: [u8; PASSWORD_LEN],
     pub last_zxid: Zxid,
-    /// It never goes back behind this: what it was told on this connection, or by a server with a leader before.
+    /// The zxids of later replies must not be below this: the largest zxid received on this
+    /// connection, or before from a server with a leader.
     pub floor_zxid: Zxid,
-    /// What it was told by servers with a leader.
+    /// The largest zxid received from servers with a leader.
     pub told_zxid: Zxid,
-    /// Whether it accepts a server that has no leader and only serves reads ...
+    /// Whether the client accepts a server in read-only mode.
     pub allows_read_only: bool,
-    /// ... and whether it is at one.
+    /// Whether the client is connected to a server in read-only mode.
     pub is_read_only: bool,
     xid: i32,
-    /// Bounded: a client that waits for much asks for no more.
+    /// Bounded: at a limit the client sends no more requests.
     pub pending: VecDeque<Asked>,
     pub unread: Vec<u8>,
     pub sent_us: u64,
     pub heard_us: u64,
-    /// When its session was alive for certain.
+    /// The last time at which its session was certainly alive.
     pub alive: Option<SignOfLife>,
-    /// Whether it has ever wanted to end its session.
+    /// Whether it has requested the end of its session.
     pub asked_to_close: bool,
     pub paused_until_us: u64,
-    /// The newest version it has seen of each register; -1 is none.
+    /// The newest version of each register that the client has read; -1 for none.
     pub seen: Vec<i32>,
-    /// The same at the server without a leader that it is at: this may be undone.
+    /// The same for reads on the current read-only connection. These versions may be undone.
     pub glimpsed: Vec<i32>,
-    /// Registers with a watch, and the version that was seen when it was set.
+    /// Registers with a watch, and the version that was read when the watch was set.
     pub watches: BTreeMap<usize, i32>,
-    /// Numbers its ephemeral nodes.
+    /// The number of its ephemeral nodes.
     pub ephemerals: u64,
     pub last_words: LastWords,
 }
@@ -114,7 +115,7 @@ impl Client {
         }
     }
 
-    /// Its end of the network's links. It lives for ever.
+    /// Returns its end of a network link. Clients have a single boot, number 0.
     pub fn end(&self) -> (usize, u64) {
         (self.node, 0)
     }
@@ -130,12 +131,12 @@ impl Client {
         }
     }
 
-    /// Whether it waits for nothing.
+    /// Returns whether the client is connected to a server with a leader and waits for no reply.
     pub fn is_at_rest(&self) -> bool {
         matches!(self.stage, Stage::Open(_)) && self.pending.is_empty() && !self.is_read_only
     }
 
-    /// The session has ended. What comes next is another client in the same place.
+    /// Resets the state after the end of the session. The client then acts as a new one.
     pub fn forget_session(&mut self) {
         self.session = SessionId::NONE;
         self.password = [0; PASSWORD_LEN];
@@ -146,13 +147,14 @@ impl Client {
         (self.alive, self.asked_to_close) = (None, false);
     }
 
-    /// The connection is gone, and with it all answers that were to come.
+    /// Resets the state after the end of the connection. Outstanding replies are dropped.
     pub fn forget_connection(&mut self) {
         self.stage = Stage::Away;
         self.pending.clear();
         self.unread.clear();
         if self.is_read_only {
-            // The next server gives it a session of its own. What it has seen, and its watches, are still its.
+            // The next server creates a new session. The versions it has read and its watches
+            // remain.
             self.is_read_only = false;
             self.session = SessionId::NONE;
             self.password = [0; PASSWORD_LEN];
@@ -162,7 +164,7 @@ impl Client {
         }
     }
 
-    /// How it asks for its session, saying that it has seen so much.
+    /// Encodes a ConnectRequest with this last zxid.
     pub fn greeting(&self, last_zxid_seen: Zxid) -> Vec<u8> {
         let mut body = Vec::new();
         ConnectRequest {
@@ -177,7 +179,7 @@ impl Client {
         framed(&body)
     }
 
-    /// Takes a place in line for the request: the bytes to be sent.
+    /// Appends the request to `pending` and returns the bytes to send.
     pub fn ask(&mut self, request: Request, reign: Option<Reign>, now_us: u64) -> Vec<u8> {
         self.asked_to_close |= matches!(request, Request::Close);
         let xid = match request {
@@ -196,7 +198,7 @@ impl Client {
         framed(&body)
     }
 
-    /// Takes the next whole frame from what has arrived.
+    /// Returns the next complete frame of the received bytes.
     pub fn next_frame(&mut self) -> Option<Vec<u8>> {
         let head = self.unread.first_chunk::<4>()?;
         let end = 4 + u32::from_be_bytes(*head) as usize;

@@ -1,10 +1,11 @@
-//! Sessions that end too early.
+//! Detection of sessions that expire too early.
 //!
-//! A session may end only when its leader has not heard of it for its time-out. Nobody else knows what a leader
-//! has heard, so only what is beyond doubt is held against an end: a session that has just begun, and a sign of
-//! life that was answered by the one leader there was. Whoever leads later gives every session its full time,
-//! so this holds whatever happens to that leader. And while it stood still it could not hear anybody: that time
-//! does not count.
+//! A session may expire only if the leader was not notified of it for the session timeout. The
+//! checker cannot observe what a leader has received, so it uses only certain facts: the session
+//! has just been created, or the only leader of that time has replied to a request of the session.
+//! A later leader gives every session its full timeout, so the check holds whatever happens to the
+//! first leader. The time in which the leader's process was paused is not counted, because it
+//! received nothing.
 
 use ironkeeper_engine::config::LocalSessions;
 use ironkeeper_proto::{Epoch, SessionId};
@@ -12,13 +13,13 @@ use ironkeeper_zab::{LinkId, Status};
 
 use super::world::World;
 
-/// The fastest clock of a server shows so many milliseconds in a second.
+/// The rate of the fastest server clock: milliseconds per second.
 const CLOCK_PER_MILLE_MAX: u64 = 1150;
 
-/// Shorter times in which a process stands still are nothing that it would notice.
+/// Pauses of fewer ticks are not subtracted, because the process does not notice them.
 const PAUSE_TICKS_MIN: u64 = 3;
 
-/// One server's time as a leader.
+/// The term of one leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reign {
     node: usize,
@@ -26,16 +27,16 @@ pub struct Reign {
     epoch: Epoch,
 }
 
-/// The session was alive for certain at this moment, and its leader knew.
+/// A time at which the session was certainly alive, as its leader knew.
 #[derive(Clone, Copy, Debug)]
 pub struct SignOfLife {
     pub at_us: u64,
-    /// Who has heard it.
+    /// The term of the leader that received the request.
     pub reign: Option<Reign>,
 }
 
 impl World {
-    /// The reign of the server at the other end of a client's link.
+    /// Returns the leader term of the server at the other end of a client's link.
     pub(super) fn reign_at(&self, client: usize, link: LinkId) -> Option<Reign> {
         self.reign_of(self.server_at(client, link)?)
     }
@@ -52,12 +53,13 @@ impl World {
         Some(Reign { node, boot: self.nodes[node].boot, epoch })
     }
 
-    /// Whether sessions are everybody's matter: local ones go with their server.
+    /// Returns whether sessions are global: a local session is lost with its server.
     pub(super) fn are_sessions_global(&self) -> bool {
         self.plan.engine.local_sessions == LocalSessions::Off
     }
 
-    /// A client was answered that asked at `at_us`, when its server had the reign `then`.
+    /// Records a reply to a request that the client sent at `at_us`, when its server had the leader
+    /// term `then`.
     pub(super) fn note_sign_of_life(
         &mut self,
         client: usize,
@@ -68,7 +70,8 @@ impl World {
         let Some(reign) = then.filter(|then| self.reign_at(client, link) == Some(*then)) else {
             return;
         };
-        // A leader that others have replaced may not know it yet, and what it hears is of no use.
+        // A leader that has been replaced may not know it yet, and its session table does not
+        // count.
         if self.leadership.newest().is_some_and(|(epoch, ..)| epoch == reign.epoch)
             && self.are_sessions_global()
             && self.nothing_ends(reign.node, self.clients[client].session)
@@ -77,15 +80,15 @@ impl World {
         }
     }
 
-    /// Whether a session lives and no end of it can be on its way to the disks: until it is there, what the session
-    /// asks for is answered.
+    /// Returns whether a session is alive and no closeSession can be in flight. While one is in
+    /// flight, the requests of the session still receive replies.
     fn nothing_ends(&self, leader: usize, session: SessionId) -> bool {
         self.nodes[leader].process.as_ref().is_some_and(|process| {
             process.engine.zab().outstanding() == 0 && process.db.read().sessions.contains(session)
         })
     }
 
-    /// A client is told that its session is gone.
+    /// Checks the reply to a client that its session has expired.
     pub(super) fn judge_end(&self, client: usize) -> Result<(), String> {
         let this = &self.clients[client];
         let Some(alive) = this.alive.filter(|_| !this.asked_to_close) else { return Ok(()) };
@@ -101,8 +104,8 @@ impl World {
         }
     }
 
-    /// For how long the leader has stood still since then, if it is still the same. One that others have replaced
-    /// may not know it yet, and its pauses are nobody's any more.
+    /// Returns how long the leader was paused since then, if it still leads. The pauses of a
+    /// replaced leader, which may not know that it was replaced, do not count.
     fn stood_still_us(&self, alive: SignOfLife) -> u64 {
         let newest = self.leadership.newest().map(|(epoch, ..)| epoch);
         let still_leads = |reign: &Reign| {

@@ -1,4 +1,4 @@
-//! What servers do to their disks, by the product's own code, and how that is interrupted.
+//! Disk operations of servers, by the product's own code, and their interruption.
 
 use ironkeeper_engine::Input;
 use ironkeeper_proto::Zxid;
@@ -10,11 +10,11 @@ use ironkeeper_zab::{Input as ZabInput, LinkId};
 use super::node::Process;
 use super::world::{Event, World};
 
-/// How long to wait before a full disk is tried again.
+/// The pause before a full disk is tried again.
 const NO_ROOM_PAUSE_US: u64 = 1_000_000;
-/// A batch of the log makes about so many calls.
+/// The approximate number of disk calls of a batch of the log.
 const BATCH_CALLS: u64 = 10;
-/// The part of the tree's size up to which the log is worth sending.
+/// A learner receives the log instead of a snapshot up to this fraction of the snapshot's size.
 const SNAPSHOT_SIZE_FACTOR: f64 = 0.33;
 
 impl World {
@@ -23,7 +23,7 @@ impl World {
         self.random.between(low, high)
     }
 
-    /// Gives the log what waits for it, unless it is at work.
+    /// Starts the next batch of the log, unless one is in progress.
     pub(super) fn begin_batch(&mut self, node: usize) {
         let boot = self.nodes[node].boot;
         let Some(process) = &mut self.nodes[node].process else { return };
@@ -53,7 +53,7 @@ impl World {
                 if !may_fail {
                     self.fail(Err(format!("disk: server {} ends: {reason}", node + 1)));
                 }
-                // What was reported before is out in the world, or not.
+                // Earlier results of the batch may or may not have been reported.
                 if self.random.chance(500) {
                     self.input(node, done);
                 }
@@ -65,7 +65,7 @@ impl World {
         self.note_epochs(node);
     }
 
-    /// A server stops while its disk may be at work: some of that is done, some is not.
+    /// Stops a server whose disk may be busy: a part of the batch or of the snapshot is executed.
     pub(super) fn interrupt_disk(&mut self, node: usize) {
         let disk = self.nodes[node].disk.clone();
         let begins = self.random.chance(500);
@@ -73,7 +73,7 @@ impl World {
         let Some(process) = &mut self.nodes[node].process else { return };
         if process.is_writing && !process.has_log_ended && begins {
             disk.fail_call(disk.calls() + calls, Fault::Stop);
-            // Nobody is left to hear of it.
+            // The process has ended, so the results are dropped.
             let _ = write_batch(process, &mut Vec::new());
         } else if let Some(mut job) = process.snapshots.take().filter(|_| begins) {
             disk.fail_call(disk.calls() + calls, Fault::Stop);

@@ -1,4 +1,4 @@
-//! The connections of clients, as a server's I/O threads look after them.
+//! The client connections of a server, as its I/O threads serve them.
 
 use ironkeeper_engine::Input;
 use ironkeeper_engine::conn::{Conn, Next, Received};
@@ -8,11 +8,11 @@ use ironkeeper_zab::LinkId;
 use super::node::Attached;
 use super::world::{Event, World};
 
-/// The longest time until a thread comes around to a connection.
+/// The maximal time until an I/O thread serves a connection.
 const SERVICE_US_MAX: u64 = 200;
 
 impl World {
-    /// A client's connection attempt reaches a server.
+    /// Handles a client's connection attempt at a server.
     pub(super) fn on_client_dial(&mut self, client: usize, attempt: u64, to: usize) {
         let from = self.clients[client].node;
         let is_wanted = self.clients[client].is_dialing(attempt);
@@ -23,7 +23,7 @@ impl World {
         }
     }
 
-    /// A server has accepted a connection.
+    /// Creates the connection at a server that has accepted it.
     pub(super) fn attach(&mut self, to: usize, link: LinkId, address: [u8; 4]) {
         let now = self.nodes[to].now(self.now_us());
         let address = (address, 4000).into();
@@ -34,7 +34,7 @@ impl World {
         }
     }
 
-    /// Bytes of a client have arrived.
+    /// Handles bytes of a client at a server.
     pub(super) fn on_request(&mut self, node: usize, link: LinkId, bytes: &[u8]) {
         let Some(process) = &mut self.nodes[node].process else { return };
         let Some(attached) = process.conns.get_mut(&link) else { return };
@@ -43,7 +43,7 @@ impl World {
         self.send_answers(node, link);
     }
 
-    /// A connection has something to send, or may go on.
+    /// Schedules the service of a connection that has output or may continue.
     pub(super) fn plan_service(&mut self, node: usize, link: LinkId) {
         let boot = self.nodes[node].boot;
         let Some(process) = &mut self.nodes[node].process else { return };
@@ -74,7 +74,7 @@ impl World {
         let received = loop {
             let received = attached.conn.receive(now, &process.db, &attached.unread, &mut submits);
             match received {
-                // Other connections have nothing to do at this moment.
+                // No other connection is waiting at this moment, so the connection continues.
                 Ok(Received { consumed, next: Next::Yield }) => {
                     attached.unread.drain(..consumed);
                 }
@@ -124,7 +124,7 @@ impl World {
         self.disconnect(node, link);
     }
 
-    /// The connection is gone; the session lives on.
+    /// Removes a connection. Its session remains.
     pub(super) fn disconnect(&mut self, node: usize, link: LinkId) {
         let now = self.nodes[node].now(self.now_us());
         let Some(process) = &mut self.nodes[node].process else { return };

@@ -1,8 +1,9 @@
-//! Places in the network for programs that run beside the world: what they do to their connections comes in
-//! by methods, what they learn of them is left in a list. The product's own client lives behind one.
+//! External clients: network ends for programs that run outside of the world, such as the product's
+//! own client. A program calls methods for its actions, and the world collects the events of its
+//! connections in a list.
 //!
-//! A line is one attempt at a connection and what becomes of it. Its number is the program's choice, and never
-//! used twice.
+//! A line is one connection attempt and the connection that results from it. The program chooses
+//! its number and never reuses it.
 
 use std::collections::BTreeMap;
 
@@ -10,28 +11,28 @@ use ironkeeper_zab::LinkId;
 
 use super::world::{Event, World};
 
-/// What a program learns of one of its lines.
+/// An event of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     Open,
     Refused,
     Bytes(Vec<u8>),
-    /// The connection is gone. Nothing follows.
+    /// The connection has ended. No event follows.
     End,
 }
 
 #[derive(Debug)]
 struct Line {
     guest: usize,
-    /// None as long as it is being dialled.
+    /// `None` while the connection is being dialled.
     link: Option<LinkId>,
 }
 
-/// See the head of this file.
+/// The external clients and their connections.
 #[derive(Debug, Default)]
 pub struct Guests {
     count: usize,
-    /// Those that nobody has ended yet.
+    /// Lines that have not ended.
     lines: BTreeMap<u64, Line>,
     told: Vec<(u64, Told)>,
 }
@@ -43,32 +44,32 @@ impl Guests {
 }
 
 impl World {
-    /// So many programs have a place in the network.
+    /// Adds external clients to the network.
     pub fn invite(&mut self, guests: usize) {
         self.guests.count = guests;
     }
 
-    /// Everybody who is no server: clients, and behind them guests.
+    /// Returns the number of network nodes that are not servers: clients, then external clients.
     pub(super) fn outsiders(&self) -> usize {
         self.clients.len() + self.guests.count
     }
 
-    /// Whether a node of the network is a guest.
+    /// Returns whether a node of the network is an external client.
     pub(super) fn is_guest(&self, node: usize) -> bool {
         node >= self.nodes.len() + self.clients.len()
     }
 
-    /// The guest's end of the network's links.
+    /// Returns the external client's end of a network link.
     fn guest_end(&self, guest: usize) -> (usize, u64) {
         (self.nodes.len() + self.clients.len() + guest, 0)
     }
 
-    /// What guests have learned since the last call, by line.
+    /// Returns the connection events since the last call, by line.
     pub fn take_told(&mut self) -> Vec<(u64, Told)> {
         std::mem::take(&mut self.guests.told)
     }
 
-    // What guests do.
+    // Actions of external clients.
 
     pub fn guest_dials(&mut self, guest: usize, line: u64, to: usize) {
         let in_us = self.network.latency(&mut self.random);
@@ -89,7 +90,7 @@ impl World {
         }
     }
 
-    /// All connections of a guest break.
+    /// Resets all connections of an external client.
     pub fn reset_guest(&mut self, guest: usize) {
         let lines = self.guests.lines.iter();
         let open = lines.filter(|(_, line)| line.guest == guest && line.link.is_some());
@@ -100,13 +101,13 @@ impl World {
         }
     }
 
-    /// A guest hears of no server any more, and none of it, until cuts are healed.
+    /// Cuts an external client off from all servers, until the cuts are removed.
     pub fn cut_off_guest(&mut self, guest: usize) {
         let (node, _) = self.guest_end(guest);
         self.network.isolate(node, self.nodes.len());
     }
 
-    // What happens to their lines.
+    // Events of their connections.
 
     pub(super) fn on_guest_dial(&mut self, line: u64, to: usize) {
         let guest = self.guests.lines.get(&line).map(|line| line.guest);
@@ -120,7 +121,8 @@ impl World {
 
     pub(super) fn on_guest_dialed(&mut self, line: u64, link: Option<LinkId>) {
         let Some(guest) = self.guests.lines.get(&line).map(|line| line.guest) else {
-            // It has lost its patience meanwhile. Guests have one life.
+            // The program has closed the line in the meantime. External clients have a single boot,
+            // number 0.
             let node = link
                 .and_then(|link| self.network.links.get(&link)?.ends.first().map(|end| end.node));
             if let (Some(link), Some(node)) = (link, node) {

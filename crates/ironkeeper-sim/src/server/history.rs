@@ -1,17 +1,17 @@
-//! What clients did and were told, and whether one order of events explains it.
+//! The history of clients' writes and reads, and the check that one order of events explains it.
 //!
-//! Registers are nodes that are only ever set, and every set carries a value of its own. The server numbers
-//! the versions of a node and the transactions, so each answer tells its place in the order of all writes,
-//! and every rule can be held against an answer the moment it comes.
+//! Registers are nodes that are only set, and every set has a unique value. The server numbers the
+//! versions of a node and the transactions, so each reply identifies its place in the order of all
+//! writes, and every rule is checked when a reply arrives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ironkeeper_proto::{Epoch, SessionId, Zxid};
 
-/// What registers hold at first, as version 0.
+/// The initial value of registers, as version 0.
 pub const FIRST_VALUE: u64 = 0;
 
-/// A version of a register: its number, the transaction that made it, its value.
+/// A version of a register: its number, its transaction, its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub version: i32,
@@ -22,29 +22,30 @@ pub struct Seen {
 #[derive(Debug)]
 struct Register {
     versions: BTreeMap<i32, Seen>,
-    /// The newest version that anybody was told of.
+    /// The newest version that a client has received.
     newest: i32,
 }
 
 #[derive(Debug)]
 struct Write {
     session: SessionId,
-    /// What it writes to, and the newest version anybody knew of when it began.
+    /// The registers that it writes to, each with the newest version that a client had received
+    /// before.
     floors: Vec<(usize, i32)>,
-    /// The newest transaction anybody knew of when it began.
+    /// The newest zxid that a client had received before.
     zxid_floor: Zxid,
     zxid: Option<Zxid>,
-    /// The server said no.
+    /// The server rejected the write.
     refused: bool,
 }
 
-/// What is known of an ephemeral node.
+/// The known state of an ephemeral node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It may be there.
+    /// The create is in flight: the node may exist.
     Asked,
     Made,
-    /// It may be gone.
+    /// The delete is in flight: the node may not exist.
     Going,
     Gone,
 }
@@ -55,17 +56,17 @@ pub struct Ephemeral {
     pub standing: Standing,
 }
 
-/// See the head of this file.
+/// The history of all clients.
 #[derive(Debug)]
 pub struct History {
     registers: Vec<Register>,
     writes: BTreeMap<u64, Write>,
-    /// The transactions of each session's writes.
+    /// The zxid of each session's writes, by value.
     sessions: BTreeMap<SessionId, BTreeMap<u64, Zxid>>,
-    /// The newest transaction of each epoch that anybody was told of.
+    /// The newest zxid of each epoch that a client has received.
     told: BTreeMap<Epoch, Zxid>,
     last_value: u64,
-    /// Sessions that began at servers without a leader.
+    /// Sessions that servers in read-only mode created.
     pub read_only_sessions: BTreeSet<SessionId>,
     pub ephemerals: BTreeMap<String, Ephemeral>,
 }
@@ -84,28 +85,28 @@ impl History {
         }
     }
 
-    /// Somebody is told of a transaction: it must never be lost again.
+    /// Records a zxid that a client has received: the transaction must never be lost.
     pub fn tell(&mut self, zxid: Zxid) {
         let newest = self.told.entry(zxid.epoch()).or_insert(zxid);
         *newest = zxid.max(*newest);
     }
 
-    /// The newest transaction anybody was told of.
+    /// Returns the newest zxid that a client has received.
     pub fn told(&self) -> Zxid {
         self.told.values().next_back().copied().unwrap_or(Zxid::ZERO)
     }
 
-    /// The same of earlier epochs.
+    /// Returns the newest zxid of earlier epochs that a client has received.
     pub fn told_before(&self, epoch: Epoch) -> Zxid {
         self.told.range(..epoch).next_back().map_or(Zxid::ZERO, |(_, zxid)| *zxid)
     }
 
-    /// The newest version of a register anybody was told of; -1 if nobody has seen it.
+    /// Returns the newest version of a register that a client has received, or -1.
     pub fn newest(&self, register: usize) -> i32 {
         self.registers[register].newest
     }
 
-    /// A session is about to set these registers: the value to set them to.
+    /// Records the start of a write by a session and returns the value to write.
     pub fn begin_write(&mut self, session: SessionId, registers: &[usize]) -> u64 {
         self.last_value += 1;
         let floors = registers.iter().map(|at| (*at, self.newest(*at))).collect();
@@ -114,7 +115,7 @@ impl History {
         self.last_value
     }
 
-    /// The server said no: nobody may ever see the value.
+    /// Records that the server rejected a write: no client may ever read the value.
     pub fn refuse(&mut self, value: u64) -> Result<(), String> {
         let Some(write) = self.writes.get_mut(&value) else { return Ok(()) };
         write.refused = true;
@@ -126,7 +127,7 @@ impl History {
         }
     }
 
-    /// Somebody was told what a register holds.
+    /// Checks a version of a register that a client has received.
     pub fn observe(&mut self, register: usize, seen: Seen) -> Result<(), String> {
         let Seen { version, zxid, value } = seen;
         let versions = &mut self.registers[register].versions;
@@ -155,8 +156,9 @@ impl History {
         }
     }
 
-    /// Somebody was told what a register holds at a server without a leader. It need not be history: nobody else
-    /// may ever hear of it. But somebody has asked for it, and a write has one place in the order of writes at most.
+    /// Checks a version that a client has received from a server without a leader. It need not
+    /// become history, and no other client may ever receive it. But a client must have written it,
+    /// and a write has at most one place in the order of writes.
     pub fn glimpse(&mut self, register: usize, seen: Seen) -> Result<(), String> {
         let Seen { version, zxid, value } = seen;
         if value == FIRST_VALUE || version == 0 {
@@ -197,7 +199,7 @@ impl History {
         session.insert(value, zxid);
         let before = session.range(..value).next_back();
         let behind = session.range(value + 1..).next();
-        // Equal for two registers of one transaction only, which is one value.
+        // Two registers that are set in one transaction have one value, and so one entry.
         if before.is_some_and(|(_, before)| *before >= zxid)
             || behind.is_some_and(|(_, behind)| *behind <= zxid)
         {

@@ -1,4 +1,5 @@
-//! After the trouble: does everything come back, and is everything there that was promised?
+//! The final check: the cluster recovers from all faults, and nothing that was acknowledged is
+//! missing.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,14 +14,15 @@ use super::requests::{EPHEMERALS, register_path};
 use super::world::{Phase, World};
 use crate::outcome::Failure;
 
-/// How long a healed cluster may take for each step of its way back.
+/// The maximal duration of each step of the recovery after all faults have been removed.
 const RECOVERY_US_MAX: u64 = 120_000_000;
 
-/// Longer than anything is on its way in times of peace.
+/// Longer than any message takes without faults.
 const GRACE_US: u64 = 2_000_000;
 
 impl World {
-    /// After healing the servers agree by themselves, serve everybody, and have kept their promises.
+    /// Checks that after the removal of all faults the servers agree, serve all clients, and have
+    /// lost nothing that was acknowledged.
     pub fn converge(&mut self) -> Result<(), Failure> {
         self.expect("servers and clients find together", World::is_at_rest)?;
         self.phase = Phase::LastWords;
@@ -31,7 +33,7 @@ impl World {
         self.expect("sessions that nobody speaks for end", |world| {
             world.is_at_rest() && world.only_sessions_of_clients_live()
         })?;
-        // What is on its way to clients arrives.
+        // Waits for messages to clients that are in flight.
         self.run_for(GRACE_US)?;
         let judged = self.judge();
         judged.map_err(|what| self.failed(what))
@@ -44,12 +46,12 @@ impl World {
         }
     }
 
-    /// Everybody serves, has the same, and waits for nothing.
+    /// Returns whether all servers have the same state, and no server or client waits for a reply.
     pub fn is_at_rest(&self) -> bool {
         self.is_whole() && self.clients.iter().all(|client| client.is_at_rest())
     }
 
-    /// Every server serves, and has what is history.
+    /// Returns whether every server is serving and has the leader's state.
     pub fn is_whole(&self) -> bool {
         let Some(leader) = self.leader().and_then(|node| self.nodes[node].process.as_ref()) else {
             return false;
@@ -75,8 +77,8 @@ impl World {
         sessions.iter().all(|(session, _)| wanted.contains(session))
     }
 
-    /// Holds every server's tree against what clients were told. All are equal by now, but the first one
-    /// that is wrong is named.
+    /// Checks every server's tree against the replies that clients received. At this point all
+    /// trees are equal, but the first wrong server is named.
     fn judge(&mut self) -> Result<(), String> {
         for node in 0..self.nodes.len() {
             let Some(process) = &self.nodes[node].process else { continue };

@@ -1,4 +1,4 @@
-//! Links between servers: bytes in the form that goes over the wire, in pieces of any size.
+//! Links between servers: bytes in the wire format, in pieces of any size.
 
 use bytes::Bytes;
 use ironkeeper_engine::Input;
@@ -14,7 +14,7 @@ use super::node::{Peer, Piece};
 use super::world::{Event, World};
 use crate::network::{Cargo, Carried, News, Transit};
 
-/// More than this takes longer on its way.
+/// Messages larger than this take longer.
 const LARGE_BYTES: usize = 4 << 10;
 
 /// Some bytes of a connection.
@@ -28,7 +28,7 @@ impl Cargo for Parcel {
 }
 
 impl World {
-    // How links come to be.
+    // Opening of links.
 
     pub(super) fn dial(&mut self, from: usize, peer: ServerId, port: Port) {
         let boot = self.nodes[from].boot;
@@ -56,8 +56,8 @@ impl World {
         }
     }
 
-    /// A connection attempt has reached a server: the link, if there is one, and when the other side
-    /// will know.
+    /// Handles a connection attempt at a server. Returns the link, if it was accepted, and the time
+    /// until the dialling side learns the result.
     pub(super) fn connect(
         &mut self,
         from: (usize, u64),
@@ -67,7 +67,7 @@ impl World {
         let cut = self.network.is_cut(from.0, to) || self.network.is_cut(to, from.0);
         let in_us = self.latency();
         if cut {
-            // Nobody answers: it takes a while to give up.
+            // No reply arrives, so the dialling side times out.
             return (None, in_us + self.random.between(200_000, 1_500_000));
         }
         if self.nodes[to].process.is_none() || !is_wanted {
@@ -75,7 +75,7 @@ impl World {
         }
         let (target, now_us) = ((to, self.nodes[to].boot), self.now_us());
         let id = self.network.open(from, target, now_us);
-        // The one who dialled knows of the connection before anything comes from it.
+        // The dialling side learns of the connection before any message on it arrives.
         if let Some(link) = self.network.links.get_mut(&id) {
             link.ends[0].last_us = now_us + in_us;
         }
@@ -90,7 +90,7 @@ impl World {
         link: Option<LinkId>,
     ) {
         let (boot, id) = (self.nodes[node].boot, self.nodes[node].id);
-        // A connection that was reset meanwhile is none.
+        // A connection that was reset in the meantime is treated as failed.
         let link = link.filter(|link| self.network.side(*link, node, boot).is_some());
         if let Some(link) = link {
             match port {
@@ -112,13 +112,13 @@ impl World {
         }
     }
 
-    // Bytes that leave.
+    // Sending.
 
     fn latency(&mut self) -> u64 {
         self.network.latency(&mut self.random)
     }
 
-    /// Puts bytes on their way, now and then in two pieces.
+    /// Sends bytes, sometimes in two pieces.
     pub(super) fn transmit(&mut self, (node, boot): (usize, u64), link: LinkId, bytes: Vec<u8>) {
         let now_us = self.now_us();
         let mut bytes = Bytes::from(bytes);
@@ -131,14 +131,14 @@ impl World {
         self.plan_transits();
     }
 
-    /// What the network wants to happen will happen.
+    /// Schedules the events of the network.
     pub(super) fn plan_transits(&mut self) {
         for (in_us, transit) in std::mem::take(&mut self.network.due) {
             self.after(in_us, Event::Transit(transit));
         }
     }
 
-    /// Says something to a peer, behind a tree that is on its way to it.
+    /// Sends bytes to a peer, after a snapshot that is being sent to it.
     pub(super) fn tell_peer(
         &mut self,
         node: usize,
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// It is a tree's turn to be sent, and that of what waits behind it.
+    /// Sends the next snapshot and the bytes that are queued after it.
     pub(super) fn on_send_tree(&mut self, node: usize, link: LinkId) {
         let boot = self.nodes[node].boot;
         while let Some(process) = &mut self.nodes[node].process
@@ -190,7 +190,7 @@ impl World {
         self.run_engine(node);
     }
 
-    // Bytes that arrive.
+    // Receiving.
 
     pub(super) fn on_transit(&mut self, transit: Transit<Parcel>) {
         let now_us = self.now_us();
@@ -209,7 +209,7 @@ impl World {
         let (node, boot, open) = (link.ends[side].node, link.ends[side].boot, link.ends[side].open);
         let client = node.checked_sub(self.nodes.len());
         if !open || client.is_none() && !self.is_alive(node, boot) {
-            // A living machine that does not know the connection says so.
+            // A running machine that does not know the connection resets it.
             let up = client.is_some() || self.nodes[node].process.is_some();
             if up && !matches!(carried, Carried::End) {
                 let now_us = self.now_us();
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// Turns what a peer has said into inputs.
+    /// Decodes the bytes of a peer into inputs.
     fn decode(&mut self, node: usize, link: LinkId) {
         let Some(process) = &mut self.nodes[node].process else { return };
         let Some(peer) = process.peers.get_mut(&link) else { return };
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// What a peer has said last is to be read as a tree.
+    /// Starts to read the following bytes of a peer as a snapshot.
     pub(super) fn receive_tree(&mut self, node: usize, link: LinkId) {
         let Some(process) = &mut self.nodes[node].process else { return };
         let Some(peer) = process.peers.get_mut(&link) else { return };
@@ -265,7 +265,7 @@ impl World {
         }
     }
 
-    /// A link is of no use any more: nothing but a disk in trouble is a reason for that.
+    /// Closes a link whose bytes cannot be processed. Only a failing disk justifies this.
     fn on_broken(&mut self, node: usize, link: LinkId, why: &str) {
         if !self.nodes[node].disk_may_fail() {
             self.fail(Err(format!("links: server {} did not understand: {why}", node + 1)));
@@ -276,9 +276,9 @@ impl World {
         }
     }
 
-    // How links end.
+    // Closing of links.
 
-    /// A node learns that a connection is gone.
+    /// Notifies a node that a connection has ended.
     pub(super) fn lost(&mut self, node: usize, link: LinkId) {
         if self.is_guest(node) {
             return self.on_guest_lost(link);
@@ -295,13 +295,13 @@ impl World {
         }
     }
 
-    /// A server closes a link to another one.
+    /// Closes a server's link to another server.
     pub(super) fn hang_up(&mut self, node: usize, link: LinkId) {
         self.forget_peer(node, link);
         self.close((node, self.nodes[node].boot), link);
     }
 
-    /// Trees that were on their way go home.
+    /// Removes a link and returns the walks of unsent snapshots to the engine.
     fn forget_peer(&mut self, node: usize, link: LinkId) {
         let Some(process) = &mut self.nodes[node].process else { return };
         let Some(peer) = process.peers.remove(&link) else { return };
@@ -312,7 +312,7 @@ impl World {
         }
     }
 
-    /// Closes the end of a link that a node holds in this life, if it does.
+    /// Closes the end of a link that belongs to a node and boot number, if there is one.
     pub(super) fn close(&mut self, (node, boot): (usize, u64), link: LinkId) {
         let now_us = self.now_us();
         if let Some(side) = self.network.side(link, node, boot) {

@@ -1,4 +1,4 @@
-//! What clients do with their time.
+//! The workload of clients.
 
 use ironkeeper_proto::Zxid;
 use ironkeeper_zab::LinkId;
@@ -9,11 +9,11 @@ use super::plan::{Misconduct, member_line};
 use super::requests::{EPHEMERALS, Request, register_path};
 use super::world::{Event, Phase, World};
 
-/// A client that waits for so many answers asks for nothing more.
+/// The maximal number of outstanding requests of a client.
 const PENDING_MAX: usize = 6;
 
 impl World {
-    /// A client looks at what it could do.
+    /// Lets a client take its next action.
     pub(super) fn on_look(&mut self, client: usize) {
         let (low, high) = self.plan.load_us;
         let in_us = self.random.between(low, high);
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// An administrator adds a server, removes one, or changes the part one has.
+    /// Requests to add a server, to remove one, or to change the role of one.
     fn ask_for_members(&mut self, client: usize) {
         let id = self.random.between(1, self.plan.servers as u64);
         let part = self.random.pick(&[None, Some("participant"), Some("observer")]).flatten();
@@ -155,7 +155,7 @@ impl World {
         }
         this.last_words = LastWords::Said;
         let session = this.session;
-        // Whoever was to do it may have lost its connection.
+        // The client that should have created the nodes may have lost its connection.
         self.prepare_nodes(client);
         let registers: Vec<usize> = (0..self.plan.registers).collect();
         let register = self.random.below(self.plan.registers as u64) as usize;
@@ -206,7 +206,7 @@ impl World {
         self.transmit(end, link, greeting);
     }
 
-    /// A client has no more patience with a server, or with a session.
+    /// Closes the connection to a server, after a timeout or at the end of a session.
     pub(super) fn leave_server(&mut self, client: usize) {
         let this = &mut self.clients[client];
         let (end, link) = (this.end(), this.link());
@@ -230,9 +230,10 @@ impl World {
         }
     }
 
-    /// What a client does first with its session.
+    /// Sends the first requests of a connection.
     pub(super) fn settle_in(&mut self, client: usize, is_new: bool) {
-        // Watches come first: the answer to anything else would tell of more than they were set with.
+        // Watches are set first: the reply to any other request could show a later state than the
+        // one they were set with.
         let this = &self.clients[client];
         let forgets_watches = self.plan.misconduct == Some(Misconduct::ForgetWatches);
         if !this.watches.is_empty() && !forgets_watches {

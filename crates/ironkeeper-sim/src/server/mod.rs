@@ -1,24 +1,24 @@
-//! Clusters of whole servers with their clients: the product's engine, ZAB and store, on a simulated
-//! network, simulated disks and simulated clocks.
+//! Clusters of whole servers with their clients: the product's engine, ZAB and store, on a
+//! simulated network, simulated disks and simulated clocks.
 //!
 //! ```text
 //! client ── bytes ── front: Conn ── engine ── log work: LogWriter, DurableSteps ── SimDisk
 //!                                     │
-//!                              links: bytes of packets and trees ── the other servers
+//!                              links: bytes of packets and snapshots ── the other servers
 //! ```
-//! Everything but the threads and sockets is what the product runs: connections, judging, broadcast, the
-//! log with its syncs, snapshots, recovery, and the bytes between all of them.
+//! Everything except threads and sockets is the product's code: connections, the preparation of
+//! requests, ZAB, the log with its syncs, snapshots, recovery, and the bytes between all of them.
 //!
 //! | file | idea |
 //! | --- | --- |
-//! | `world`, `plan` | the queue of events; what a seed decides |
-//! | `node`, `perform`, `files` | a server, what its engine wants, what it does to its disk |
+//! | `world`, `plan` | the queue of events; the parameters that the seed determines |
+//! | `node`, `perform`, `files` | a server, the outputs of its engine, its disk operations |
 //! | `links`, `front` | connections of servers and of clients |
-//! | `client`, `requests`, `load`, `answers` | clients: what they ask, and what they are told |
-//! | `guests` | places for clients that run beside the world, as the product's own does |
-//! | `read_only` | clients at servers that have no leader |
+//! | `client`, `requests`, `load`, `answers` | clients: their requests, and checks of the replies |
+//! | `guests` | network ends for external clients, such as the product's own client |
+//! | `read_only` | clients at servers in read-only mode |
 //! | `history`, `agreement`, `judgement`, `early_ends` | the rules |
-//! | `trouble` | what happens to servers |
+//! | `trouble` | fault injection |
 
 mod agreement;
 mod answers;
@@ -48,7 +48,7 @@ pub use world::{Phase, Stop, World};
 
 use crate::outcome::{Failure, Report};
 
-/// Runs one seed from beginning to end.
+/// Runs one seed.
 pub fn run_seed(seed: u64, verbose: bool) -> Result<Report, Failure> {
     World::new(seed, Plan::from_seed(seed), verbose).run()
 }

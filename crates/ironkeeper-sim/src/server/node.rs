@@ -1,4 +1,5 @@
-//! One server: engine and store of the product, and the little around them that its threads do.
+//! One server: the engine and the store of the product, and a minimal driver instead of its
+//! threads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -19,11 +20,11 @@ use ironkeeper_zab::{Ensemble, Epochs, LinkId};
 use super::plan::Plan;
 use crate::clock::Clock;
 
-/// What every clock shows when the world begins, give or take.
+/// The approximate wall-clock time of all servers at the start of the run.
 const WALL_MS: i64 = 1_700_000_000_000;
 const DATA_DIR: &str = "/data";
 
-/// The members in the configuration file of a server. That file is always written as a whole.
+/// The membership in the configuration file of a server. Writes of this file are atomic.
 #[derive(Clone, Debug)]
 pub struct MembersFile(Arc<Mutex<Ensemble>>);
 
@@ -59,7 +60,7 @@ impl MemberFiles for MembersFile {
     }
 }
 
-/// What is to leave on a link behind a tree that is not sent yet.
+/// An item of the send queue of a link, see [`Peer::outgoing`].
 #[derive(Debug)]
 pub enum Piece {
     Bytes(Vec<u8>),
@@ -70,7 +71,8 @@ pub enum Piece {
 #[derive(Debug)]
 pub struct Peer {
     pub intake: Intake<SimDisk>,
-    /// Empty, or a tree comes first.
+    /// The queue of a snapshot that is not sent yet and of the bytes after it. Either empty or with
+    /// a snapshot at the front.
     pub outgoing: VecDeque<Piece>,
 }
 
@@ -79,11 +81,11 @@ pub struct Peer {
 pub struct Attached {
     pub conn: Arc<Conn>,
     pub unread: Vec<u8>,
-    /// Somebody will look after it.
+    /// Whether an event that serves the connection is scheduled.
     pub is_planned: bool,
 }
 
-/// What is gone when the process is.
+/// The state that is lost when the process ends.
 #[derive(Debug)]
 pub struct Process {
     pub engine: Engine,
@@ -91,19 +93,19 @@ pub struct Process {
     pub store: Store<SimDisk>,
     pub inbox: Vec<Input>,
     pub log: LogWork<SimDisk>,
-    /// What waits for the log ...
+    /// The items that wait for the log.
     pub queue: Vec<LogItem<SimDisk>>,
-    /// ... and what is being written.
+    /// The items that are being written.
     pub batch: Vec<LogItem<SimDisk>>,
     pub is_writing: bool,
-    /// After a failure nothing is written any more.
+    /// Whether a write failed; after that, nothing is written.
     pub has_log_ended: bool,
     pub snapshots: SnapshotQueue,
     pub peers: BTreeMap<LinkId, Peer>,
-    /// The tree of the last leader that has sent one.
+    /// The snapshot of the last leader that has sent one.
     pub received: Option<(LinkId, ReceivedTree<SimDisk>)>,
     pub conns: BTreeMap<LinkId, Attached>,
-    /// When the next wake-up is planned.
+    /// The time of the next scheduled wake-up.
     pub wake_us: u64,
 }
 
@@ -113,28 +115,30 @@ pub struct Node {
     pub disk: SimDisk,
     pub members: MembersFile,
     pub clock: Clock,
-    /// Counts its lives.
+    /// The number of starts.
     pub boot: u64,
     pub process: Option<Process>,
     pub paused_until_us: u64,
-    /// When it stood still, from and until, since its last start.
+    /// The pauses since the last start, as (start, end).
     pub pauses_us: Vec<(u64, u64)>,
-    /// How much later it hears others than it looks at its clock when it goes on after a pause.
+    /// The additional delay of messages after a pause: 0 if the process receives them before it
+    /// reads its clock, `WAKING_US_MAX` if after.
     pub hears_late_us: u64,
-    /// How long the disk takes, in microseconds.
+    /// The range of the latency of the disk, in microseconds.
     pub disk_us: (u64, u64),
     pub is_disk_full: bool,
-    /// A call to the disk has gone wrong in this life, or may yet.
+    /// Whether a fault was injected into a disk call since the last start, even if it has not
+    /// occurred yet.
     pub is_call_broken: bool,
 }
 
 impl Node {
-    /// Whether the disk may be to blame for whatever goes wrong.
+    /// Returns whether an injected disk fault may be the cause of a failure.
     pub fn disk_may_fail(&self) -> bool {
         self.is_disk_full || self.is_call_broken
     }
 
-    /// The disk is as good as new; what is on it stays.
+    /// Removes all faults of the disk and keeps its content.
     pub fn mend_disk(&mut self) {
         self.disk.set_capacity(u64::MAX);
         self.disk.forget_faults();
@@ -146,12 +150,12 @@ impl Node {
         Now { mono_ms, wall_ms: WALL_MS + mono_ms as i64 }
     }
 
-    /// The promises, as the process knows them.
+    /// Returns acceptedEpoch and currentEpoch as the process has them in memory.
     pub fn epochs(&self) -> Option<Epochs> {
         self.process.as_ref()?.engine.zab().epochs()
     }
 
-    /// Does what the product does when it starts.
+    /// Starts the process with the same steps as the product.
     pub fn start(&mut self, plan: &Plan, seed: u64, now_us: u64) -> Result<(), StartError> {
         let now = self.now(now_us);
         self.boot += 1;

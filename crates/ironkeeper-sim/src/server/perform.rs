@@ -1,8 +1,8 @@
-//! What engines want done.
+//! Performs the outputs of the engines.
 
-use ironkeeper_engine::{DurableStep, Input, Output};
-use ironkeeper_server::parts::{LogItem, Step, encode_vote};
-use ironkeeper_zab::{LinkId, Output as ZabOutput, Reason, Status};
+use ironkeeper_engine::{Input, LogItem, Output, ToPeers};
+use ironkeeper_server::parts::encode_vote;
+use ironkeeper_zab::{DurableStep, LinkId, LinkOp, LogQuery, MembersChange, Reason, Status};
 
 use super::node::Piece;
 use super::world::{Event, World};
@@ -21,31 +21,14 @@ impl World {
         let boot = self.nodes[node].boot;
         let Some(process) = &mut self.nodes[node].process else { return };
         match output {
-            Output::Append { zxid, txn } => process.queue.push(LogItem::Append { zxid, txn }),
-            Output::Roll => process.queue.push(LogItem::Roll),
-            Output::Durable(step) => self.queue_step(node, step),
+            Output::Log(item) => self.queue_item(node, item),
             Output::Snapshot(job) => {
                 process.snapshots.push(job);
                 let in_us = self.disk_us(node) * 10;
                 self.after(in_us, Event::WriteSnapshot { node, boot });
             }
-            Output::SendSnapshot { link, job } => {
-                match process.peers.get_mut(&link) {
-                    Some(peer) => peer.outgoing.push_back(Piece::Tree(job)),
-                    None => {
-                        process.inbox.push(Input::SnapshotSent(job.into_walk()));
-                    }
-                }
-                let in_us = self.random.between(100, 20_000);
-                self.after(in_us, Event::SendTree { node, boot, link });
-            }
-            Output::ReadLog { link, after } => {
-                let in_us = self.random.between(100, 20_000);
-                self.after(in_us, Event::LogRead { node, boot, link, after });
-            }
             Output::Wake(conn) => self.plan_service(node, LinkId(conn.tag)),
-            Output::Role { status, reason } => self.on_role(node, status, reason),
-            Output::Peer(wish) => self.perform_peer(node, wish),
+            Output::Peers(asked) => self.perform_peers(node, asked),
             Output::Warn(warning) => {
                 self.fail(Err(format!("warning: server {}: {warning}", node + 1)));
             }
@@ -56,47 +39,64 @@ impl World {
         }
     }
 
-    fn queue_step(&mut self, node: usize, step: DurableStep) {
+    fn queue_item(&mut self, node: usize, item: LogItem) {
+        if let LogItem::Step(step) = &item {
+            let report = &mut self.report;
+            report.snapshots += u64::from(matches!(step, DurableStep::InstallSnapshot { .. }));
+            report.truncations += u64::from(matches!(step, DurableStep::Truncate(_)));
+            report.reconfigurations +=
+                u64::from(matches!(step, DurableStep::WriteMembers(MembersChange::Committed(_))));
+        }
         let Some(process) = &mut self.nodes[node].process else { return };
-        let step = match step {
-            DurableStep::InstallSnapshot { link, zxid } => {
-                self.report.snapshots += 1;
-                match process.received.take() {
-                    Some((from, tree)) if from == link => {
-                        Step::Install { zxid, tree: Box::new(tree.into_writer()) }
-                    }
-                    _ => Step::Plain(step),
-                }
-            }
-            DurableStep::Truncate(_) => {
-                self.report.truncations += 1;
-                Step::Plain(step)
-            }
-            DurableStep::ConfigCommitted(_) => {
-                self.report.reconfigurations += 1;
-                Step::Plain(step)
-            }
-            _ => Step::Plain(step),
-        };
-        process.queue.push(LogItem::Step(Box::new(step)));
+        let received = &mut process.received;
+        let found = item.with_snapshot(|link| match received.take() {
+            Some((from, tree)) if from == link => Ok(Box::new(tree.into_writer())),
+            _ => Err(format!("server {} has no snapshot of link {}", node + 1, link.0)),
+        });
+        match found {
+            Ok(item) => process.queue.push(item),
+            Err(reason) => self.fail(Err(reason)),
+        }
     }
 
-    fn perform_peer(&mut self, node: usize, wish: ZabOutput) {
-        match wish {
-            ZabOutput::Dial { peer, port, .. } => self.dial(node, peer, port),
-            ZabOutput::Hangup { link, reason } => {
+    fn perform_peers(&mut self, node: usize, asked: ToPeers) {
+        let boot = self.nodes[node].boot;
+        let Some(process) = &mut self.nodes[node].process else { return };
+        match asked {
+            ToPeers::Link(op) => self.perform_link(node, op),
+            ToPeers::Role { status, reason } => self.on_role(node, status, reason),
+            ToPeers::SendSnapshot { link, job } => {
+                match process.peers.get_mut(&link) {
+                    Some(peer) => peer.outgoing.push_back(Piece::Tree(job)),
+                    None => {
+                        process.inbox.push(Input::SnapshotSent(job.into_walk()));
+                    }
+                }
+                let in_us = self.random.between(100, 20_000);
+                self.after(in_us, Event::SendTree { node, boot, link });
+            }
+            ToPeers::ReadLog(LogQuery { link, after }) => {
+                let in_us = self.random.between(100, 20_000);
+                self.after(in_us, Event::LogRead { node, boot, link, after });
+            }
+        }
+    }
+
+    fn perform_link(&mut self, node: usize, op: LinkOp) {
+        match op {
+            LinkOp::Dial { peer, port, .. } => self.dial(node, peer, port),
+            LinkOp::Hangup { link, reason } => {
                 self.say(|| format!("{} hangs up on link {}: {reason:?}", node + 1, link.0));
                 self.hang_up(node, link);
             }
-            ZabOutput::Notify { link, notification } => {
+            LinkOp::Notify { link, notification } => {
                 self.tell_peer(node, link, |out| encode_vote(&notification, out));
             }
-            ZabOutput::Send { link, packet } => {
+            LinkOp::Send { link, packet } => {
                 self.say(|| format!("{} on link {}: {packet:?}", node + 1, link.0));
                 self.tell_peer(node, link, |out| packet.encode(out));
             }
-            ZabOutput::ReceiveSnapshot { link } => self.receive_tree(node, link),
-            other => self.fail(Err(format!("links: {other:?} is not for them"))),
+            LinkOp::ReceiveSnapshot { link } => self.receive_tree(node, link),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a world of servers is made of.
+//! The parameters of a world of servers.
 
 use ironkeeper_engine::EngineConfig;
 use ironkeeper_engine::auth::AuthConfig;
@@ -11,59 +11,61 @@ use ironkeeper_zab::Settings;
 use crate::faults::Faults;
 use crate::random::{Random, mix};
 
-/// The unit of all time-outs.
+/// The unit of all timeouts.
 const TICK_MS: u64 = 200;
 
-/// See the head of this file.
+/// The parameters of a world of servers.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub membership: Membership,
     pub settings: Settings,
     pub engine: EngineConfig,
     pub store: StoreOptions,
-    /// Begin a new log file above this size, if set.
+    /// The size above which a new log file is started, if set.
     pub log_file_bytes_max: Option<u64>,
-    /// How many snapshots a purge leaves.
+    /// The number of snapshots that a purge keeps.
     pub snapshots_retained: usize,
-    /// How many servers there are, members or not.
+    /// The number of servers, including non-members.
     pub servers: usize,
     pub clients: usize,
-    /// How many of them only read, and behind syncs: nothing of theirs waits for a write of their own.
+    /// The number of clients that only read, after syncs, so that no reply waits for a write of
+    /// their own.
     pub readers: usize,
-    /// How many clients, counted from the last, accept a server that has no leader and only serves reads.
+    /// The number of clients, counted from the last, that accept a server in read-only mode.
     pub read_only_clients: usize,
-    /// How many nodes clients write to and read from.
+    /// The number of nodes that clients write and read.
     pub registers: usize,
     pub session_timeout_ms: (u64, u64),
     pub faults: Faults,
-    /// Pause of a client between two looks at what it could do, in microseconds.
+    /// The pause of a client between two actions, in microseconds.
     pub load_us: (u64, u64),
     pub latency_us: (u64, u64),
     pub disk_us: (u64, u64),
-    /// For how long things go wrong.
+    /// The duration of the fault phase.
     pub trouble_us: u64,
-    /// How many in a thousand requests are a wish for other members.
+    /// How many in a thousand requests are reconfigs.
     pub reconfig_per_mille: u64,
-    /// How many in a thousand looks of a client are the last for a while.
+    /// How many in a thousand actions of a client start a pause without pings.
     pub silence_per_mille: u64,
-    /// How many in a thousand looks of a client are for another server.
+    /// How many in a thousand actions of a client are a move to another server.
     pub move_per_mille: u64,
-    /// A rule of clients that is broken on purpose.
+    /// A seeded bug of clients.
     pub misconduct: Option<Misconduct>,
-    /// Disks take no notice of writes that change nothing: what recovery writes again does not reach the medium.
+    /// Disks ignore writes that change nothing, so the tail rewrite of recovery does not reach the
+    /// medium.
     pub skips_equal_writes: bool,
 }
 
-/// What a client must never do. The checkers have to notice what comes of it.
+/// A seeded bug of a client. The checkers must detect its effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misconduct {
-    /// To come back without saying what it has seen: another server may be behind that.
+    /// Reconnects without its last zxid, so that it may reach a server that is behind it.
     HideZxid,
-    /// To come back without its watches.
+    /// Reconnects without setting its watches again.
     ForgetWatches,
-    /// To take any read for one behind a sync.
+    /// Treats a plain read as a read after a sync.
     SkipSync,
-    /// To believe in a longer time-out than a server gives.
+    /// Uses a longer session timeout than the server granted.
     IgnoreTimeout,
 }
 
@@ -121,8 +123,7 @@ impl Plan {
         .with_other_sessions(random)
     }
 
-    /// The same, now and then with sessions that only one server knows, and with servers that serve reads while
-    /// they are cut off.
+    /// Adds, for some seeds, local sessions and read-only mode.
     fn with_other_sessions(mut self, random: &mut Random) -> Plan {
         self.engine.local_sessions = random
             .pick(&[
@@ -140,7 +141,7 @@ impl Plan {
         self
     }
 
-    /// A cluster to which nothing happens by itself.
+    /// Returns the plan of a cluster without faults.
     pub fn calm(voters: u64, observers: u64) -> Plan {
         Plan {
             membership: membership(voters, observers),
@@ -178,7 +179,7 @@ impl Plan {
         }
     }
 
-    /// The same with clients that break a rule.
+    /// Adds a seeded bug of clients.
     pub fn with_misconduct(mut self, misconduct: Misconduct) -> Plan {
         self.misconduct = Some(misconduct);
         if misconduct == Misconduct::IgnoreTimeout {
@@ -187,18 +188,18 @@ impl Plan {
         self
     }
 
-    /// The settings of one server.
+    /// Returns the configuration of one server.
     pub fn engine_of(&self, id: ServerId) -> EngineConfig {
         EngineConfig { server_id: id.0 as u8, ..self.engine.clone() }
     }
 }
 
-/// How a server's line in the members reads, without its name.
+/// Returns the value of a server's line in the membership.
 pub fn member_line(id: u64, role: &str) -> String {
     format!("h{id}:2888:3888:{role};h{id}:2181")
 }
 
-/// Voters 1 to `voters`, observers behind them.
+/// Returns a membership with voters 1 to `voters`, followed by observers.
 fn membership(voters: u64, observers: u64) -> Membership {
     let lines = (1..=voters + observers).map(|id| {
         let role = if id <= voters { "participant" } else { "observer" };

@@ -1,8 +1,9 @@
-//! Clients at servers that have no leader and only serve reads.
+//! Clients at servers in read-only mode, which have no leader.
 //!
-//! What such a server has it may lose again: its log may end in what nobody else has. So what it says is held against
-//! less: it never takes a write, not even in the name of a session that began with it; it is not behind what a client
-//! has been told by others; it does not go back; and whatever it shows somebody has asked for.
+//! Such a server may lose its latest transactions: the end of its log may exist on no other server.
+//! So its replies are checked against weaker rules: it never accepts a write, not even for a
+//! session that it created; it is not behind what the client has received from other servers; its
+//! state does not go back; and every value that it returns was written by a client.
 
 use ironkeeper_proto::jute::{DecodeError, Reader};
 use ironkeeper_proto::reply::ReplyHeader;
@@ -16,8 +17,8 @@ const NO_NODE: i32 = ErrorCode::NoNode as i32;
 const NOT_READ_ONLY: i32 = ErrorCode::NotReadOnly as i32;
 
 impl World {
-    /// A client that would rather read than wait gives up a session that nobody may speak for any more: a server
-    /// without a leader does not know whether it lives.
+    /// Abandons the session of a client that accepts read-only mode, after a time without a reply:
+    /// a server without a leader does not know whether the session is alive.
     pub(super) fn give_up_session(&mut self, client: usize) {
         let now_us = self.now_us();
         let this = &mut self.clients[client];
@@ -27,7 +28,7 @@ impl World {
         }
     }
 
-    /// A server without a leader has welcomed a client.
+    /// Records that a server in read-only mode has accepted a client.
     pub(super) fn begin_read_only(&mut self, client: usize, is_new: bool) -> Result<(), String> {
         let this = &mut self.clients[client];
         this.is_read_only = true;
@@ -39,7 +40,8 @@ impl World {
         }
     }
 
-    /// Mostly reads. Nothing else may ever come to be, whether there is an answer or not.
+    /// Sends mostly reads. A write in read-only mode must never take effect, with or without a
+    /// reply.
     pub(super) fn ask_cut_off_server(&mut self, client: usize) {
         let register = self.random.below(self.plan.registers as u64) as usize;
         let session = self.clients[client].session;
@@ -63,12 +65,12 @@ impl World {
                 self.ask(client, Request::CreateEphemeral(path));
             }
             85..90 => self.ask(client, Request::Sync { floor: Zxid::ZERO }),
-            // There may be a better server.
+            // Another server may have a leader.
             _ => self.leave_server(client),
         }
     }
 
-    /// Holds an answer of a server without a leader against the rules.
+    /// Checks a reply of a server in read-only mode.
     pub(super) fn judge_cut_off_answer(
         &mut self,
         client: usize,

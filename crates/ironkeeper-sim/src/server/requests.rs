@@ -1,4 +1,4 @@
-//! What clients ask for, and the bytes in which they do.
+//! The requests of clients and their encoding.
 
 use ironkeeper_proto::jute::Put;
 use ironkeeper_proto::reply::MultiHeader;
@@ -10,15 +10,15 @@ pub const EPHEMERALS: &str = "/e";
 /// One request.
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// Make a node that stays, unless it is there.
+    /// Creates a persistent node if it does not exist.
     Prepare(String),
     Set {
         register: usize,
         value: u64,
-        /// -1: whatever is there.
+        /// -1 for any version.
         version: i32,
     },
-    /// Set several registers at once.
+    /// Sets several registers in one transaction.
     SetAll {
         registers: Vec<usize>,
         value: u64,
@@ -26,11 +26,12 @@ pub enum Request {
     Get {
         register: usize,
         watch: bool,
-        /// The version that anybody knew when it was asked for: behind a sync nothing older may be seen.
+        /// For a read after a sync: the newest version that a client had received when the request
+        /// was sent. An older one must not be returned.
         floor: Option<i32>,
     },
     Sync {
-        /// The newest transaction anybody knew of when it was asked for.
+        /// The newest zxid that a client had received when the request was sent.
         floor: Zxid,
     },
     CreateEphemeral(String),
@@ -52,7 +53,7 @@ pub fn register_path(register: usize) -> String {
     format!("/r{register}")
 }
 
-/// The register of a path.
+/// Returns the register of a path.
 pub fn register_of(path: &str) -> Option<usize> {
     path.strip_prefix("/r")?.parse().ok()
 }
@@ -112,7 +113,7 @@ impl Request {
                 for register in registers {
                     out.put_str(&register_path(*register));
                 }
-                // None of the other kinds.
+                // No existence and child watches.
                 out.put_len(0);
                 out.put_len(0);
             }

@@ -1,4 +1,4 @@
-//! What happens to the servers.
+//! Fault injection into servers.
 
 use std::io;
 use std::path::Path;
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// There is almost no room left, for a while.
+    /// Fills the disk almost completely for some time.
     fn fill_disk(&mut self, node: usize) {
         let left = self.random.below(64 << 10);
         let disk = &self.nodes[node].disk;
@@ -102,20 +102,20 @@ impl World {
         self.after(in_us, Event::RoomAgain { node });
     }
 
-    /// The call to a server's disk that comes after so many others goes wrong.
+    /// Injects a fault into a server's disk call, after `ahead` other calls.
     pub fn break_call(&mut self, node: usize, ahead: u64, fault: CallFault) {
         let node = &mut self.nodes[node];
         node.disk.fail_call(node.disk.calls() + ahead, fault);
         node.is_call_broken = true;
     }
 
-    /// After a failed sync the cache is worth nothing. An operator may restart the machine or, not knowing that,
-    /// the process alone.
+    /// Returns how a server is restarted after a failed disk call. After a failed sync the content
+    /// of the cache cannot be trusted: an operator may restart the machine, or only the process.
     pub(super) fn end_of_failed_process(&mut self) -> Stop {
         if self.random.chance(500) { Stop::Kill } else { Stop::PowerLoss }
     }
 
-    /// A server is cut off from the others, and now and then from its clients, too.
+    /// Cuts a server off from the other servers, and sometimes from its clients as well.
     pub fn isolate(&mut self, node: usize) {
         let others = match self.random.chance(500) {
             true => self.nodes.len(),
@@ -129,7 +129,7 @@ impl World {
         self.freeze_for(node, us);
     }
 
-    /// A process stands still.
+    /// Pauses a process.
     pub fn freeze_for(&mut self, node: usize, us: u64) {
         let now_us = self.now_us();
         let hears_late = self.random.chance(500);
@@ -137,7 +137,7 @@ impl World {
         if node.paused_until_us + node.hears_late_us < now_us {
             node.hears_late_us = if hears_late { WAKING_US_MAX } else { 0 };
         }
-        // Never shorter than before: what was put off would be overtaken.
+        // Never shortened: events that are already postponed would be overtaken.
         node.paused_until_us = node.paused_until_us.max(now_us + us);
         match node.pauses_us.last_mut() {
             Some((_, until_us)) if *until_us >= now_us => *until_us = node.paused_until_us,
@@ -145,14 +145,14 @@ impl World {
         }
     }
 
-    /// Everybody can reach everybody again.
+    /// Removes all cuts.
     pub fn heal_cuts(&mut self) {
         let now_us = self.now_us();
         self.network.heal_all(&mut self.random, now_us);
         self.plan_transits();
     }
 
-    /// Everything works again, and clients calm down.
+    /// Removes all faults and ends the load of clients.
     pub fn heal(&mut self) {
         self.say(|| "everything works again".to_owned());
         self.in_trouble = false;

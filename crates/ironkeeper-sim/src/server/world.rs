@@ -21,12 +21,12 @@ use crate::outcome::{Failure, Layer, Report};
 use crate::random::Random;
 use crate::schedule::Schedule;
 
-/// Within so much time all threads of a process that was frozen have come around.
+/// The maximal delay until all threads of a process run after a pause.
 pub(super) const WAKING_US_MAX: u64 = 2_000;
 
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A server has something to do by its clock.
+    /// A deadline of a server.
     Wake {
         node: usize,
         boot: u64,
@@ -46,7 +46,7 @@ pub(super) enum Event {
         port: Port,
         link: Option<LinkId>,
     },
-    /// The batch that the log was given is through.
+    /// The current batch of the log is due.
     DiskDone {
         node: usize,
         boot: u64,
@@ -66,13 +66,13 @@ pub(super) enum Event {
         boot: u64,
         link: LinkId,
     },
-    /// A server looks after the connection of a client.
+    /// A server serves the connection of a client.
     Serve {
         node: usize,
         boot: u64,
         link: LinkId,
     },
-    /// A client looks at what it could do.
+    /// A client takes its next action.
     Look {
         client: usize,
     },
@@ -103,23 +103,23 @@ pub(super) enum Event {
     },
 }
 
-/// What clients are at.
+/// The phase of the clients' load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// They do whatever comes to their minds.
+    /// Clients send random requests.
     Load,
-    /// They keep their sessions.
+    /// Clients only keep their sessions alive.
     Rest,
-    /// They write once more, and read everything behind a sync.
+    /// The final check: clients write once more, and read all registers after a sync.
     LastWords,
 }
 
 /// How a server stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The process dies; what it has written is still in the kernel's hands.
+    /// The process is killed; its writes are still in the kernel's cache.
     Kill,
-    /// The power goes: what was not synced is lost, or half of it.
+    /// The power fails: unsynced writes are lost in full or in part.
     PowerLoss,
 }
 
@@ -137,7 +137,7 @@ pub struct World {
     pub(super) leadership: Leadership,
     pub(super) report: Report,
     pub(super) phase: Phase,
-    /// Faults go on.
+    /// Whether faults are injected.
     pub(super) in_trouble: bool,
     verbose: bool,
     failure: Option<String>,
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// Trouble, then peace, then judgement.
+    /// Runs the fault phase, removes all faults, and makes the final check.
     pub fn run(&mut self) -> Result<Report, Failure> {
         self.begin();
         self.begin_trouble();
@@ -210,7 +210,7 @@ impl World {
         Ok(self.report())
     }
 
-    /// Everybody is switched on.
+    /// Starts all servers and clients.
     pub fn begin(&mut self) {
         for node in 0..self.nodes.len() {
             let in_us = self.random.below(500_000);
@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// Things go wrong from here on, until everything is healed.
+    /// Starts the injection of faults.
     pub fn begin_trouble(&mut self) {
         self.after(self.plan.faults.pause_us.1, Event::Fault);
     }
@@ -238,12 +238,12 @@ impl World {
         }
     }
 
-    /// Lets so much time pass.
+    /// Advances the time.
     pub fn run_for(&mut self, us: u64) -> Result<(), Failure> {
         self.run_until(us, |_| false).map(|_| ())
     }
 
-    /// Lets time pass until something is so, but not for ever.
+    /// Advances the time until a condition holds, by at most `us_max`. Returns whether it holds.
     pub fn run_until(
         &mut self,
         us_max: u64,
@@ -271,7 +271,7 @@ impl World {
         self.schedule.now_us()
     }
 
-    /// When the next thing happens.
+    /// Returns the time of the next event.
     pub fn next_us(&self) -> Option<u64> {
         self.schedule.next_us()
     }
@@ -280,7 +280,7 @@ impl World {
         self.schedule.after(in_us, event);
     }
 
-    /// Notes that a rule was broken. The first one counts.
+    /// Records a violation of a rule. Only the first one is kept.
     pub(super) fn fail(&mut self, outcome: Result<(), String>) {
         if let Err(what) = outcome
             && self.failure.is_none()
@@ -303,7 +303,7 @@ impl World {
         self.nodes[node].boot == boot && self.nodes[node].process.is_some()
     }
 
-    /// Until when somebody does nothing, server or client.
+    /// Returns the time until which a server or client is paused.
     fn paused_until_us(&self, node: usize) -> u64 {
         match node.checked_sub(self.nodes.len()) {
             None => self.nodes[node].paused_until_us,
@@ -337,11 +337,12 @@ impl World {
             }
             _ => None,
         };
-        // A frozen process does everything later, each of its threads in its own order: it may hear from
-        // others before it looks at its clock, or write to its disk.
+        // A paused process handles its events later, each thread in its own order: it may receive
+        // messages before it checks its clock or completes disk writes.
         if let Some(node) = node {
             let until_us = self.paused_until_us(node);
-            // What was sent is heard in order, all of it before or after the clock was looked at.
+            // Messages are received in order, all of them before or all of them after the clock is
+            // read.
             let (until_us, late_us) = match event {
                 Event::Transit(_) => (until_us + self.hears_late_us(node), 0),
                 _ => (until_us, WAKING_US_MAX),
@@ -375,7 +376,7 @@ impl World {
             }
             Event::Start { node } => self.start(node),
         }
-        // The power has gone in the middle of a call.
+        // The power has failed during a disk call.
         if let Some(node) = node.filter(|node| *node < self.nodes.len())
             && self.nodes[node].disk.has_stopped()
         {
@@ -401,7 +402,7 @@ impl World {
                 self.note_epochs(node);
                 self.on_wake(node);
             }
-            // Somebody has to make room, or to look at the disk.
+            // An operator has to free space or to check the disk.
             Err(error) if self.nodes[node].disk_may_fail() => {
                 self.say(|| format!("{} cannot start: {error}", node + 1));
                 let how = self.end_of_failed_process();
@@ -425,7 +426,7 @@ impl World {
             Stop::Kill => self.nodes[node].disk.restart(),
             Stop::PowerLoss => self.nodes[node].disk.crash(),
         }
-        // Planned faults are forgotten with that.
+        // The restart of the disk has removed the pending faults.
         self.nodes[node].is_call_broken = false;
         self.nodes[node].paused_until_us = 0;
         self.nodes[node].pauses_us.clear();
@@ -438,7 +439,7 @@ impl World {
         }
     }
 
-    /// Hands a server what has arrived for it, and does what it wants done.
+    /// Passes inputs to a server and performs its outputs.
     pub(super) fn input(&mut self, node: usize, inputs: impl IntoIterator<Item = Input>) {
         if let Some(process) = &mut self.nodes[node].process {
             process.inbox.extend(inputs);
@@ -481,7 +482,7 @@ impl World {
         if deadline_ms == u64::MAX {
             return;
         }
-        // Not at once again: what is overdue has just been looked at.
+        // Not immediately again: overdue deadlines have just been handled.
         let at_us = clock.global_us(deadline_ms).max(now_us + 1000);
         if at_us < process.wake_us {
             process.wake_us = at_us;
@@ -489,7 +490,7 @@ impl World {
         }
     }
 
-    /// What a server has applied is compared with what the others have.
+    /// Compares the applied state of a server with that of the others.
     fn note_state(&mut self, node: usize) {
         let id = self.nodes[node].id;
         let Some(process) = &self.nodes[node].process else { return };
@@ -497,7 +498,7 @@ impl World {
         self.fail(noted);
     }
 
-    /// The promises of a server never go back.
+    /// Checks that the epochs of a server never decrease.
     pub(super) fn note_epochs(&mut self, node: usize) {
         if let Some(epochs) = self.nodes[node].epochs() {
             let noted = self.leadership.promised(self.nodes[node].id, epochs);
@@ -505,8 +506,8 @@ impl World {
         }
     }
 
-    /// The server that knows of everything anybody was ever told: the newest leader, if it is up and leads
-    /// still.
+    /// Returns the database of the newest leader, if it is running and still leads. It contains
+    /// everything that any client has received.
     pub fn newest_leader(&self) -> Option<&Database> {
         let (epoch, who, boot) = self.leadership.newest()?;
         let node = self.nodes.iter().find(|node| node.id == who && node.boot == boot)?;
@@ -515,7 +516,7 @@ impl World {
         leads.then_some(&*process.db)
     }
 
-    /// Who leads and takes writes.
+    /// Returns the leader that accepts writes.
     pub fn leader(&self) -> Option<usize> {
         (0..self.nodes.len()).find(|node| {
             let process = self.nodes[*node].process.as_ref();

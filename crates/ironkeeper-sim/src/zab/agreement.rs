@@ -1,5 +1,5 @@
-//! One history: every server delivers a beginning of the same sequence, and what was delivered anywhere
-//! is never missing from an established leader.
+//! One history: every server delivers a prefix of the same sequence, and an established leader has
+//! everything that any server has delivered.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use crate::zab::state::State;
 
 #[derive(Debug, Default)]
 pub struct Agreement {
-    /// What has been committed, by number: zxid and chain. A hole is what a server has only as a part of
-    /// somebody's tree.
+    /// The committed transactions by number: zxid and chain. An entry is `None` if servers have the
+    /// transaction only as a part of a snapshot.
     history: Vec<Option<(Zxid, u64)>>,
-    /// The last request of each origin that became history.
+    /// The last committed request of each origin.
     origins: BTreeMap<u64, u64>,
 }
 
 impl Agreement {
-    /// How many transactions are history.
+    /// Returns the number of committed transactions.
     pub fn count(&self) -> u64 {
         self.history.len() as u64
     }
 
-    /// A server says that its state, up to its last transaction, is history.
+    /// Checks the state of a server whose last transaction is committed.
     pub fn committed(&mut self, who: &str, state: &State) -> Result<(), String> {
         let Some(at) = state.index.checked_sub(1) else { return Ok(()) };
         let at = at as usize;
@@ -44,8 +44,8 @@ impl Agreement {
         Ok(())
     }
 
-    /// A server delivered one transaction; its origin and number tell the order in which it was asked
-    /// for.
+    /// Checks a transaction that a server delivered. Its origin and number give the order of the
+    /// requests.
     pub fn delivered(
         &mut self,
         who: &str,
@@ -67,9 +67,9 @@ impl Agreement {
         Ok(())
     }
 
-    /// A leader is established: everything that became history in earlier epochs is in its own, at the
-    /// same place, and everything in its own is history. What later epochs brought it need not have: it
-    /// may have slept while they came, and will find nobody to follow it.
+    /// Checks a new leader: it has everything that was committed in earlier epochs, at the same
+    /// place, and everything that it has is committed. Transactions of later epochs may be missing:
+    /// the server may have been paused while they were committed, and no server will follow it.
     pub fn established(
         &mut self,
         who: &str,

@@ -1,9 +1,9 @@
-//! A disk that keeps what was synced and, when the machine dies, some of the rest.
+//! A disk that keeps synced data and, if the machine stops, a part of the rest.
 //!
-//! One thread works through commands in order, as the server's log thread does: it writes a batch of
-//! records, syncs, reports. What a command changes is seen at once by a process that reads it back, but it
-//! survives a loss of power only when the command has ended; before that, chance decides how much of it
-//! is there.
+//! One thread executes commands in order, as the server's log thread does: it writes a batch of
+//! records, syncs, reports. A process that reads back sees the change of a command at once, but the
+//! change survives a power failure only if the command has completed; before that, a random part of
+//! it is kept.
 
 use std::collections::VecDeque;
 
@@ -23,10 +23,10 @@ pub enum Command {
     Install(LinkId, State),
 }
 
-/// A command that is being worked on.
+/// A command that is being executed.
 #[derive(Debug)]
 enum Working {
-    /// Records up to there have been written and are being synced.
+    /// The records up to `written` have been written and are being synced.
     Sync {
         written: usize,
     },
@@ -36,9 +36,9 @@ enum Working {
 /// How the machine stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The process dies; what it has written is still in the kernel's hands.
+    /// The process is killed; its writes are still in the kernel's cache.
     Kill,
-    /// The power goes: what was not synced is lost, or half of it.
+    /// The power fails: unsynced writes are lost in full or in part.
     PowerLoss,
 }
 
@@ -46,16 +46,16 @@ pub enum Stop {
 pub struct Disk {
     accepted: Epoch,
     current: Epoch,
-    /// Trees, oldest first. The empty one is a snapshot like any other.
+    /// Snapshots, oldest first. The first one is of the empty state.
     snapshots: Vec<State>,
-    /// What comes before the first record of the log.
+    /// The zxid before the first record of the log.
     log_base: Zxid,
     log: Vec<(Zxid, Bytes)>,
-    /// How many records survive a loss of power.
+    /// The number of records that survive a power failure.
     synced: usize,
     queue: VecDeque<Command>,
     working: Option<Working>,
-    /// Records in one write.
+    /// The maximal number of records in one write.
     batch_max: usize,
 }
 
@@ -82,7 +82,7 @@ impl Disk {
         self.queue.push_back(command);
     }
 
-    /// Takes up the next piece of work, if there is some and none is under way.
+    /// Starts the next command if there is one and none is in progress.
     pub fn begin(&mut self) -> bool {
         if self.working.is_some() {
             return false;
@@ -102,7 +102,7 @@ impl Disk {
         self.working.is_some()
     }
 
-    /// The work is done: what to report, and the tree if it has changed.
+    /// Completes the command. Returns the report, and the state if it has changed.
     pub fn finish(&mut self) -> Option<(Durable, Option<State>)> {
         match self.working.take()? {
             Working::Sync { written } => {
@@ -121,18 +121,18 @@ impl Disk {
                     (Durable::CurrentEpoch(epoch), None)
                 }
                 Command::Truncate(zxid) => match self.truncate(zxid) {
-                    Some(state) => (Durable::Truncated(zxid), Some(state)),
+                    Some(state) => (Durable::Truncated { zxid, state: () }, Some(state)),
                     None => (Durable::CannotTruncate(zxid), None),
                 },
                 Command::Install(_, state) => {
                     self.install(state, 3);
-                    (Durable::Installed(state.last), Some(state))
+                    (Durable::Installed { zxid: state.last, state: () }, Some(state))
                 }
             }),
         }
     }
 
-    /// Goes back to `zxid` if the log has it and a tree to start from.
+    /// Truncates to `zxid` if the log contains it and a snapshot precedes it.
     fn truncate(&mut self, zxid: Zxid) -> Option<State> {
         let base = *self.snapshots.iter().rev().find(|snapshot| snapshot.last <= zxid)?;
         let known = base.last == zxid
@@ -146,8 +146,8 @@ impl Disk {
         Some(self.replay().1)
     }
 
-    /// The three steps in which a leader's tree takes the place of ours. After each of them there may
-    /// be no next one.
+    /// Installs a leader's snapshot in three steps. `steps` is the number that is executed before
+    /// the machine stops.
     fn install(&mut self, state: State, steps: u64) {
         if steps >= 1 {
             self.log.retain(|(entry, _)| *entry <= state.last);
@@ -165,7 +165,7 @@ impl Disk {
         }
     }
 
-    /// The newest snapshot, the tree with the records behind it, and these records.
+    /// Returns the newest snapshot, the state after the records that follow it, and these records.
     fn replay(&self) -> (State, State, Vec<(Zxid, Bytes)>) {
         let base = *self.snapshots.last().expect("there is always one");
         let records: Vec<_> =
@@ -177,7 +177,7 @@ impl Disk {
         (base, state, records)
     }
 
-    /// The machine stops. What was under way is finished, begun or lost.
+    /// Stops the machine. The command in progress is completed, partly executed or lost.
     pub fn stop(&mut self, stop: Stop, random: &mut Random) {
         self.queue.clear();
         match self.working.take() {
@@ -192,7 +192,7 @@ impl Disk {
             Some(Working::Sync { .. }) | None => {}
         }
         let unsynced = self.log.len() - self.synced;
-        // A write that was under way may have ended anywhere; a power loss takes any end of it.
+        // An unsynced write may have ended anywhere; a power failure may remove any suffix of it.
         let kept = match stop {
             Stop::Kill if random.chance(800) => unsynced,
             _ => random.below(unsynced as u64 + 1) as usize,
@@ -200,8 +200,9 @@ impl Disk {
         self.log.truncate(self.synced + kept);
     }
 
-    /// Reads everything back. The log is synced first: what was only in a cache becomes certain before
-    /// anybody votes with it. The tree is the newest snapshot, the log behind it is in `Recovered`.
+    /// Reads everything back. The log is synced first, so that cached records are durable before
+    /// the server votes with them. The returned state is the newest snapshot; the log after it is
+    /// in `Recovered`.
     pub fn recover(&mut self) -> (State, Recovered) {
         self.synced = self.log.len();
         let (base, state, history) = self.replay();
@@ -230,7 +231,7 @@ impl Disk {
         }
     }
 
-    /// Leaves only the newest tree and the log behind it, as a purge does.
+    /// Keeps only the newest snapshot and the log after it, as a purge does.
     pub fn forget_old_snapshots(&mut self) {
         if let Some(newest) = self.snapshots.pop() {
             self.snapshots = vec![newest];
@@ -249,9 +250,11 @@ impl Disk {
         }
     }
 
-    /// A tree is written by the running server. Old ones go, and perhaps the log before them.
+    /// Writes a snapshot of the running server. Removes old snapshots and, with `purge`, the log
+    /// before them.
     pub fn snapshot(&mut self, state: State, purge: bool) {
-        // Only what the log has as well is certain to be found behind it again.
+        // A snapshot may contain only synced transactions: after a crash the log must still reach
+        // its zxid.
         let synced = self.log[..self.synced].last().map_or(self.log_base, |(zxid, _)| *zxid);
         if self.snapshots.last().is_some_and(|last| last.last >= state.last) || state.last > synced
         {
@@ -261,7 +264,7 @@ impl Disk {
         if self.snapshots.len() > 3 {
             self.snapshots.remove(0);
         }
-        // A command under way counts records.
+        // A command in progress refers to records by their number.
         if purge && self.working.is_none() {
             self.drop_log_before(self.snapshots[0].last);
         }

@@ -1,4 +1,4 @@
-//! Links between nodes, and what travels on them.
+//! Links between nodes, and their messages.
 
 use ironkeeper_proto::election::Opening;
 use ironkeeper_proto::{Notification, Packet, ServerId};
@@ -8,7 +8,7 @@ use super::state::State;
 use super::world::{Event, World};
 use crate::network::{Cargo, Carried, News, Transit};
 
-/// What servers say to each other.
+/// A message between servers.
 #[derive(Clone, Debug)]
 pub enum Message {
     Opening(Opening),
@@ -42,14 +42,14 @@ impl World {
         let mut in_us = self.latency();
         let mut link = None;
         if cut {
-            // Nobody answers: it takes a while to give up.
+            // No reply arrives, so the dialling side times out.
             in_us += self.random.between(200_000, 1_500_000);
         } else if up && self.is_alive(from, boot) {
             let target = (to, self.nodes[to].boot);
             let id = self.network.open((from, boot), target, self.now_us());
             link = Some(id);
             let now_us = self.now_us();
-            // The one who dialled knows of the connection before anything comes from it.
+            // The dialling side learns of the connection before any message on it arrives.
             if let Some(link) = self.network.links.get_mut(&id) {
                 link.ends[0].last_us = now_us + in_us;
             }
@@ -72,7 +72,7 @@ impl World {
         self.plan_transits();
     }
 
-    /// What the network wants to happen will happen.
+    /// Schedules the events of the network.
     pub(super) fn plan_transits(&mut self) {
         for (in_us, transit) in std::mem::take(&mut self.network.due) {
             self.after(in_us, Event::Transit(transit));
@@ -95,7 +95,7 @@ impl World {
         let Some(link) = self.network.links.get(&id) else { return };
         let (node, boot, open) = (link.ends[side].node, link.ends[side].boot, link.ends[side].open);
         if !open || !self.is_alive(node, boot) {
-            // A living machine that does not know the connection says so.
+            // A running machine that does not know the connection resets it.
             let up = self.nodes[node].process.is_some();
             if up && !matches!(carried, Carried::End) {
                 let now_us = self.now_us();
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// A node learns that a connection is gone.
+    /// Notifies a node that a connection has ended.
     pub(super) fn lost(&mut self, node: usize, link: LinkId) {
         if let Some(process) = &mut self.nodes[node].process
             && process.received.is_some_and(|(from, _)| from == link)

@@ -1,4 +1,4 @@
-//! What clients and administrators ask of the servers.
+//! The requests of clients and administrators.
 
 use bytes::Bytes;
 use ironkeeper_proto::membership::Member;
@@ -9,7 +9,7 @@ use ironkeeper_zab::{LinkId, Output, Status};
 
 use super::world::{Event, World};
 
-/// `sync` among the op codes; everything else this world asks for is a write.
+/// The operation code of `sync`. All other requests of this world are writes.
 const OP_SYNC: i32 = 9;
 const OP_WRITE: i32 = 5;
 
@@ -42,7 +42,7 @@ impl World {
         }
     }
 
-    /// A client of this node wants something.
+    /// Sends a request of a client of this node.
     pub fn request(&mut self, node: usize) {
         self.requests += 1;
         let number = self.requests;
@@ -79,7 +79,7 @@ impl World {
         self.perform(node, out);
     }
 
-    /// An administrator adds a server, removes one, or changes the part one has.
+    /// Adds a server, removes one, or changes the role of one.
     pub fn change_members(&mut self) {
         let Some(leader) = self.leader() else { return };
         if self.nodes[leader].paused_until_us > self.now_us() {
@@ -123,7 +123,7 @@ impl World {
         self.perform(leader, out);
     }
 
-    /// A request of a learner's client, at the leader.
+    /// Handles a request of a learner's client at the leader.
     pub(super) fn on_request(
         &mut self,
         node: usize,
@@ -142,7 +142,7 @@ impl World {
     }
 }
 
-/// A transaction that tells who asked for it, and as the how-manieth.
+/// Returns a transaction that contains its origin and the number of the request.
 fn transaction(origin: u64, number: u64) -> Bytes {
     let mut bytes = origin.to_be_bytes().to_vec();
     bytes.extend_from_slice(&number.to_be_bytes());

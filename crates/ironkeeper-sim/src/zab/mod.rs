@@ -1,7 +1,8 @@
 //! Clusters of the ZAB machine alone, on a small model of log, tree and disk.
 //!
-//! The replicated state is an opaque log, known by its length and a running hash: enough to see every
-//! loss, every divergence and every change of order. Fast, so that many seeds can be tried.
+//! The replicated state is an opaque log, represented by its length and a running hash. This is
+//! sufficient to detect every loss, every divergence and every change of order, and it is fast, so
+//! that many seeds can be run.
 
 mod agreement;
 pub mod disk;
@@ -21,7 +22,7 @@ use ironkeeper_zab::Bug;
 
 use crate::outcome::{Failure, Report};
 
-/// Runs one seed from beginning to end: a cluster in trouble, and the start of another one without.
+/// Runs one seed: a cluster with faults, and the start of another one without faults.
 pub fn run_seed(seed: u64, bug: Option<Bug>, verbose: bool) -> Result<Report, Failure> {
     let mut plan = Plan::from_seed(seed);
     plan.settings.bug = bug;
@@ -30,7 +31,7 @@ pub fn run_seed(seed: u64, bug: Option<Bug>, verbose: bool) -> Result<Report, Fa
     Ok(report)
 }
 
-/// The start of a cluster on a busy machine, and members that end and come back.
+/// Runs the start of a cluster on a busy machine, and the end and restart of members.
 pub fn run_start(seed: u64, bug: Option<Bug>, verbose: bool) -> Result<Report, Failure> {
     let mut plan = Plan::start(seed);
     plan.settings.bug = bug;

@@ -1,5 +1,4 @@
-//! One server: the machine, its disk, its clock, and the little around it that the product's driver
-//! does.
+//! One server: the ZAB machine, its disk, its clock, and a minimal driver.
 
 use ironkeeper_proto::{ServerId, Zxid};
 use ironkeeper_zab::{Ensemble, LinkId, Settings, Zab};
@@ -8,27 +7,27 @@ use crate::clock::Clock;
 use crate::zab::disk::Disk;
 use crate::zab::state::State;
 
-/// What is gone when the process is.
+/// The state that is lost when the process ends.
 #[derive(Debug)]
 pub struct Process {
     pub zab: Zab,
     pub state: State,
-    /// The transactions applied in this life: zxid and chain, the first one behind `base`.
+    /// The transactions applied in this boot: zxid and chain, the first one after `base`.
     pub applied: Vec<(Zxid, u64)>,
     /// The state before the first of them.
     pub base: State,
-    /// A leader's tree, received and not yet installed.
+    /// A leader's snapshot that is received and not yet installed.
     pub received: Option<(LinkId, State)>,
-    /// When the next wake-up is planned.
+    /// The time of the next scheduled wake-up.
     pub wake_us: u64,
-    /// `sync`s asked for and not answered.
+    /// The number of outstanding `sync` requests.
     pub syncs: usize,
-    /// Requests forwarded in this life.
+    /// The number of requests forwarded in this boot.
     pub forwarded: u64,
 }
 
 impl Process {
-    /// Zxid and chain of the transaction with this number, if it was applied in this life.
+    /// Returns zxid and chain of the transaction with this number, if it was applied in this boot.
     pub fn at(&self, index: u64) -> Option<(Zxid, u64)> {
         if index == self.base.index {
             return Some((self.base.last, self.base.chain));
@@ -38,7 +37,7 @@ impl Process {
     }
 
     pub fn reset(&mut self, state: State) {
-        // Going back to what was applied in this life keeps what came before it.
+        // A truncation to a transaction of this boot keeps the transactions before it.
         if self.at(state.index) == Some((state.last, state.chain)) {
             self.applied.truncate((state.index - self.base.index) as usize);
         } else {
@@ -54,13 +53,13 @@ pub struct Node {
     pub id: ServerId,
     pub disk: Disk,
     pub clock: Clock,
-    /// Counts its lives.
+    /// The boot number.
     pub boot: u64,
     pub process: Option<Process>,
     pub paused_until_us: u64,
-    /// How long the disk takes, in microseconds.
+    /// The range of the duration of a disk command, in microseconds.
     pub disk_us: (u64, u64),
-    /// The members it knows of, as its configuration file has them.
+    /// The members in its configuration file.
     pub ensemble: Ensemble,
 }
 

@@ -1,4 +1,4 @@
-//! What a world is made of.
+//! The parameters of a world.
 
 use ironkeeper_proto::Membership;
 use ironkeeper_zab::Settings;
@@ -6,23 +6,23 @@ use ironkeeper_zab::Settings;
 use crate::faults::Faults;
 use crate::random::{Random, mix};
 
-/// See the head of this file.
+/// The parameters of a world.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub membership: Membership,
     pub settings: Settings,
     pub faults: Faults,
-    /// Pause between two requests, in microseconds.
+    /// The pause between two requests, in microseconds.
     pub load_us: (u64, u64),
     pub latency_us: (u64, u64),
     pub disk_us: (u64, u64),
-    /// For how long things go wrong.
+    /// The duration of the fault phase.
     pub trouble_us: u64,
     /// How many in a thousand requests are followed by a snapshot.
     pub snapshot_per_mille: u64,
-    /// How many servers there are, members or not.
+    /// The number of servers, including non-members.
     pub servers: u64,
-    /// How many in a thousand requests are followed by a change of the members.
+    /// How many in a thousand requests are followed by a reconfiguration.
     pub reconfig_per_mille: u64,
 }
 
@@ -62,7 +62,7 @@ impl Plan {
     }
 }
 
-/// Voters 1 to `voters`, observers behind them.
+/// Returns a membership with voters 1 to `voters`, followed by observers.
 pub fn membership(voters: u64, observers: u64, hierarchical: bool) -> Membership {
     let mut text = String::new();
     for id in 1..=voters + observers {

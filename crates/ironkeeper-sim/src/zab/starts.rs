@@ -1,9 +1,9 @@
-//! Progress has a bound where nothing is broken: ensembles that start on a busy machine, lose
-//! their leader, and all members but one.
+//! Progress within a bound if there are no faults: ensembles that start on a busy machine, lose
+//! their leader, and lose all members except one.
 //!
-//! The only trouble is that servers stand still for a moment, as processes do that share two cores:
-//! a vote comes late, and a server elects one that the others do not. The settings are those of the
-//! product, so a wait for one of its limits (seconds) is longer than the bound.
+//! The only disturbance is that servers pause for short times, like processes that share two cores:
+//! a vote arrives late, and a server elects another leader than the others. The settings are those
+//! of the product, so waiting for one of its limits (seconds) takes longer than the bound.
 
 use ironkeeper_zab::{Settings, Status};
 
@@ -14,21 +14,21 @@ use crate::faults::Faults;
 use crate::outcome::{Failure, Layer, Report};
 use crate::random::{Random, mix};
 
-/// How long all members may take to serve once no server stands still any more.
+/// The maximal time until all members serve after the last pause.
 const SERVING_US_MAX: u64 = 1_000_000;
 
-/// For how long one server is alone.
+/// How long one server is alone.
 const ALONE_US: (u64, u64) = (2_000_000, 30_000_000);
 
-/// Within which time all servers of an ensemble are started.
+/// The time within which all servers of an ensemble are started.
 const STARTS_WITHIN_US: u64 = 500_000;
 
-/// For how long servers stand still now and then: a seed has up to so many steps.
+/// The maximal number of steps with pauses in a seed, and the length of a step.
 const BUSY_STEPS_MAX: u64 = 10;
 const BUSY_STEP_US: u64 = 100_000;
 
 impl Plan {
-    /// An ensemble with the product's settings, to which nothing happens by itself.
+    /// Returns the plan of an ensemble with the product's settings and without faults.
     pub fn start(seed: u64) -> Plan {
         let random = &mut Random::new(mix(seed ^ 0x57a7));
         let voters = random.pick(&[3, 3, 3, 5, 4, 7]).unwrap_or(3);
@@ -49,7 +49,8 @@ impl Plan {
 }
 
 impl World {
-    /// A start, the death of the leader, its return, and the return of all others to one.
+    /// Runs a start, the end of the leader, its restart, and the restart of all servers except one
+    /// that kept running.
     pub fn run_start(&mut self) -> Result<Report, Failure> {
         self.in_trouble = false;
         let started_us = self.start_within(STARTS_WITHIN_US);
@@ -77,7 +78,7 @@ impl World {
         Ok(self.report())
     }
 
-    /// Starts all servers that do not run. When the last one starts.
+    /// Starts all servers that do not run. Returns the time at which the last one starts.
     fn start_within(&mut self, us_max: u64) -> u64 {
         let mut last_us = self.now_us();
         for node in 0..self.nodes.len() {
@@ -101,8 +102,8 @@ impl World {
         Ok(())
     }
 
-    /// Waits until all members that run serve: some time after `since_us`, and after the last
-    /// moment at which a server stands still.
+    /// Waits until all running members serve, at most `SERVING_US_MAX` after `since_us` and after
+    /// the end of the last pause.
     fn all_serve(&mut self, after: &str, since_us: u64) -> Result<(), Failure> {
         let still_us = self.nodes.iter().map(|node| node.paused_until_us).max().unwrap_or(0);
         let quiet_us = still_us.max(since_us);

@@ -1,17 +1,18 @@
-//! What is replicated: here a log of opaque transactions, known by its length and a running hash.
+//! The replicated state: a log of opaque transactions, represented by its length and a running
+//! hash.
 
 use bytes::Bytes;
 use ironkeeper_proto::Zxid;
 
 use crate::random::mix;
 
-/// The tree of this world. Two equal states have the same history.
+/// The state of a server. Two equal states have the same history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct State {
-    /// How many transactions.
+    /// The number of transactions.
     pub index: u64,
     pub last: Zxid,
-    /// All of them, in order.
+    /// A hash of all transactions in order.
     pub chain: u64,
 }
 

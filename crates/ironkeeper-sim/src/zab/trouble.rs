@@ -1,4 +1,4 @@
-//! What happens to the cluster, and whether it comes back from it.
+//! Fault injection, and the check that the cluster recovers.
 
 use ironkeeper_zab::Status;
 
@@ -7,7 +7,7 @@ use super::world::{Event, World};
 use crate::faults::Fault;
 use crate::outcome::{Failure, Layer};
 
-/// How long a healed cluster may take until everybody has the same history.
+/// The maximal time until all servers have the same history after all faults have been removed.
 const RECOVERY_US_MAX: u64 = 120_000_000;
 
 impl World {
@@ -87,7 +87,7 @@ impl World {
                     }
                 }
             }
-            // This world's disks have no calls that could fail.
+            // The disks of this world have no calls that could fail.
             Fault::FullDisk | Fault::BadCall => {}
         }
     }
@@ -98,12 +98,12 @@ impl World {
 
     pub fn freeze(&mut self, node: usize) {
         let us = self.random.between(50_000, 4_000_000);
-        // Never shorter than before: what was put off would be overtaken.
+        // Never shortened: events that are already postponed would be overtaken.
         let until_us = self.nodes[node].paused_until_us.max(self.now_us() + us);
         self.nodes[node].paused_until_us = until_us;
     }
 
-    /// Everything works again.
+    /// Removes all faults.
     pub fn heal(&mut self) {
         self.say(|| "everything works again".to_owned());
         self.in_trouble = false;
@@ -122,7 +122,7 @@ impl World {
         })
     }
 
-    /// Everybody serves, and everybody has what is history.
+    /// Returns whether every server is serving and has the leader's state.
     pub fn is_whole(&self) -> bool {
         let Some(leader) = self.leader().and_then(|node| self.nodes[node].process.as_ref()) else {
             return false;
@@ -135,7 +135,7 @@ impl World {
             })
     }
 
-    /// After healing the cluster comes back by itself, and takes writes.
+    /// Checks that after the removal of all faults the cluster recovers and accepts writes.
     pub fn converge(&mut self) -> Result<(), Failure> {
         let before = self.agreement.count();
         for _ in 0..3 {

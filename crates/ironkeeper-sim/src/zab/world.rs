@@ -1,4 +1,4 @@
-//! The world: one queue of events, the nodes, the network between them, and what happens to them.
+//! The world: one queue of events, the nodes, the network between them, and the event handlers.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,7 +7,10 @@ use bytes::Bytes;
 use ironkeeper_proto::election::Opening;
 use ironkeeper_proto::quorum_packet::Touches;
 use ironkeeper_proto::{Packet, ServerId, SessionId, Zxid};
-use ironkeeper_zab::{Ensemble, Input, LinkId, Output, Port, Status};
+use ironkeeper_zab::{
+    DurableStep, Ensemble, Input, LinkId, LinkOp, LogQuery, MembersChange, Output, Port, Status,
+    Upcall,
+};
 
 use super::agreement::Agreement;
 use super::disk::{Command, Disk, Stop};
@@ -21,7 +24,7 @@ use crate::outcome::{Failure, Layer, Report};
 use crate::random::Random;
 use crate::schedule::Schedule;
 
-/// How many transactions are read from a log for a learner.
+/// The maximum number of transactions read from a log for a learner.
 const READ_LOG_MAX: usize = 200;
 
 #[derive(Debug)]
@@ -31,7 +34,7 @@ pub(super) enum Event {
         boot: u64,
     },
     Transit(Transit<Message>),
-    /// Somebody's connection attempt reaches its target.
+    /// A connection attempt of `from` reaches its target.
     Dial {
         from: usize,
         boot: u64,
@@ -72,9 +75,9 @@ pub struct World {
     pub(super) agreement: Agreement,
     leadership: Leadership,
     pub(super) report: Report,
-    /// Numbers requests.
+    /// The number of requests so far, which is also the id of the last one.
     pub(super) requests: u64,
-    /// Load and faults go on.
+    /// Whether the run is in its fault phase, with load and faults.
     pub(super) in_trouble: bool,
     verbose: bool,
     failure: Option<String>,
@@ -122,7 +125,7 @@ impl World {
         }
     }
 
-    /// Trouble, then peace, then judgement.
+    /// Runs the fault phase, removes all faults and checks that the cluster recovers.
     pub fn run(&mut self) -> Result<Report, Failure> {
         self.start_all();
         self.after(1000, Event::Load);
@@ -151,12 +154,12 @@ impl World {
         }
     }
 
-    /// Lets so much time pass.
+    /// Runs for `us` microseconds of simulated time.
     pub fn run_for(&mut self, us: u64) -> Result<(), Failure> {
         self.run_until(us, |_| false).map(|_| ())
     }
 
-    /// Lets time pass until something is so, but not for ever.
+    /// Runs until `is_so` returns true, but at most for `us_max`. Returns whether it did.
     pub fn run_until(
         &mut self,
         us_max: u64,
@@ -214,7 +217,7 @@ impl World {
             }
             _ => None,
         };
-        // A frozen process does everything later, in the same order.
+        // A paused process handles its events later, in the same order.
         if let Some(node) = node
             && self.nodes[node].paused_until_us > self.now_us()
         {
@@ -234,7 +237,7 @@ impl World {
             Event::Dial { from, boot, to, port } => self.on_dial(from, boot, to, port),
             Event::Dialed { node, boot, peer, port, link } => {
                 if self.is_alive(node, boot) {
-                    // A connection that was reset meanwhile is none.
+                    // A connection that was reset meanwhile counts as a failed dial.
                     let link = link.filter(|link| self.network.side(*link, node, boot).is_some());
                     if port == Port::Election
                         && let Some(link) = link
@@ -296,7 +299,7 @@ impl World {
         self.fail(promised);
     }
 
-    /// Gives an input to a node and does what it wants done.
+    /// Passes an input to a node and performs its outputs.
     pub(super) fn input(&mut self, node: usize, input: Input) {
         let local_ms = self.nodes[node].clock.local_ms(self.now_us());
         let Some(process) = &mut self.nodes[node].process else { return };
@@ -339,23 +342,23 @@ impl World {
         let boot = self.nodes[node].boot;
         let who = self.nodes[node].id;
         match output {
-            Output::Append { zxid, txn } => {
+            Output::Durable(DurableStep::Append { zxid, txn }) => {
                 self.nodes[node].disk.submit(Command::Append(zxid, txn));
             }
-            Output::Commit { zxid, txn } => self.deliver(node, zxid, &txn, true),
-            Output::FastForward { zxid, txn } => self.deliver(node, zxid, &txn, false),
-            Output::WriteAcceptedEpoch(epoch) => {
+            Output::Up(Upcall::Commit { zxid, txn }) => self.deliver(node, zxid, &txn, true),
+            Output::Up(Upcall::FastForward { zxid, txn }) => self.deliver(node, zxid, &txn, false),
+            Output::Durable(DurableStep::WriteAcceptedEpoch(epoch)) => {
                 self.nodes[node].disk.submit(Command::Accepted(epoch));
             }
-            Output::WriteCurrentEpoch(epoch) => {
+            Output::Durable(DurableStep::WriteCurrentEpoch(epoch)) => {
                 self.nodes[node].disk.submit(Command::Current(epoch));
             }
-            Output::Truncate(zxid) => {
+            Output::Durable(DurableStep::Truncate(zxid)) => {
                 self.say(|| format!("{who} truncates to {zxid}"));
                 self.report.truncations += 1;
                 self.nodes[node].disk.submit(Command::Truncate(zxid));
             }
-            Output::InstallSnapshot { link, zxid } => {
+            Output::Durable(DurableStep::InstallSnapshot { zxid, snapshot: link }) => {
                 self.say(|| format!("{who} installs a snapshot of {zxid}"));
                 self.report.snapshots += 1;
                 let Some(process) = &mut self.nodes[node].process else { return };
@@ -366,12 +369,12 @@ impl World {
                     other => self.fail(Err(format!("{who} installs {other:?} as {zxid}"))),
                 }
             }
-            Output::ReadLog { link, after } => {
+            Output::ReadLog(LogQuery { link, after }) => {
                 let in_us = self.random.between(100, 20_000);
                 self.after(in_us, Event::LogRead { node, boot, link, after });
             }
-            Output::Dial { peer, port, .. } => self.dial(node, peer, port),
-            Output::Hangup { link, reason } => {
+            Output::Link(LinkOp::Dial { peer, port, .. }) => self.dial(node, peer, port),
+            Output::Link(LinkOp::Hangup { link, reason }) => {
                 self.say(|| format!("{who} hangs up on link {}: {reason:?}", link.0));
                 if let Some(side) = self.network.side(link, node, boot) {
                     self.close(link, side);
@@ -382,11 +385,13 @@ impl World {
                     process.received = None;
                 }
             }
-            Output::Notify { link, notification } => {
+            Output::Link(LinkOp::Notify { link, notification }) => {
                 self.transmit(node, link, Message::Notification(*notification));
             }
-            Output::Send { link, packet } => self.transmit(node, link, Message::Packet(packet)),
-            Output::SendSnapshot { link, zxid } => {
+            Output::Link(LinkOp::Send { link, packet }) => {
+                self.transmit(node, link, Message::Packet(packet));
+            }
+            Output::Up(Upcall::SendSnapshot { link, zxid }) => {
                 let state = self.nodes[node].process.as_ref().map(|process| process.state);
                 match state {
                     Some(state) if state.last == zxid => {
@@ -395,36 +400,43 @@ impl World {
                     other => self.fail(Err(format!("{who} sends {other:?} as {zxid}"))),
                 }
             }
-            Output::ReceiveSnapshot { .. } => {}
-            Output::Pong { link, zxid } => {
+            Output::Link(LinkOp::ReceiveSnapshot { .. }) => {}
+            Output::Up(Upcall::Pong { link, zxid }) => {
                 let touches = Touches::new([(SessionId(who.0), 4000)]);
                 self.transmit(node, link, Message::Packet(Packet::Pong { zxid, touches }));
             }
-            Output::Request { link, request, .. } => self.on_request(node, link, &request, more),
-            Output::Revalidate { link, session, .. } => {
+            Output::Up(Upcall::Request { link, request, .. }) => {
+                self.on_request(node, link, &request, more);
+            }
+            Output::Up(Upcall::Revalidate { link, session, .. }) => {
                 if let Some(process) = &mut self.nodes[node].process {
                     process.zab.session_lives(link, session, more);
                 }
             }
-            Output::Touched { .. } | Output::Revalidated { .. } => {}
-            Output::SyncDone => {
+            Output::Up(Upcall::Touched { .. }) | Output::Up(Upcall::Revalidated { .. }) => {}
+            Output::Up(Upcall::SyncDone) => {
                 if let Some(process) = &mut self.nodes[node].process {
                     process.syncs = process.syncs.saturating_sub(1);
                 }
             }
-            Output::Became { status, reason } => self.on_became(node, status, reason),
-            Output::ConfigProposed(next) => {
+            Output::Up(Upcall::Became { status, reason }) => self.on_became(node, status, reason),
+            Output::Up(Upcall::MembersCommitted(_)) => {}
+            Output::Durable(DurableStep::WriteMembers(change)) => {
+                if let MembersChange::Committed(next) = &change {
+                    self.say(|| format!("{who} has members in force of {:x}", next.version));
+                }
                 let ensemble = &mut self.nodes[node].ensemble;
-                ensemble.propose(*next);
-            }
-            Output::ConfigCommitted(next) => {
-                self.say(|| format!("{who} has members in force of {:x}", next.version));
-                let ensemble = &mut self.nodes[node].ensemble;
-                ensemble.commit(*next);
-            }
-            Output::ConfigWithdrawn => {
-                let committed = self.nodes[node].ensemble.committed().clone();
-                self.nodes[node].ensemble = Ensemble::new(committed, None);
+                match change {
+                    MembersChange::Proposed(next) => {
+                        ensemble.propose(*next);
+                    }
+                    MembersChange::Committed(next) => {
+                        ensemble.commit(*next);
+                    }
+                    MembersChange::Withdrawn => {
+                        *ensemble = Ensemble::new(ensemble.committed().clone(), None);
+                    }
+                }
             }
         }
     }
@@ -493,6 +505,4 @@ impl World {
         self.fail(promised);
         self.input(node, Input::Done(durable));
     }
-
-    // The network.
 }

@@ -4,13 +4,15 @@ use bytes::Bytes;
 use ironkeeper_proto::{Packet, ServerId, SessionId, Zxid};
 
 use super::{Leader, Phase};
-use crate::io::{LinkId, Output, Reason};
+use crate::io::{
+    DurableStep, LinkId, LinkOp, MembersChange, Output, Reason, push_members_committed,
+};
 use crate::learner::Kind;
 use crate::member::{Context, Next};
 use crate::reconfig::{designated, members_in};
 use crate::settings::Bug;
 
-/// A session that may go on at a learner, once what was proposed before is delivered.
+/// A positive revalidation that is sent to a learner once the transaction `after` is delivered.
 #[derive(Debug)]
 pub(super) struct Revalidation {
     after: Zxid,
@@ -33,12 +35,17 @@ impl Leader {
             && let Some(next) = members_in(zxid, &txn)
             && cx.shared.ensemble.propose(next.clone())
         {
-            cx.out.push(Output::ConfigProposed(Box::new(next)));
+            cx.out.push(Output::Durable(DurableStep::WriteMembers(MembersChange::Proposed(
+                Box::new(next),
+            ))));
         }
         for (link, peer) in &mut self.peers {
             if peer.hears() && peer.kind == Kind::Follower {
                 let txn = txn.clone();
-                cx.out.push(Output::Send { link: *link, packet: Packet::Proposal { zxid, txn } });
+                cx.out.push(Output::Link(LinkOp::Send {
+                    link: *link,
+                    packet: Packet::Proposal { zxid, txn },
+                }));
                 peer.unacked.get_or_insert((zxid, cx.shared.now_ms));
             }
         }
@@ -52,7 +59,8 @@ impl Leader {
         zxid: Zxid,
     ) -> Next {
         let Some(peer) = self.peers.get_mut(&link) else { return Next::Stay };
-        // Acknowledgements of what is committed, and of what was never proposed, say nothing.
+        // Ignore acks of zxids that were never proposed, and of committed ones unless this peer
+        // still owes an ack.
         if zxid <= cx.ledger.delivered && peer.unacked.is_none() || zxid > cx.ledger.appended {
             return Next::Stay;
         }
@@ -64,7 +72,7 @@ impl Leader {
         if self.phase == Phase::Established { self.advance(cx) } else { Next::Stay }
     }
 
-    /// Commits what enough servers have made durable, in order.
+    /// Commits, in order, the transactions that a quorum has made durable.
     pub(super) fn advance(&mut self, cx: &mut Context<'_>) -> Next {
         if cx.ledger.pending.is_empty() {
             self.settle_words(cx);
@@ -84,7 +92,8 @@ impl Leader {
             joint.committed.reached(&self.acks)
         };
         let Some(old) = old else { return Next::Stay };
-        // What was proposed before the change needs the old members only, the rest both.
+        // Transactions before a proposed reconfig need a quorum of the old membership; the reconfig
+        // and the transactions after it need a joint quorum.
         let change = cx.shared.ensemble.proposed().map(|next| Zxid(next.version));
         let reached = match change {
             None => old,
@@ -114,7 +123,7 @@ impl Leader {
                             Packet::InformAndActivate { zxid, leader, txn: txn() }
                         }
                     };
-                    cx.out.push(Output::Send { link: *link, packet });
+                    cx.out.push(Output::Link(LinkOp::Send { link: *link, packet }));
                 }
             }
             self.answer_revalidations(cx);
@@ -122,7 +131,7 @@ impl Leader {
                 if leader != cx.shared.me {
                     return Next::Look(Reason::Reconfigured);
                 }
-                // What follows is for the new members to acknowledge.
+                // The remaining transactions need a quorum of the new membership.
                 return self.advance(cx);
             }
         }
@@ -130,8 +139,9 @@ impl Leader {
         self.counter_used_up(cx)
     }
 
-    /// A session may go on at a learner. What it has asked for elsewhere before is told first: the
-    /// learner could take it for what is asked there next, by clients that count anew.
+    /// Confirms a session to a learner, after all transactions proposed so far are delivered. A
+    /// client that starts its cxids again could otherwise get, from the learner, the result of an
+    /// older request that the session sent to another server.
     pub(crate) fn session_lives(&mut self, cx: &mut Context<'_>, link: LinkId, session: SessionId) {
         let after = cx.ledger.appended;
         self.revalidations.push_back(Revalidation { after, link, session });
@@ -148,18 +158,18 @@ impl Leader {
         }
     }
 
-    /// The new members are in force; says who leads them.
+    /// Activates the proposed membership and returns the id of its designated leader.
     fn commit_change(&self, cx: &mut Context<'_>, zxid: Zxid) -> Option<ServerId> {
         let next = cx.shared.ensemble.proposed()?.clone();
         debug_assert_eq!(next.version, zxid.0);
         let now = cx.shared.ensemble.committed();
         let leader = designated(cx.shared.me, now, &next, &self.acks);
         cx.shared.ensemble.commit(next.clone());
-        cx.out.push(Output::ConfigCommitted(Box::new(next)));
+        push_members_committed(cx.out, next);
         Some(leader)
     }
 
-    /// When the last id of the epoch is committed, somebody has to begin the next one.
+    /// Steps down when the last zxid of the epoch is committed, so that a new epoch begins.
     fn counter_used_up(&self, cx: &Context<'_>) -> Next {
         let used_up = cx.ledger.last_proposed.counter() >= cx.shared.settings.counter_max;
         if used_up && cx.ledger.pending.is_empty() && !cx.shared.settings.has(Bug::CounterOverflow)

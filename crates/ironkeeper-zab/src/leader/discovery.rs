@@ -1,7 +1,7 @@
-//! Agreeing on an epoch that no quorum has promised to anybody else.
+//! Discovery: agreement on an epoch that no quorum has accepted from another leader.
 //!
-//! Only voters of the configuration in force count, and only once; observers and joiners are served but
-//! never waited for.
+//! Only voters of the membership in force count, each of them once. Observers and joining servers
+//! are served, but discovery does not wait for them.
 
 use ironkeeper_proto::quorum_packet::{EPOCH_MAX, LearnerInfo, PROTOCOL_VERSION};
 use ironkeeper_proto::{Epoch, Packet, ServerId, Zxid};
@@ -13,19 +13,19 @@ use crate::member::{Context, Next};
 use crate::settings::Bug;
 use crate::timers::Timer;
 
-/// Who a learner says to be, and what it says to have promised.
+/// The id and the acceptedEpoch that a learner has sent, before the leader admits it under this id.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     id: ServerId,
     kind: Kind,
     accepted: Epoch,
-    /// If the server answers this probe on another connection, that one is its own.
+    /// If the server replies to this probe on its other link, the other link is the genuine one.
     probe: u64,
 }
 
-/// Probes are pings with a number that no transaction and no question has (see `still_leading`),
-/// which learners send back as it is. Whatever else comes on a connection may have been sent before
-/// its server left it.
+/// The upper end of the zxids of probes. A probe is a ping whose number is used by no transaction
+/// and no leadership confirmation (see `still_leading`); learners return the number unchanged. Any
+/// other packet on a link may have been sent before its server abandoned the link.
 const PROBES_BELOW: i64 = i64::MIN / 2;
 
 fn probe(number: u64) -> Packet {
@@ -70,7 +70,7 @@ impl Leader {
         if let Some(peer) = self.peers.get_mut(&link) {
             peer.claim = Some(claim);
         }
-        // If it is connected already and that connection is alive, an answer to this comes.
+        // If the server already has a link and the link is alive, it replies to this probe there.
         if let Some((old, peer)) = self.connection_of(id)
             && peer.stage == Stage::Live
         {
@@ -79,7 +79,8 @@ impl Leader {
         self.decide_claims(cx)
     }
 
-    /// A learner is up to date from now on and answers pings: whether it is alive may be asked for.
+    /// Probes a learner that is now up to date, and therefore replies to pings, if another link
+    /// claims its id.
     pub(super) fn probe_newcomer(&self, cx: &mut Context<'_>, link: LinkId) {
         let Some(peer) = self.peers.get(&link) else { return };
         let is_for_it = |other: &Peer| other.claim.is_some_and(|claim| claim.id == peer.id);
@@ -105,17 +106,17 @@ impl Leader {
         }
     }
 
-    /// The connection on which a server is known, which is another one than those that only claim
-    /// it.
+    /// Returns the link on which this server was admitted, as opposed to links that only claim its
+    /// id.
     fn connection_of(&self, id: ServerId) -> Option<(LinkId, &Peer)> {
         let is_its = |peer: &Peer| peer.id == id && peer.stage > Stage::Accepted;
         self.peers.iter().find(|(_, peer)| is_its(peer)).map(|(link, peer)| (*link, peer))
     }
 
-    /// Goes through the connections whose server may be connected already. One that comes after its
-    /// server's restart takes the place of the old connection when that is closed, or silent for a
-    /// tick. One whose server answers a probe on the old connection is another server's, and is
-    /// refused.
+    /// Decides on the links that claim an id. If the server has no other link, the claim is
+    /// admitted. If the server replies to the probe on its existing link, the claim is another
+    /// server's and is rejected. If the existing link is closed, or without packets for a tick, the
+    /// server has restarted, and the new link replaces the old one.
     pub(super) fn decide_claims(&mut self, cx: &mut Context<'_>) -> Next {
         let (now_ms, tick_ms) = (cx.shared.now_ms, cx.shared.settings.tick_ms);
         let claims = self.peers.iter().filter_map(|(link, peer)| Some((*link, peer.claim?)));
@@ -137,12 +138,12 @@ impl Leader {
         Next::Stay
     }
 
-    /// Takes a learner in under the name it has given.
+    /// Admits a learner under the id that it has claimed.
     fn admit(&mut self, cx: &mut Context<'_>, link: LinkId, claim: Claim) -> Next {
         let Claim { id, kind, accepted, .. } = claim;
         let Some(peer) = self.peers.get_mut(&link) else { return Next::Stay };
         (peer.id, peer.kind, peer.stage, peer.claim) = (id, kind, Stage::Greeted, None);
-        // What strangers say to have promised is not for us to keep.
+        // The acceptedEpoch of a non-member is ignored.
         let is_member = cx.shared.ensemble.is_member(id);
         if is_member {
             cx.shared.accepted_seen = cx.shared.accepted_seen.max(accepted);
@@ -167,12 +168,12 @@ impl Leader {
         Next::Stay
     }
 
-    /// Begins a new epoch for a voter that has promised a later one than ours, to a server that did
-    /// not come to lead: it cannot follow before, however long we lead. It takes a moment, so this
-    /// has two conditions, without which any server that reaches our port could have us begin one
-    /// epoch after the other. The voter looks for a leader by its own vote, which came over the
-    /// connection between the election ports; and such renewals are some time apart. Until then the
-    /// voter waits.
+    /// Begins a new epoch for a voter whose acceptedEpoch is larger than ours, because it accepted
+    /// the epoch of a server that was never established. The voter cannot follow in our epoch,
+    /// however long we lead. A new epoch interrupts service, so there are two conditions; without
+    /// them any server that reaches our port could force one epoch after the other. The voter must
+    /// be LOOKING by its own vote, received on the link between the election ports; and there is a
+    /// minimum time between two renewals. Until both hold, the voter waits.
     pub(super) fn try_renew(&mut self, cx: &mut Context<'_>) -> Next {
         let (now_ms, pause_ms) = (cx.shared.now_ms, cx.shared.settings.init_ms());
         let waits = |peer: &Peer| peer.waits_for_epoch && cx.shared.looking.contains(&peer.id);
@@ -196,7 +197,8 @@ impl Leader {
         Next::Stay
     }
 
-    /// From here on the epoch does not change, whatever later learners have promised.
+    /// Sends LEADERINFO. From here on the epoch is fixed, whatever learners that connect later have
+    /// accepted.
     pub(super) fn on_epoch_accepted(&mut self, cx: &mut Context<'_>) -> Next {
         self.phase = Phase::Promising;
         cx.set_timer(Timer::Patience, cx.shared.settings.init_ms());
@@ -250,7 +252,8 @@ impl Leader {
         Next::Stay
     }
 
-    /// A quorum follows nobody older any more, and nobody in it has a longer history than ours.
+    /// Stores currentEpoch once a quorum has accepted the epoch: no server of the quorum follows an
+    /// older leader any more, and none has a longer history than ours.
     fn try_promised(&mut self, cx: &mut Context<'_>) -> Next {
         let enough = cx.shared.ensemble.quorum().holds(|id| self.promised.contains(&id));
         if self.phase == Phase::Promising && enough {

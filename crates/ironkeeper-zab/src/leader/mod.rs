@@ -1,4 +1,4 @@
-//! A leader: it agrees on an epoch, hands over its history, and then broadcasts.
+//! The leader: it agrees on an epoch with a quorum, synchronizes its learners, then broadcasts.
 //!
 //! ```text
 //! Discovering ─► WritingAccepted ─► Promising ─► WritingCurrent ─► Synchronizing ─► Established
@@ -6,8 +6,8 @@
 //! of a quorum                       ACKEPOCH                       ACK of a quorum   proposals
 //!                                   of a quorum
 //! ```
-//! Learners that come later go through the same steps on their own. The three parts are in files of
-//! their own: [`discovery`], [`sync`], [`broadcast`]; so is what a client's `sync` takes, [`still_leading`].
+//! Learners that connect later go through the same steps on their own. The phases are in
+//! [`discovery`], [`sync`] and [`broadcast`]; leadership confirmation is in [`still_leading`].
 
 mod broadcast;
 mod discovery;
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use ironkeeper_proto::{Epoch, Membership, Packet, ServerId, Zxid};
 
 use crate::LearnerView;
-use crate::io::{Hangup, LinkId, Output, Reason, Status};
+use crate::io::{Hangup, LinkId, LinkOp, Output, Reason, Status, Upcall};
 use crate::learner::Kind;
 use crate::ledger::Ledger;
 use crate::member::{Context, Next, Shared};
@@ -41,22 +41,22 @@ enum Phase {
     Established,
 }
 
-/// How far a learner has come.
+/// The progress of one learner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// It has not said who it is.
+    /// The learner has not been admitted under an id.
     Accepted,
-    /// It waits for the epoch.
+    /// FOLLOWERINFO or OBSERVERINFO received; the learner waits for the epoch.
     Greeted,
-    /// It has been told the epoch.
+    /// LEADERINFO sent.
     Told,
-    /// It has promised; its history ends there.
+    /// ACKEPOCH received; the learner's history ends at this zxid.
     Promised(Zxid),
-    /// The log on disk is read for it.
+    /// The log on disk is being read for the learner, after this zxid.
     ReadingLog(Zxid),
-    /// History and NEWLEADER are on their way. From here on it gets everything that is proposed.
+    /// History and NEWLEADER are sent. From here on the learner receives all proposals and commits.
     Synced,
-    /// It has the history and waits until a quorum has it.
+    /// NEWLEADER acknowledged; the learner waits until a quorum has acknowledged it.
     Acked,
     Live,
 }
@@ -67,23 +67,23 @@ struct Peer {
     kind: Kind,
     stage: Stage,
     heard_ms: u64,
-    /// The last transaction it has made durable.
+    /// The last transaction that the peer has acknowledged as durable.
     acked: Zxid,
-    /// A proposal it has not acknowledged, and since when.
+    /// A proposal that the peer has not acknowledged, and the time since which its ack is awaited.
     unacked: Option<(Zxid, u64)>,
-    /// The last question whether it still follows that it has answered.
+    /// The number of the last confirmation ping that the peer has answered.
     answered: u64,
-    /// The last probe that it has answered.
+    /// The number of the last probe that the peer has answered.
     probed: u64,
-    /// It has promised a later epoch than ours and waits for one that it can follow.
+    /// The peer's acceptedEpoch is larger than our epoch: it waits for an epoch that it can follow.
     waits_for_epoch: bool,
-    /// Who it says to be, while another connection of that server may still be alive. Until that is
-    /// decided it has no name, at [`Stage::Accepted`].
+    /// The id that the peer claims, while another link of that server may still be alive. Until
+    /// that is decided the peer stays at [`Stage::Accepted`], without an id.
     claim: Option<Claim>,
 }
 
 impl Peer {
-    /// Whether it gets what is proposed.
+    /// Returns whether the peer receives proposals and commits.
     fn hears(&self) -> bool {
         self.stage >= Stage::Synced
     }
@@ -93,26 +93,27 @@ impl Peer {
 pub(crate) struct Leader {
     phase: Phase,
     epoch: Epoch,
-    /// Epoch and end of the history we lead with.
+    /// currentEpoch and the last zxid of our log when this role began.
     own: (Epoch, Zxid),
     /// Bounded by the driver's limit on connections.
     peers: BTreeMap<LinkId, Peer>,
-    /// The largest epoch any learner has promised before.
+    /// The largest acceptedEpoch of this server and of all members that have connected.
     accepted_max: Epoch,
-    /// Voters that have presented themselves and are connected, have promised, have taken over the
-    /// history.
+    /// Voters that are connected and have sent FOLLOWERINFO.
     greeted: BTreeSet<ServerId>,
+    /// Voters that have sent ACKEPOCH.
     promised: BTreeSet<ServerId>,
+    /// Voters that have acknowledged NEWLEADER.
     taken_over: BTreeSet<ServerId>,
     half_ticks: u64,
-    /// What learners without an id are called.
+    /// The id of the next learner without an id of its own; negative.
     next_stranger: i64,
-    /// How many probes were sent.
+    /// The number of the last probe.
     probes: u64,
     words: Words,
     /// Bounded by the limit on connections of the learners.
     revalidations: VecDeque<Revalidation>,
-    /// Where acknowledgements are put together; kept to be filled again.
+    /// Buffer of `advance`, kept to be reused.
     acks: Vec<(ServerId, Zxid)>,
 }
 
@@ -164,7 +165,8 @@ impl Leader {
         if next.voters().next().is_none() {
             return Err(ReconfigRefused::NoVoters);
         }
-        // New voters come as followers first; whoever observes now has to come again before it counts.
+        // A new voter counts if it is connected as a follower. A present observer does not: it has
+        // to connect again as a follower first.
         let here = |id: ServerId| {
             let observes = shared.ensemble.is_observer(id);
             id == shared.me
@@ -226,27 +228,27 @@ impl Leader {
         );
     }
 
-    /// Whether no quorum has taken over our history yet.
+    /// Returns whether no quorum has acknowledged NEWLEADER yet.
     pub(crate) fn is_unconfirmed(&self) -> bool {
         self.phase != Phase::Established
     }
 
-    /// The voter at the other end, if it has come to follow us and an epoch is not agreed on yet.
-    /// (Later it may hang up to ask for our whole tree, and is back at once.)
+    /// Returns the id of the follower on this link while no quorum has sent ACKEPOCH. (Later a
+    /// follower may close its link to request a snapshot, and reconnects at once.)
     pub(crate) fn unconfirmed_follower(&self, link: LinkId) -> Option<ServerId> {
         let peer = self.peers.get(&link)?;
         let follows = peer.kind == Kind::Follower && peer.stage > Stage::Accepted;
         (self.phase <= Phase::Promising && follows).then_some(peer.id)
     }
 
-    /// Whether this voter has come to follow us and is still connected.
+    /// Returns whether this server is connected as a follower.
     pub(crate) fn has_greeted(&self, id: ServerId) -> bool {
         self.peers.values().any(|peer| {
             peer.id == id && peer.kind == Kind::Follower && peer.stage > Stage::Accepted
         })
     }
 
-    /// A learner takes in the tree it is sent.
+    /// Notes that a learner receives the snapshot it is sent.
     pub(crate) fn on_tree_moved(&mut self, shared: &Shared, link: LinkId) {
         if let Some(peer) = self.peers.get_mut(&link) {
             peer.heard_ms = shared.now_ms;
@@ -270,7 +272,7 @@ impl Leader {
     fn remove_peer(&mut self, link: LinkId) -> Option<Peer> {
         let peer = self.peers.remove(&link)?;
         if peer.stage > Stage::Accepted {
-            // An epoch is agreed on with those who are there. A promise stays one.
+            // The epoch is agreed on with connected voters. An ACKEPOCH stays valid.
             self.greeted.remove(&peer.id);
         }
         Some(peer)
@@ -294,7 +296,7 @@ impl Leader {
             Packet::Ack { zxid } => self.on_ack(cx, link, zxid),
             Packet::Pong { zxid, touches } => {
                 if !touches.is_empty() && self.phase == Phase::Established {
-                    cx.out.push(Output::Touched { from, touches });
+                    cx.out.push(Output::Up(Upcall::Touched { from, touches }));
                 }
                 self.on_pong(cx, link, zxid);
                 self.on_probe_answer(cx, link, zxid)
@@ -303,11 +305,11 @@ impl Leader {
                 self.drop_peer(cx, link, Hangup::Protocol("it is not up to date"))
             }
             Packet::Request(request) => {
-                cx.out.push(Output::Request { link, from, request });
+                cx.out.push(Output::Up(Upcall::Request { link, from, request }));
                 Next::Stay
             }
             Packet::Revalidate { session, timeout_ms } => {
-                cx.out.push(Output::Revalidate { link, from, session, timeout_ms });
+                cx.out.push(Output::Up(Upcall::Revalidate { link, from, session, timeout_ms }));
                 Next::Stay
             }
             _ => self.drop_peer(cx, link, Hangup::Protocol("only a leader sends that")),
@@ -355,16 +357,16 @@ impl Leader {
         Next::Stay
     }
 
-    /// Pings, and every second time a look at who is still there.
+    /// Sends pings, and every second time checks that a quorum is connected.
     fn on_half_tick(&mut self, cx: &mut Context<'_>) -> Next {
         let (now_ms, init_ms, sync_ms) =
             (cx.shared.now_ms, cx.shared.settings.init_ms(), cx.shared.settings.sync_ms());
         let silent = |peer: &Peer| {
-            // Before they are up to date, learners neither answer pings nor acknowledge proposals.
+            // Learners that are not up to date neither reply to pings nor acknowledge proposals.
             if peer.stage != Stage::Live {
                 return now_ms.saturating_sub(peer.heard_ms) > init_ms + sync_ms;
             }
-            // A peer that answers pings but acknowledges nothing holds everybody up.
+            // A peer that replies to pings but acknowledges nothing can delay all commits.
             now_ms.saturating_sub(peer.heard_ms) > sync_ms
                 || peer.unacked.is_some_and(|(_, since)| now_ms.saturating_sub(since) > sync_ms)
         };
@@ -382,7 +384,10 @@ impl Leader {
         let zxid = cx.ledger.last_proposed;
         for (link, peer) in &self.peers {
             if peer.hears() {
-                cx.out.push(Output::Send { link: *link, packet: Packet::Ping { zxid } });
+                cx.out.push(Output::Link(LinkOp::Send {
+                    link: *link,
+                    packet: Packet::Ping { zxid },
+                }));
             }
         }
         self.half_ticks += 1;
@@ -394,7 +399,7 @@ impl Leader {
                         peer.id == id && peer.kind == Kind::Follower && !peer.waits_for_epoch
                     })
             };
-            // Voters of a change that is under way may come until the leader is established.
+            // Voters of a proposed membership may connect until the leader is established.
             let is_quorum = match self.phase {
                 Phase::Established => cx.shared.ensemble.joint().holds(here),
                 _ => cx.shared.ensemble.quorum().holds(here),

@@ -1,56 +1,56 @@
-//! What only somebody who still leads may say: that a client's `sync` is done, so that whoever reads behind it
-//! sees everything that was acknowledged before it began; and that there is no such session, which its client
-//! takes for the end of all it held.
+//! Leadership confirmation (Raft's ReadIndex): the reply to a `sync`, after which a client reads
+//! everything that was acknowledged before the `sync` began; and the reply that a session is
+//! unknown, after which a client considers everything that the session held as lost.
 //!
-//! For that it is not enough to have delivered everything proposed so far: a leader that was cut off may not
-//! know yet that others have elected a new one, and what that one has committed. So a leader first makes sure
-//! that it still leads. It asks its followers, and each that answers had not promised itself to anybody else
-//! when it did; with a quorum of answers to a question that was sent after the request had come, no other
-//! leader can have been established before that. The question is a ping with a number in place of the
-//! transaction id, which learners of any make send back as it is. One question serves all requests that have
-//! come before it was sent, and one at a time is open.
+//! Such a reply needs more than the delivery of everything proposed so far: a leader that is
+//! partitioned from a quorum may not know that a new leader was elected, nor what the new leader
+//! has committed. So the leader pings its followers. A follower that replies had accepted no later
+//! epoch when it replied; with replies of a quorum to a ping that was sent after the request
+//! arrived, no other leader was established before the request. The ping carries a negative number
+//! in place of the zxid, which learners of Apache and of Ironkeeper return unchanged. One round of
+//! pings serves all requests that arrived before it was sent, and at most one round is open.
 //!
-//! A quorum that acknowledges a proposal made after the `sync` says the same. So a `sync` never holds up a
-//! commit, and its answer always leaves before the first commit that was proposed after it: learners, ours
-//! and Apache's, count on that order to find out whose answer it is.
+//! A quorum that acknowledges a proposal made after the `sync` proves the same. So a `sync` never
+//! delays a commit, and its reply is always sent before the first commit that was proposed after
+//! it: learners (Ironkeeper's and Apache's) match replies to requests by this order.
 
 use std::collections::VecDeque;
 
 use ironkeeper_proto::{Packet, ServerId, SessionId, Zxid};
 
 use super::{Leader, Stage};
-use crate::io::{LinkId, Output};
+use crate::io::{LinkId, LinkOp, Output, Upcall};
 use crate::learner::Kind;
 use crate::member::Context;
 use crate::settings::Bug;
 
-/// What is said once it is certain that we still lead. To the learner whose client it is for; `None` for
-/// our own.
+/// A reply that waits for leadership confirmation. `Some(link)`: to that learner; `None`: to a
+/// client of this server.
 #[derive(Clone, Copy, Debug)]
 enum Word {
     SyncDone(Option<LinkId>),
     SessionGone(Option<LinkId>, SessionId),
 }
 
-/// A word that was not given yet.
+/// A reply that was not sent yet.
 #[derive(Debug)]
 struct Waiting {
-    /// The last transaction proposed before it was asked for.
+    /// The last transaction proposed before the request arrived.
     after: Zxid,
-    /// The question that has to be answered.
+    /// The number of the ping that a quorum has to answer.
     question: u64,
     word: Word,
 }
 
-/// See the head of this file.
+/// The replies that wait, and the state of the confirmation pings.
 #[derive(Debug, Default)]
 pub(super) struct Words {
-    /// In the order in which they were asked for. Bounded by the limits on outstanding requests and on
+    /// In the order of the requests. Bounded by the limits on outstanding requests and on
     /// connections.
     waiting: VecDeque<Waiting>,
-    /// The last question that was sent.
+    /// The number of the last ping that was sent.
     asked: u64,
-    /// The last question a quorum has answered.
+    /// The number of the last ping that a quorum has answered.
     confirmed: u64,
 }
 
@@ -63,7 +63,7 @@ impl Words {
         self.confirmed < self.asked
     }
 
-    /// Those that were taken up before this transaction was proposed.
+    /// Removes the first reply if it was requested before this transaction was proposed.
     fn pop_before(&mut self, zxid: Zxid) -> Option<Word> {
         self.waiting.pop_front_if(|next| next.after < zxid).map(|next| next.word)
     }
@@ -76,7 +76,7 @@ impl Words {
     }
 }
 
-/// A question as learners see it: no transaction has such an id.
+/// Creates a confirmation ping. Its negative zxid belongs to no transaction.
 fn ping(question: u64) -> Packet {
     Packet::Ping { zxid: Zxid(-(question as i64)) }
 }
@@ -86,7 +86,7 @@ impl Leader {
         self.say_if_leading(cx, Word::SyncDone(link));
     }
 
-    /// There is no such session, as far as we know.
+    /// Replies that the session is unknown, once leadership is confirmed.
     pub(crate) fn session_gone(
         &mut self,
         cx: &mut Context<'_>,
@@ -98,7 +98,7 @@ impl Leader {
 
     fn say_if_leading(&mut self, cx: &mut Context<'_>, word: Word) {
         let after = cx.ledger.pending.back().map_or(cx.ledger.delivered, |(zxid, _)| *zxid);
-        // An open question was sent before this came and says nothing about it.
+        // An open ping was sent before this request arrived and does not confirm it.
         let question = self.words.asked + 1;
         self.words.waiting.push_back(Waiting { after, question, word });
         self.settle_words(cx);
@@ -107,15 +107,19 @@ impl Leader {
     fn ask_who_follows(&mut self, cx: &mut Context<'_>) {
         self.words.asked += 1;
         for (link, peer) in &self.peers {
-            // Before they are up to date, learners do not answer pings.
+            // Learners that are not up to date do not reply to pings.
             if peer.kind == Kind::Follower && peer.stage == Stage::Live {
-                cx.out.push(Output::Send { link: *link, packet: ping(self.words.asked) });
+                cx.out.push(Output::Link(LinkOp::Send {
+                    link: *link,
+                    packet: ping(self.words.asked),
+                }));
             }
         }
         self.settle_words(cx);
     }
 
-    /// A learner is up to date from now on, and may be needed for an open question.
+    /// Sends the open ping to a learner that is now up to date: its reply may be needed for the
+    /// quorum.
     pub(super) fn ask_newcomer(&self, cx: &mut Context<'_>, link: LinkId) {
         if self.words.is_asking() {
             cx.send(link, ping(self.words.asked));
@@ -133,7 +137,8 @@ impl Leader {
         }
     }
 
-    /// Answers what can be answered by now, and asks again for those that came behind the last question.
+    /// Sends the replies that are confirmed, and a new ping for requests that arrived after the
+    /// last one.
     pub(super) fn settle_words(&mut self, cx: &mut Context<'_>) {
         let (me, asked) = (cx.shared.me, self.words.asked);
         let follows = |id: ServerId| {
@@ -157,8 +162,8 @@ impl Leader {
         }
     }
 
-    /// The first of these transactions is about to be committed: a quorum has it, and so still followed after
-    /// everything that was asked for before it was proposed.
+    /// Sends the replies that were requested before transaction `zxid` was proposed. A quorum has
+    /// acknowledged `zxid`, and therefore still followed this leader after these requests arrived.
     pub(super) fn say_before(&mut self, cx: &mut Context<'_>, zxid: Zxid) {
         while let Some(word) = self.words.pop_before(zxid) {
             self.say(cx, word);
@@ -167,9 +172,9 @@ impl Leader {
 
     fn say(&self, cx: &mut Context<'_>, word: Word) {
         let (link, packet) = match word {
-            Word::SyncDone(None) => return cx.out.push(Output::SyncDone),
+            Word::SyncDone(None) => return cx.out.push(Output::Up(Upcall::SyncDone)),
             Word::SessionGone(None, session) => {
-                return cx.out.push(Output::Revalidated { session, valid: false });
+                return cx.out.push(Output::Up(Upcall::Revalidated { session, valid: false }));
             }
             Word::SyncDone(Some(link)) => (link, Packet::Sync),
             Word::SessionGone(Some(link), session) => {

@@ -1,20 +1,23 @@
-//! Handing over the history.
+//! Synchronization: the leader sends its history to a learner.
 //!
-//! The moment a learner's queue is put together is the moment it begins to hear proposals and commits:
-//! both happen in one step of the machine, so nothing can fall in between and nothing is sent twice.
+//! One call of the state machine both composes the packets of the history and makes the learner a
+//! receiver of new proposals and commits. So no transaction is lost in between or sent twice.
 
 use bytes::Bytes;
 use ironkeeper_proto::{Membership, Packet, Zxid};
 
 use super::{Leader, Peer, Phase, Stage};
-use crate::io::{Hangup, LinkId, Output, Reason, Status};
+use crate::io::{
+    DurableStep, Hangup, LinkId, LinkOp, LogQuery, MembersChange, Output, Reason, Status, Upcall,
+    push_members_committed,
+};
 use crate::learner::Kind;
 use crate::member::{Context, Next};
 use crate::plan::{LogRead, SyncPlan, plan_sync, plan_with_log};
 use crate::settings::Bug;
 use crate::timers::Timer;
 
-/// Servers that are no members, and are sent the history at one time.
+/// The maximum number of non-members that are synchronized at the same time.
 const STRANGERS_SYNCING_MAX: usize = 4;
 
 impl Leader {
@@ -23,12 +26,15 @@ impl Leader {
         cx.set_timer(Timer::Patience, cx.shared.settings.init_ms());
         self.taken_over.insert(cx.shared.me);
         if cx.shared.settings.reconfig_enabled && cx.shared.ensemble.committed().version == 0 {
-            // The members an administrator wrote down get a version everybody can compare with.
+            // The membership from the configuration file has version 0: assign a version that
+            // members can compare.
             let first = Membership {
                 version: Zxid::new(self.epoch, 0).0,
                 ..cx.shared.ensemble.committed().clone()
             };
-            cx.out.push(Output::ConfigProposed(Box::new(first.clone())));
+            cx.out.push(Output::Durable(DurableStep::WriteMembers(MembersChange::Proposed(
+                Box::new(first.clone()),
+            ))));
             cx.shared.ensemble.propose(first);
         }
         let waiting: Vec<(LinkId, Zxid)> = self
@@ -45,8 +51,9 @@ impl Leader {
         self.try_establish(cx)
     }
 
-    /// Anybody may say that it wants to observe, and a history is much to keep ready for those who may never
-    /// read it. Members come first, and of all others a few at a time; they try again.
+    /// Returns whether the non-member on this link has to be rejected. Any server can connect as an
+    /// observer, and a history for a learner that may never read it occupies memory. So members are
+    /// always synchronized, non-members only a few at a time; the rejected ones try again.
     fn is_one_stranger_too_many(&self, cx: &Context<'_>, link: LinkId) -> bool {
         let ensemble = &cx.shared.ensemble;
         let is_member = |id| {
@@ -69,7 +76,7 @@ impl Leader {
             SyncPlan::ReadLog { after } => {
                 if let Some(peer) = self.peers.get_mut(&link) {
                     peer.stage = Stage::ReadingLog(after);
-                    cx.out.push(Output::ReadLog { link, after });
+                    cx.out.push(Output::ReadLog(LogQuery { link, after }));
                 }
             }
             plan => self.send_history(cx, link, plan, &[]),
@@ -96,7 +103,8 @@ impl Leader {
     ) {
         let Some(peer) = self.peers.get_mut(&link) else { return };
         peer.stage = Stage::Synced;
-        let send = |out: &mut Vec<Output>, packet| out.push(Output::Send { link, packet });
+        let send =
+            |out: &mut Vec<Output>, packet| out.push(Output::Link(LinkOp::Send { link, packet }));
         let (history, out) = (cx.ledger.history(), &mut *cx.out);
         let after = match plan {
             SyncPlan::Trunc { to } if !cx.shared.settings.has(Bug::SkipTrunc) => {
@@ -110,7 +118,7 @@ impl Leader {
             SyncPlan::Snap | SyncPlan::ReadLog { .. } => {
                 let zxid = history.last();
                 send(out, Packet::Snap { zxid });
-                out.push(Output::SendSnapshot { link, zxid });
+                out.push(Output::Up(Upcall::SendSnapshot { link, zxid }));
                 None
             }
         };
@@ -140,7 +148,7 @@ impl Leader {
             return self.drop_peer(cx, link, Hangup::Protocol("it acknowledged out of turn"));
         }
         if zxid != Zxid::new(self.epoch, 0) {
-            // Learners of some releases acknowledge proposals before NEWLEADER.
+            // Learners of some Apache releases acknowledge proposals before NEWLEADER.
             return self.on_proposal_ack(cx, link, zxid);
         }
         if peer.stage != Stage::Synced {
@@ -160,7 +168,8 @@ impl Leader {
     fn up_to_date(&mut self, cx: &mut Context<'_>, link: LinkId) {
         if let Some(peer) = self.peers.get_mut(&link) {
             peer.stage = Stage::Live;
-            // Now it can acknowledge what was proposed while it caught up, and be heard.
+            // From now on the learner replies to pings and acknowledges the proposals that it
+            // received during synchronization: both timeouts start here.
             peer.heard_ms = cx.shared.now_ms;
             peer.unacked = peer.unacked.map(|(zxid, _)| (zxid, cx.shared.now_ms));
             cx.shared.looking.remove(&peer.id);
@@ -170,7 +179,8 @@ impl Leader {
         }
     }
 
-    /// With a quorum that has the whole history and its epoch, everything in it is committed.
+    /// Establishes this leader once a quorum has acknowledged NEWLEADER: such a quorum has the
+    /// whole history and has stored its epoch, so all of the history is committed.
     fn try_establish(&mut self, cx: &mut Context<'_>) -> Next {
         let enough = cx.shared.ensemble.joint().holds(|id| self.taken_over.contains(&id));
         if self.phase != Phase::Synchronizing || !enough {
@@ -180,14 +190,14 @@ impl Leader {
         cx.shared.timers.clear(Timer::Patience);
         cx.ledger.last_proposed = Zxid::new(self.epoch, 0);
         cx.shared.vote.peer_epoch = self.epoch;
-        // With the history its last change of the members is committed, too.
+        // A membership proposed in this history is committed with it.
         if let Some(next) = cx.shared.ensemble.proposed().cloned()
             && cx.shared.ensemble.commit(next.clone())
         {
-            cx.out.push(Output::ConfigCommitted(Box::new(next)));
+            push_members_committed(cx.out, next);
         }
         let status = Status::Leading { epoch: self.epoch };
-        cx.out.push(Output::Became { status, reason: None });
+        cx.out.push(Output::Up(Upcall::Became { status, reason: None }));
         let waiting: Vec<LinkId> = self
             .peers
             .iter()

@@ -1,14 +1,14 @@
-//! A server that ended its election before all votes had come, and receives votes for another
-//! leader since.
+//! A server that ended its election before all votes had arrived, and then receives votes for
+//! another leader.
 
 use ironkeeper_proto::election::PeerState::{self, Following, Leading, Looking};
 use ironkeeper_proto::quorum_packet::{LearnerInfo, PROTOCOL_VERSION};
 use ironkeeper_proto::{Epoch, Notification, Packet, ServerId};
-use ironkeeper_zab::{Durable, Input, LinkId, Output, Port, Settings};
+use ironkeeper_zab::{Durable, Input, LinkId, LinkOp, Output, Port, Settings};
 
 use crate::server::*;
 
-/// Server 1 has chosen server 2 with the votes of 1 and 2; the vote of 3 has not come in time.
+/// Server 1 has elected server 2 with the votes of 1 and 2; the vote of 3 did not arrive in time.
 fn chose_two() -> Server {
     let mut server = Server::new(1, 2, 1, 1);
     server.votes(2, Looking, 2, 2, 1);
@@ -16,13 +16,13 @@ fn chose_two() -> Server {
     let mut out = Vec::new();
     server.zab.step(server.now_ms, Input::Timer, &mut out);
     let dials = |output: &Output| {
-        matches!(output, Output::Dial { peer: ServerId(2), port: Port::Quorum, .. })
+        matches!(output, Output::Link(LinkOp::Dial { peer: ServerId(2), port: Port::Quorum, .. }))
     };
     assert!(out.iter().any(dials), "{out:?}");
     server
 }
 
-/// The chosen server takes the connection.
+/// The elected server accepts the connection.
 fn connects(server: &mut Server, to: i64) -> LinkId {
     let link = server.link();
     let dialed = Input::Dialed { peer: ServerId(to), port: Port::Quorum, link: Some(link) };
@@ -37,7 +37,7 @@ fn the_vote_of_the_chosen_server_for_another_one_ends_the_wait() {
         connects(&mut server, 2);
         assert_eq!(server.votes(3, Looking, 3, 2, 1), "", "one better vote is no quorum");
         assert_eq!(server.votes(2, state, 3, 2, 1), "hangup RoleEnded, [Looking]");
-        // The two others answer in their round.
+        // The two others reply in their round.
         server.votes(2, Following, 3, 2, 1);
         server.votes(3, Leading, 3, 2, 1);
         connects(&mut server, 3);
@@ -55,7 +55,7 @@ fn a_chosen_server_that_hangs_up_twice_does_not_lead() {
     assert_eq!(server.input(Input::Closed { link }), "[Looking]");
 }
 
-/// An Apache server listens on its quorum port only when it leads, which may take it some time.
+/// An Apache server listens on its quorum port only when it leads, which can take some time.
 #[test]
 fn a_refused_connection_is_tried_again() {
     let mut server = chose_two();
@@ -90,7 +90,7 @@ fn a_server_that_chose_itself_gives_up_when_the_others_name_another_one() {
     let mut server = chose_itself();
     assert_eq!(server.votes(3, Looking, 3, 2, 1), "", "server 1 may still come");
     assert_eq!(server.votes(1, Looking, 3, 2, 1), "[Looking]");
-    // It has come: the vote was sent before.
+    // Server 1 follows: its vote was sent before.
     let mut server = chose_itself();
     server.votes(3, Looking, 3, 2, 1);
     assert_eq!(server.greet(1, 1).1, "accepted=2");
@@ -110,22 +110,22 @@ fn a_learner_that_comes_during_the_election_is_kept_until_it_ends() {
         assert_eq!(server.packet(link, greeting()), "");
         (server, link)
     };
-    // It leads.
+    // The server is elected.
     let (server, _) = early(3);
     let mut server = server.elected(2, 1);
     assert_eq!(server.done(Durable::AcceptedEpoch(Epoch(2))), "LEADERINFO 2");
-    // It follows another one, and says so at once, then and later.
+    // The server follows another one: it closes this link and later ones at once.
     let (mut server, _) = early(2);
     server.votes(3, Looking, 3, 2, 1);
     assert_eq!(server.votes(1, Looking, 3, 2, 1), "dial 3, hangup NotLeading");
     let link = server.link();
     assert_eq!(server.input(Input::Accepted { link }), "hangup NotLeading");
-    // It does not come to an end.
+    // The election does not end in time.
     let (mut server, _) = early(3);
     server.now_ms += 500;
     assert_eq!(server.zab.deadline_ms().min(server.now_ms), server.zab.deadline_ms());
     assert_eq!(server.input(Input::Timer), "hangup NotLeading");
-    // It is closed, or does not wait.
+    // The learner closes the link, or sends a second packet before the reply.
     let (mut server, link) = early(3);
     server.input(Input::Closed { link });
     server.now_ms += 500;
@@ -135,7 +135,7 @@ fn a_learner_that_comes_during_the_election_is_kept_until_it_ends() {
     assert!(said.starts_with("hangup Protocol"), "{said}");
 }
 
-/// A server that leads, with the epoch agreed on by itself and server 1; server 2 is away.
+/// A leader that has agreed on an epoch with server 1; server 2 is unreachable.
 fn promising_with_one() -> (Server, LinkId) {
     let mut server = Server::new(3, 2, 1, 1);
     server.input(Input::Dialed { peer: ServerId(2), port: Port::Election, link: None });
@@ -148,18 +148,18 @@ fn promising_with_one() -> (Server, LinkId) {
 
 #[test]
 fn a_server_that_leads_without_the_followers_it_agreed_on_an_epoch_with_looks_again() {
-    // The follower is gone.
+    // The follower closes its link.
     let (mut server, one) = promising_with_one();
     assert_eq!(server.input(Input::Closed { link: one }), "[Looking]");
-    // It is there, whatever its vote was before.
+    // A connected follower counts, whatever its vote was before.
     let (mut server, one) = promising_with_one();
     assert_eq!(server.votes(2, Looking, 2, 2, 1), "");
     assert_eq!(server.votes(1, Looking, 1, 2, 1), "");
-    // It has left for another round in which the others are.
+    // The follower closes its link: it is in another round, with the others.
     assert_eq!(server.input(Input::Closed { link: one }), "[Looking]");
 }
 
-/// An epoch is agreed on with those who are there, not with those who were.
+/// An epoch is agreed on with the followers that are connected, not with former ones.
 #[test]
 fn followers_that_have_left_are_not_counted_for_an_epoch() {
     let five = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\nserver.4=d:1:2\nserver.5=e:1:2";
@@ -174,7 +174,7 @@ fn followers_that_have_left_are_not_counted_for_an_epoch() {
     assert_eq!(server.greet(3, 1).1, "accepted=2");
 }
 
-/// Until its followers have the history, a leader that has lost a quorum of them does not wait for
+/// Before it is established, a leader that has lost a quorum of followers does not wait for
 /// `initLimit`.
 #[test]
 fn a_leader_without_a_quorum_to_take_over_its_history_gives_up_within_two_ticks() {
@@ -182,7 +182,7 @@ fn a_leader_without_a_quorum_to_take_over_its_history_gives_up_within_two_ticks(
     let promise = Packet::AckEpoch { last: z(1, 2), current: Some(Epoch(1)) };
     assert_eq!(server.packet(one, promise), "current=2");
     assert_eq!(server.done(Durable::CurrentEpoch(Epoch(2))), "DIFF 1:2, NEWLEADER 2");
-    // It may have hung up to ask for the whole tree.
+    // The follower may have closed the link to request a snapshot.
     assert_eq!(server.input(Input::Closed { link: one }), "");
     let mut said = String::new();
     for _ in 0..4 {
@@ -195,17 +195,17 @@ fn a_leader_without_a_quorum_to_take_over_its_history_gives_up_within_two_ticks(
 #[test]
 fn a_chosen_server_that_is_gone_from_both_ports_is_not_dialled_again() {
     let refused = || Input::Dialed { peer: ServerId(2), port: Port::Quorum, link: None };
-    // Its election port first ...
+    // The election port becomes unreachable first ...
     let mut server = chose_two();
     let election = LinkId(server.links);
     assert_eq!(server.input(Input::Closed { link: election }), "", "its quorum port is dialled");
     assert_eq!(server.input(refused()), "[Looking]");
-    // ... or its quorum port.
+    // ... or the quorum port.
     let mut server = chose_two();
     let election = LinkId(server.links);
     assert_eq!(server.input(refused()), "", "it may be about to lead");
     assert_eq!(server.input(Input::Closed { link: election }), "[Looking]");
-    // It votes again: it is there.
+    // The server votes again: it is reachable.
     let mut server = chose_two();
     let election = LinkId(server.links);
     server.input(Input::Closed { link: election });
@@ -213,12 +213,12 @@ fn a_chosen_server_that_is_gone_from_both_ports_is_not_dialled_again() {
     assert_eq!(server.input(refused()), "");
 }
 
-/// The votes that a step sends: to which link, and in which state.
+/// Returns the votes that a step sends: the link and the state.
 fn votes_sent(server: &mut Server, input: Input) -> Vec<(LinkId, PeerState)> {
     let mut out = Vec::new();
     server.zab.step(server.now_ms, input, &mut out);
     let sent = out.into_iter().filter_map(|output| match output {
-        Output::Notify { link, notification } => Some((link, notification.state)),
+        Output::Link(LinkOp::Notify { link, notification }) => Some((link, notification.state)),
         _ => None,
     });
     sent.collect()
@@ -227,7 +227,7 @@ fn votes_sent(server: &mut Server, input: Input) -> Vec<(LinkId, PeerState)> {
 #[test]
 fn servers_that_look_get_the_vote_of_a_leader_when_there_is_one() {
     let mut server = Server::new(3, 2, 1, 1).elected(2, 1);
-    // An observer asks during the election, and is answered with a vote that is none of a leader.
+    // An observer sends its vote during the election; the reply names no leader yet.
     server.votes(4, Looking, i64::MIN, 0, 0);
     let observer = LinkId(server.links);
     let (one, _) = server.greet(1, 1);
@@ -258,7 +258,7 @@ fn a_server_that_is_new_in_a_round_gets_our_vote_once() {
     };
     assert_eq!(again(&mut server, 1), 0, "it has our vote of this round");
     let mut server = Server::new(3, 2, 1, 1);
-    // Server 1 follows another leader while our vote comes, and looks then.
+    // Server 1 follows another leader when it receives our vote, then is LOOKING.
     server.votes(1, Following, 2, 1, 1);
     assert_eq!(again(&mut server, 1), 1, "it may have had no use for our vote");
 }
@@ -276,7 +276,10 @@ fn voters_that_are_away_are_dialled_again_and_again_however_long_they_are() {
         let mut out = Vec::new();
         server.zab.step(server.now_ms, Input::Timer, &mut out);
         let is_dial = |output: &&Output| {
-            matches!(output, Output::Dial { peer: ServerId(2), port: Port::Election, .. })
+            matches!(
+                output,
+                Output::Link(LinkOp::Dial { peer: ServerId(2), port: Port::Election, .. })
+            )
         };
         dials += out.iter().filter(is_dial).count();
     }

@@ -1,4 +1,4 @@
-//! Learners that come while others write, and those that take long.
+//! Learners that connect during writes, and learners that synchronize slowly.
 
 use bytes::Bytes;
 use ironkeeper_proto::election::PeerState;
@@ -11,7 +11,7 @@ use crate::server::*;
 const TICK_MS: u64 = 2000;
 const FIVE: &str = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\nserver.4=d:1:2\nserver.5=e:1:2";
 
-/// A follower that has been told the epoch and begins to take over a history that ends with 1:2.
+/// A follower that knows the epoch and begins to receive a history that ends with 1:2.
 fn catching_up() -> (Server, LinkId) {
     let mut follower = Server::new(1, 2, 2, 1);
     let link = follower.follows();
@@ -35,11 +35,12 @@ fn what_is_committed_while_a_history_is_taken_over_is_not_waited_for() {
         follower.packet(link, Packet::UpToDate),
         "ACK 2:0, [Following { leader: 3, epoch: Epoch(2) }], append 2:1, commit 1:3, commit 2:1"
     );
-    // The leader counts on an acknowledgement of everything it has proposed.
+    // The leader requires an ACK of every proposal.
     assert_eq!(follower.done(Durable::Flushed(z(2, 1))), "ACK 2:1");
 }
 
-/// An established leader in whose time follower 1 has gone and come again; it is being synchronized.
+/// An established leader whose follower 1 has disconnected, connected again and is being
+/// synchronized.
 fn rejoining() -> (Server, LinkId, LinkId) {
     let (mut leader, one, two) = established();
     leader.input(Input::Closed { link: one });
@@ -48,7 +49,7 @@ fn rejoining() -> (Server, LinkId, LinkId) {
     (leader, one, two)
 }
 
-/// Time passes in which `alive` answers pings.
+/// Lets time pass while `alive` replies to pings.
 fn wait(
     leader: &mut Server,
     ticks: u64,
@@ -115,7 +116,7 @@ fn those_who_have_the_history_wait_for_the_others_as_long_as_the_leader_does() {
     }
     leader.done(Durable::CurrentEpoch(Epoch(2)));
     leader.packet(links[0], Packet::Ack { zxid: z(2, 0) });
-    // It has nothing to say until there is a quorum.
+    // The first follower has nothing to send until there is a quorum.
     assert_eq!(wait(&mut leader, 20, links[1], |_| {}), "");
     let said = leader.packet(links[1], Packet::Ack { zxid: z(2, 0) });
     assert_eq!(said, "[Leading { epoch: Epoch(2) }], UPTODATE, UPTODATE");

@@ -1,5 +1,5 @@
-//! One server of an ensemble, driven by hand. Most of these are ways in which ZooKeeper has once lost data or
-//! come to a halt.
+//! Tests of one server of an ensemble whose peers are simulated by the test. Most of the cases once
+//! made ZooKeeper lose data or stop.
 
 mod choices;
 mod joining;

@@ -1,4 +1,4 @@
-//! What it says, in which order, and what it does not say before its disk has answered.
+//! The order of packets and durable steps: which packets wait for the disk.
 
 use bytes::Bytes;
 use ironkeeper_proto::quorum_packet::PROTOCOL_VERSION;
@@ -11,18 +11,18 @@ use crate::server::*;
 #[test]
 fn an_epoch_is_larger_than_every_promise_and_is_told_only_when_it_is_written_down() {
     let mut leader = Server::new(3, 2, 1, 1).elected(2, 1);
-    // An observer's promise counts for the number, but not for the quorum.
+    // An observer's acceptedEpoch counts for the number of the epoch, but not for the quorum.
     let (_, said) = leader.greet(4, 6);
     assert_eq!(said, "");
     let (_, said) = leader.greet(1, 2);
     assert_eq!(said, "accepted=7");
     let said = leader.done(Durable::AcceptedEpoch(Epoch(7)));
     assert_eq!(said, "LEADERINFO 7, LEADERINFO 7");
-    // Whoever comes later is told at once.
+    // A learner that connects later receives the epoch at once.
     let (two, said) = leader.greet(2, 5);
     assert_eq!(said, "LEADERINFO 7");
     leader.input(Input::Closed { link: two });
-    // Whoever has promised more can follow only the next one.
+    // A voter with a larger acceptedEpoch can follow only in a new epoch.
     let (_, said) = leader.greet(2, 9);
     assert_eq!(said, "hangup RoleEnded, hangup RoleEnded, hangup RoleEnded, [Looking]");
     leader.round = 2;
@@ -100,7 +100,7 @@ fn two_followers_commit_even_before_the_leaders_own_disk() {
     assert_eq!(leader.packet(one, Packet::Ack { zxid }), "");
     let said = leader.packet(two, Packet::Ack { zxid });
     assert_eq!(said, "commit 3:1, COMMIT 3:1, COMMIT 3:1");
-    // Repeated, unknown and future acknowledgements say nothing.
+    // Repeated, unknown and future ACKs have no effect.
     assert_eq!(leader.packet(two, Packet::Ack { zxid }), "");
     assert_eq!(leader.packet(two, Packet::Ack { zxid: z(3, 9) }), "");
 }
@@ -121,11 +121,11 @@ fn a_late_learner_gets_each_proposal_once_and_every_commit() {
     let ack = Packet::AckEpoch { last: z(1, 1), current: Some(Epoch(1)) };
     let said = leader.packet(observer, ack);
     assert_eq!(said, "DIFF 1:2, PROPOSAL 1:2, COMMIT 1:2, NEWLEADER 3");
-    // It is not up to date yet, and hears of the commit all the same.
+    // The observer is not up to date yet, but receives the commit.
     leader.packet(one, Packet::Ack { zxid: z(3, 1) });
     let said = leader.done(Durable::Flushed(z(3, 1)));
     assert_eq!(said, "commit 3:1, COMMIT 3:1, COMMIT 3:1, INFORM 3:1");
-    // A follower comes back: what is outstanding is proposed to it again, behind the history.
+    // A follower reconnects: outstanding transactions are proposed to it again, after the history.
     propose(&mut leader);
     leader.input(Input::Closed { link: one });
     assert_eq!(leader.greet(1, 3).1, "LEADERINFO 3");
@@ -208,16 +208,16 @@ fn a_learner_promises_and_takes_over_only_what_is_durable() {
         assert_eq!(follower.packet(link, proposal(z(1, counter))), "");
         assert_eq!(follower.packet(link, Packet::Commit { zxid: z(1, counter) }), "");
     }
-    // A proposal of the new epoch waits until the epoch is ours.
+    // A proposal of the new epoch is buffered until UPTODATE.
     assert_eq!(follower.packet(link, proposal(z(2, 1))), "");
     let new_leader = Packet::NewLeader { epoch: Epoch(2), config: None };
     assert_eq!(follower.packet(link, new_leader), "append 1:3, append 1:4");
     assert_eq!(follower.done(Durable::Flushed(z(1, 3))), "");
     assert_eq!(follower.done(Durable::Flushed(z(1, 4))), "current=2");
-    // A ping now is not answered: the leader would take it for the acknowledgement.
+    // A ping gets no reply now: the leader would take the reply for the ACK.
     assert_eq!(follower.packet(link, Packet::Ping { zxid: z(2, 1) }), "");
     assert_eq!(follower.done(Durable::CurrentEpoch(Epoch(2))), "ACK 2:0");
-    // A commit for what is not in our log yet is remembered.
+    // A commit of a transaction that is not in our log yet is remembered.
     assert_eq!(follower.packet(link, Packet::Commit { zxid: z(2, 1) }), "");
     assert_eq!(
         follower.packet(link, Packet::UpToDate),
@@ -225,7 +225,7 @@ fn a_learner_promises_and_takes_over_only_what_is_durable() {
          commit 2:1"
     );
     assert_eq!(follower.done(Durable::Flushed(z(2, 1))), "ACK 2:1");
-    // And then one by one.
+    // Later proposals are acknowledged one by one.
     assert_eq!(follower.packet(link, proposal(z(2, 2))), "append 2:2");
     assert_eq!(follower.packet(link, Packet::Commit { zxid: z(2, 2) }), "commit 2:2");
     assert_eq!(follower.done(Durable::Flushed(z(2, 2))), "ACK 2:2");
@@ -242,7 +242,7 @@ fn an_aborted_synchronization_leaves_nothing_behind() {
     assert_eq!(follower.input(Input::SnapshotReceived { link }), "");
     assert_eq!(follower.packet(link, proposal(z(2, 1))), "");
     assert_eq!(follower.input(Input::Closed { link }), "[Looking]");
-    // The tree was never exchanged: we vote with what our own log has.
+    // The snapshot was never installed: the vote names the end of our own log.
     assert_eq!(follower.zab.last_proposed(), z(1, 2));
 }
 
@@ -259,7 +259,7 @@ fn nobody_votes_before_its_writes_have_ended() {
     follower.packet(link, Packet::UpToDate);
     assert_eq!(follower.packet(link, proposal(z(2, 1))), "append 2:1");
     assert_eq!(follower.input(Input::Closed { link }), "[Looking]");
-    // What was logged is brought into the tree, though nobody has committed it.
+    // The logged transaction is applied, although it was not committed.
     assert_eq!(follower.done(Durable::Flushed(z(2, 1))), "forward 2:1");
 }
 
@@ -275,13 +275,13 @@ fn a_truncation_that_cannot_be_done_ends_in_a_snapshot() {
     assert_eq!(said, "hangup NeedSnapshot, dial 3");
     let link = follower.link();
     follower.input(Input::Dialed { peer: ServerId(3), port: Port::Quorum, link: Some(link) });
-    // No leader has that: it sends everything. Nothing of ours is gone until it is here.
+    // No leader has this zxid: it sends a snapshot. Our files are unchanged until it is complete.
     assert_eq!(follower.packet(link, info), "ACKEPOCH 3:0 None");
     follower.packet(link, Packet::Snap { zxid: z(1, 3) });
     follower.input(Input::SnapshotReceived { link });
     let new_leader = Packet::NewLeader { epoch: Epoch(2), config: None };
     assert_eq!(follower.packet(link, new_leader), "install 1:3");
-    assert_eq!(follower.done(Durable::Installed(z(1, 3))), "current=2");
+    assert_eq!(follower.done(Durable::Installed { zxid: z(1, 3), state: () }), "current=2");
 }
 
 /// ZOOKEEPER-2418, 2846.

@@ -1,4 +1,4 @@
-//! One server, driven by hand.
+//! One server; the test supplies all inputs.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use ironkeeper_proto::election::{Opening, PeerState};
 use ironkeeper_proto::quorum_packet::{LearnerInfo, PROTOCOL_VERSION, Touches};
 use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, Zxid};
 use ironkeeper_zab::{
-    Durable, Ensemble, Epochs, Input, LinkId, Output, Port, Recovered, Settings, Zab,
+    Durable, DurableStep, Ensemble, Epochs, Input, LinkId, LinkOp, LogQuery, Output, Port,
+    Recovered, Settings, Upcall, Zab,
 };
 
 pub const THREE: &str = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\nserver.4=d:1:2:observer";
@@ -16,7 +17,7 @@ pub struct Server {
     pub zab: Zab,
     pub now_ms: u64,
     pub links: u64,
-    /// The round of the election everybody is in.
+    /// The election round of all servers.
     pub round: i64,
     /// The last ping on each link.
     pub pings: BTreeMap<LinkId, Zxid>,
@@ -26,24 +27,26 @@ pub fn z(epoch: i64, counter: u32) -> Zxid {
     Zxid::new(Epoch(epoch), counter)
 }
 
-/// An output in few words. Votes and dials of the election port are left out.
+/// Formats an output. Votes and dials of the election port are omitted.
 pub fn word(output: Output) -> Option<String> {
     let zxid = |zxid: Zxid| format!("{}:{}", zxid.epoch(), zxid.counter());
     Some(match output {
-        Output::Append { zxid: at, .. } => format!("append {}", zxid(at)),
-        Output::Commit { zxid: at, .. } => format!("commit {}", zxid(at)),
-        Output::FastForward { zxid: at, .. } => format!("forward {}", zxid(at)),
-        Output::WriteAcceptedEpoch(epoch) => format!("accepted={epoch}"),
-        Output::WriteCurrentEpoch(epoch) => format!("current={epoch}"),
-        Output::Truncate(at) => format!("truncate {}", zxid(at)),
-        Output::InstallSnapshot { zxid: at, .. } => format!("install {}", zxid(at)),
-        Output::ReadLog { after, .. } => format!("read-log {}", zxid(after)),
-        Output::SendSnapshot { zxid: at, .. } => format!("tree {}", zxid(at)),
-        Output::ReceiveSnapshot { .. } => "receive".to_owned(),
-        Output::Hangup { reason, .. } => format!("hangup {reason:?}"),
-        Output::Dial { peer, port: Port::Quorum, .. } => format!("dial {peer}"),
-        Output::Became { status, .. } => format!("[{status:?}]"),
-        Output::Send { packet, .. } => match packet {
+        Output::Durable(DurableStep::Append { zxid: at, .. }) => format!("append {}", zxid(at)),
+        Output::Up(Upcall::Commit { zxid: at, .. }) => format!("commit {}", zxid(at)),
+        Output::Up(Upcall::FastForward { zxid: at, .. }) => format!("forward {}", zxid(at)),
+        Output::Durable(DurableStep::WriteAcceptedEpoch(epoch)) => format!("accepted={epoch}"),
+        Output::Durable(DurableStep::WriteCurrentEpoch(epoch)) => format!("current={epoch}"),
+        Output::Durable(DurableStep::Truncate(at)) => format!("truncate {}", zxid(at)),
+        Output::Durable(DurableStep::InstallSnapshot { zxid: at, .. }) => {
+            format!("install {}", zxid(at))
+        }
+        Output::ReadLog(LogQuery { after, .. }) => format!("read-log {}", zxid(after)),
+        Output::Up(Upcall::SendSnapshot { zxid: at, .. }) => format!("tree {}", zxid(at)),
+        Output::Link(LinkOp::ReceiveSnapshot { .. }) => "receive".to_owned(),
+        Output::Link(LinkOp::Hangup { reason, .. }) => format!("hangup {reason:?}"),
+        Output::Link(LinkOp::Dial { peer, port: Port::Quorum, .. }) => format!("dial {peer}"),
+        Output::Up(Upcall::Became { status, .. }) => format!("[{status:?}]"),
+        Output::Link(LinkOp::Send { packet, .. }) => match packet {
             Packet::LeaderInfo { epoch, .. } => format!("LEADERINFO {epoch}"),
             Packet::AckEpoch { last, current } => {
                 format!("ACKEPOCH {} {:?}", zxid(last), current.map(|epoch| epoch.0))
@@ -62,13 +65,16 @@ pub fn word(output: Output) -> Option<String> {
             Packet::Ping { .. } => return None,
             other => format!("{other:?}"),
         },
-        Output::Notify { .. } | Output::Dial { .. } => return None,
-        other => format!("{other:?}"),
+        Output::Link(LinkOp::Notify { .. } | LinkOp::Dial { .. }) => return None,
+        // The same membership as in the durable step.
+        Output::Up(Upcall::MembersCommitted(_)) => return None,
+        Output::Durable(step) => format!("{step:?}"),
+        Output::Up(upcall) => format!("{upcall:?}"),
     })
 }
 
 impl Server {
-    /// Server `id` with transactions 1:1 to 1:`last` and the epochs given.
+    /// Creates server `id` with transactions 1:1 to 1:`last` and the given epochs.
     pub fn new(id: i64, last: u32, accepted: i64, current: i64) -> Server {
         Server::with(id, last, accepted, current, Settings::default())
     }
@@ -103,7 +109,7 @@ impl Server {
         let mut out = Vec::new();
         self.zab.step(self.now_ms, input, &mut out);
         for output in &out {
-            if let Output::Send { link, packet: Packet::Ping { zxid } } = output {
+            if let Output::Link(LinkOp::Send { link, packet: Packet::Ping { zxid } }) = output {
                 self.pings.insert(*link, *zxid);
             }
         }
@@ -140,14 +146,14 @@ impl Server {
         self.input(Input::Notification { link, notification })
     }
 
-    /// Everybody votes for server 3, which is this one.
+    /// Servers 1 and 2 vote for server 3, which is this one.
     pub fn elected(mut self, last: u32, epoch: i64) -> Server {
         self.votes(1, PeerState::Looking, 3, last, epoch);
         self.votes(2, PeerState::Looking, 3, last, epoch);
         self
     }
 
-    /// A learner comes and says who it is.
+    /// A learner connects and sends FOLLOWERINFO or OBSERVERINFO.
     pub fn greet(&mut self, from: i64, accepted: i64) -> (LinkId, String) {
         let link = self.link();
         self.input(Input::Accepted { link });
@@ -168,7 +174,7 @@ impl Server {
         self.input(Input::Packet { link, packet })
     }
 
-    /// A learner answers the last ping on its link.
+    /// A learner replies to the last ping on its link.
     pub fn answers(&mut self, link: LinkId) -> String {
         let zxid = self.pings[&link];
         self.packet(link, pong(zxid))
@@ -184,7 +190,7 @@ impl Server {
         out
     }
 
-    /// Follows server 3 and has said so.
+    /// Elects server 3 and connects to it; FOLLOWERINFO is sent.
     pub fn follows(&mut self) -> LinkId {
         self.votes(3, PeerState::Looking, 3, 9, 1);
         self.votes(2, PeerState::Looking, 3, 9, 1);
@@ -213,7 +219,7 @@ pub fn established() -> (Server, LinkId, LinkId) {
     (leader, one, two)
 }
 
-/// What a learner says to a ping with this number.
+/// Creates the reply of a learner to a ping with this zxid.
 pub fn pong(zxid: Zxid) -> Packet {
     Packet::Pong { zxid, touches: Touches::default() }
 }

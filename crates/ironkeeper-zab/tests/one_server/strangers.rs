@@ -1,15 +1,15 @@
-//! What anybody can say who reaches the ports.
+//! Packets that any program can send that reaches the ports.
 
 use ironkeeper_proto::election::{Opening, PeerState};
 use ironkeeper_proto::{Epoch, Notification, Packet, ServerId};
-use ironkeeper_zab::{Durable, Input, LinkId, Output, Port, Settings};
+use ironkeeper_zab::{Durable, Input, LinkId, LinkOp, Output, Port, Settings, Upcall};
 
 use crate::server::*;
 
 #[test]
 fn nobody_uses_up_the_epochs_or_brings_down_a_leader_whose_followers_are_there() {
     let (mut leader, one, _) = established();
-    // As a voter that is here already, as one beyond reach, as a stranger, as an observer.
+    // As a voter that is connected, with an epoch out of reach, as a non-member, as an observer.
     assert_eq!(leader.greet(1, 9).1, "");
     assert_eq!(leader.answers(one), "hangup Connected");
     for (id, accepted) in [(1, i64::from(i32::MAX) - 1), (77, 1 << 30), (4, 1 << 30)] {
@@ -18,7 +18,7 @@ fn nobody_uses_up_the_epochs_or_brings_down_a_leader_whose_followers_are_there()
     }
     assert_eq!(leader.greet(77, 500).1, "LEADERINFO 3");
     assert_eq!(leader.zab.learners().iter().filter(|learner| learner.is_up_to_date).count(), 2);
-    // The next epoch is the next one, whatever strangers have said.
+    // The next epoch is larger by one, whatever non-members have sent.
     leader.now_ms += 60_000;
     leader.input(Input::Timer);
     leader.now_ms += 60_000;
@@ -59,7 +59,7 @@ fn members_that_cannot_be_ours_are_not_adopted() {
         let mut server = Server::with(1, 2, 1, 1, settings.clone());
         let link = opened(&mut server, from);
         let out = told(&mut server, link, config);
-        out.iter().any(|output| matches!(output, Output::ConfigCommitted(_)))
+        out.iter().any(|output| matches!(output, Output::Up(Upcall::MembersCommitted(_))))
     };
     let two = "server.2=b:1:2\nserver.3=c:1:2\nversion=100000005";
     assert!(adopts(2, two), "somebody was removed while we were away");
@@ -79,7 +79,7 @@ fn two_that_look_do_not_answer_each_other_without_end() {
     let link = opened(&mut server, 9);
     let answers = |server: &mut Server| {
         let out = told(server, link, "");
-        out.iter().filter(|output| matches!(output, Output::Notify { .. })).count()
+        out.iter().filter(|output| matches!(output, Output::Link(LinkOp::Notify { .. }))).count()
     };
     assert_eq!(answers(&mut server), 1);
     assert_eq!(answers(&mut server), 0, "it was told just now");
@@ -103,7 +103,7 @@ fn of_those_who_are_no_members_a_few_get_the_history_at_a_time() {
         links.push(link);
     }
     assert_eq!(join(&mut leader, 74).1, "hangup TooManyStrangers");
-    // Members need not wait for them, and whoever is through makes room.
+    // Members do not wait for non-members, and a non-member that is synchronized makes room.
     leader.input(Input::Closed { link: two });
     let (_, said) = join(&mut leader, 2);
     assert!(said.contains("NEWLEADER 3"), "{said}");
@@ -112,8 +112,8 @@ fn of_those_who_are_no_members_a_few_get_the_history_at_a_time() {
     assert!(said.contains("NEWLEADER 3"), "{said}");
 }
 
-/// A voter that was a follower is gone, and its connections with it. Returns the leader and the
-/// other follower.
+/// A leader that has lost follower 1 and its links. Returns the leader and the link of the other
+/// follower.
 fn without_one() -> (Server, LinkId) {
     let (mut leader, one, two) = established();
     leader.input(Input::Closed { link: one });
@@ -122,7 +122,7 @@ fn without_one() -> (Server, LinkId) {
 
 const INIT_MS: u64 = 20_000;
 
-/// Lets time pass in which this follower answers pings.
+/// Lets time pass while `alive` replies to pings.
 fn pass(leader: &mut Server, ms: u64, alive: LinkId) -> String {
     let mut said = Vec::new();
     for _ in 0..ms / 1000 {
@@ -136,7 +136,7 @@ fn pass(leader: &mut Server, ms: u64, alive: LinkId) -> String {
 #[test]
 fn a_later_promise_counts_only_with_a_vote_of_the_server_that_is_said_to_have_made_it() {
     let (mut leader, two) = without_one();
-    // Server 1 has not looked for a leader since it followed: this is not server 1.
+    // Server 1 was not LOOKING since it followed: the sender is not server 1.
     assert_eq!(leader.greet(1, 9).1, "");
     assert_eq!(pass(&mut leader, 2 * INIT_MS, two), "hangup Silent");
     assert_eq!(leader.greet(1, 9).1, "");
@@ -151,7 +151,7 @@ fn later_promises_begin_new_epochs_at_growing_intervals_however_many_there_are()
     let (began_ms, mut renewals) = (leader.now_ms, Vec::new());
     while leader.now_ms < began_ms + 15 * INIT_MS {
         let epoch = leader.zab.epochs().expect("a member").current.0;
-        // As server 1, on both ports, with one promise after the other.
+        // The sender claims to be server 1, on both ports, with one acceptedEpoch after the other.
         leader.votes(1, PeerState::Looking, 1, 2, 1);
         let (_, mut said) = leader.greet(1, epoch + 1);
         said.push_str(&pass(&mut leader, 1000, two));
@@ -178,14 +178,14 @@ fn later_promises_begin_new_epochs_at_growing_intervals_however_many_there_are()
 
 #[test]
 fn a_second_connection_of_a_server_waits_until_the_first_is_gone_or_silent() {
-    // The first one is alive: the second is another server's.
+    // The first link is alive: the second is another server's.
     let (mut leader, one, two) = established();
     let (_, said) = leader.greet(1, 3);
     assert_eq!(said, "");
     assert_eq!(leader.answers(one), "hangup Connected");
     assert_eq!(leader.zab.learners().iter().filter(|peer| peer.is_up_to_date).count(), 2);
 
-    // The first one is closed, behind packets that were sent before.
+    // The first link is closed, after packets that were sent before.
     let (second, said) = leader.greet(1, 3);
     assert_eq!(said, "");
     leader.now_ms += 10;
@@ -196,15 +196,15 @@ fn a_second_connection_of_a_server_waits_until_the_first_is_gone_or_silent() {
     assert_eq!(leader.packet(second, ack), "DIFF 1:2, NEWLEADER 3");
     assert_eq!(leader.packet(second, Packet::Ack { zxid: z(3, 0) }), "UPTODATE");
 
-    // The first one is silent for a tick: the server has restarted, and nothing has closed its
-    // connection.
+    // The first link is without packets for a tick: the server has restarted, and nothing has
+    // closed its link.
     leader.now_ms += 1000;
     leader.packet(two, pong(z(3, 0)));
     assert_eq!(leader.greet(1, 3).1, "");
     leader.now_ms += 1000;
     assert_eq!(leader.packet(two, pong(z(3, 0))), "hangup Replaced, LEADERINFO 3");
 
-    // One that does not wait is refused.
+    // A second link that sends more before the reply is rejected.
     let (third, said) = leader.greet(1, 3);
     assert_eq!(said, "");
     let said = leader.packet(third, Packet::Ack { zxid: z(3, 0) });

@@ -1,37 +1,38 @@
-//! A client's `sync` is answered by whoever still leads, and only that one calls sessions gone.
+//! Leadership confirmation: a leader replies to `sync`, and that a session is unknown, only after a
+//! quorum has confirmed that it still leads.
 
 use bytes::Bytes;
 use ironkeeper_proto::{Epoch, Packet, SessionId, Zxid};
-use ironkeeper_zab::{Durable, Input, Output, Zab};
+use ironkeeper_zab::{Durable, Input, LinkOp, Output, Upcall, Zab};
 
 use crate::server::*;
 
-/// The numbers of the questions that were sent.
+/// Returns the numbers of the confirmation pings that were sent.
 fn questions(out: &[Output]) -> Vec<Zxid> {
     let questions = out.iter().filter_map(|output| match output {
-        Output::Send { packet: Packet::Ping { zxid }, .. } => Some(*zxid),
+        Output::Link(LinkOp::Send { packet: Packet::Ping { zxid }, .. }) => Some(*zxid),
         _ => None,
     });
     questions.collect()
 }
 
-/// 1675, 2136.
+/// ZOOKEEPER-1675, 2136.
 #[test]
 fn a_sync_is_answered_when_a_quorum_has_said_that_it_still_follows() {
     let (mut leader, one, two) = established();
     let asked = leader.sync(None);
     assert_eq!(asked.len(), 2, "nothing but questions: {asked:?}");
     let first = questions(&asked)[0];
-    // Those that come while a question is open wait for the next one, together.
+    // Requests that arrive while a ping is open wait together for the next one.
     assert_eq!(leader.sync(Some(two)), []);
     assert_eq!(leader.sync(None), []);
-    // Old pings, foreign numbers, and the same one twice say nothing.
+    // Replies to ordinary pings and unknown numbers have no effect.
     for echo in [z(3, 0), Zxid(i64::MIN), Zxid(-77), Zxid(0)] {
         assert_eq!(leader.packet(two, pong(echo)), "");
     }
     let mut out = Vec::new();
     leader.zab.step(1000, Input::Packet { link: one, packet: pong(first) }, &mut out);
-    assert_eq!(out.remove(0), Output::SyncDone);
+    assert_eq!(out.remove(0), Output::Up(Upcall::SyncDone));
     let [second, again] = questions(&out)[..] else { panic!("another question: {out:?}") };
     assert!(second == again && second != first);
     assert_eq!(leader.packet(two, pong(first)), "", "an answer to the question before");
@@ -49,7 +50,7 @@ fn a_sync_waits_for_what_was_proposed_before_it_and_is_answered_before_what_come
     leader.done(Durable::Flushed(z(3, 1)));
     let said = leader.packet(one, Packet::Ack { zxid: z(3, 1) });
     assert_eq!(said, "commit 3:1, COMMIT 3:1, COMMIT 3:1, SYNC");
-    // Nobody answers this one, but a quorum takes a proposal that was made after it came.
+    // No follower replies to this ping, but a quorum acknowledges a proposal made after the `sync`.
     leader.sync(Some(one));
     leader.zab.propose(z(3, 2), Bytes::new(), &mut out);
     leader.done(Durable::Flushed(z(3, 2)));
@@ -84,8 +85,8 @@ fn a_session_is_called_gone_by_whoever_still_leads() {
     assert_eq!(leader.zab.pending_syncs(), 0, "nobody waits for a sync");
     out.clear();
     leader.zab.step(1000, Input::Packet { link: one, packet: pong(question) }, &mut out);
-    assert_eq!(out.remove(0), Output::Revalidated { session, valid: false });
-    // The other one had come behind the question.
+    assert_eq!(out.remove(0), Output::Up(Upcall::Revalidated { session, valid: false }));
+    // The second request arrived after the first ping was sent.
     let question = questions(&out)[0];
     let said = leader.packet(one, pong(question));
     assert_eq!(said, format!("{:?}", Packet::Revalidated { session, valid: false }));
@@ -96,5 +97,5 @@ fn a_server_of_its_own_knows_which_sessions_there_are() {
     let mut alone = Zab::solo(z(1, 1));
     let mut out = Vec::new();
     alone.session_gone(None, SessionId(0x77), &mut out);
-    assert_eq!(out, [Output::Revalidated { session: SessionId(0x77), valid: false }]);
+    assert_eq!(out, [Output::Up(Upcall::Revalidated { session: SessionId(0x77), valid: false })]);
 }

@@ -1,7 +1,7 @@
 //! The rows of the table of known keys, and the handlers they share.
 //!
-//! To add a key, add a row. The tests try every row: its default must be the one in force, its
-//! example must have an effect or be talked about.
+//! To add a key, add a row. The tests check every row: its default must be in force, its example
+//! must have an effect or cause a notice.
 
 use super::Handler::{self, Apply, Member};
 use super::KnownKey;
@@ -15,7 +15,7 @@ use crate::config::setting::Setting;
 use crate::config::zoo_cfg::{self, Draft};
 use crate::config::{DigestAlgorithm, SnapshotCompression, defaults};
 
-/// Why flags for the JVM have no effect.
+/// The reason why flags for the JVM have no effect.
 pub(in crate::config) const NO_JVM: &str = "there is no JVM here";
 const NO_POOL: &str = "there is no pool of threads of that kind to tune";
 const NO_GC: &str = "there is no garbage collector that could pause the server";
@@ -57,7 +57,7 @@ const fn not_needed(why: &'static str) -> Handler {
     Handler::NotNeeded { why, check: |_| Ok(()) }
 }
 
-/// Like [`not_needed`], for keys that take nothing but a switch.
+/// Handles keys like [`not_needed`], if their value must be a boolean.
 const fn not_needed_boolean(why: &'static str) -> Handler {
     Handler::NotNeeded { why, check: |setting| setting.boolean().map(|_| ()) }
 }
@@ -66,8 +66,8 @@ const fn not_needed_long(why: &'static str) -> Handler {
     Handler::NotNeeded { why, check: |setting| setting.long().map(|_| ()) }
 }
 
-/// For switches whose meaning is "do not talk to anybody who has not proved who they are": starting
-/// without would serve those it was meant to keep out.
+/// Rejects `true` for switches that require authentication or encryption: a server that ignored
+/// them would serve the clients they are meant to keep out.
 fn refuse_true(setting: &Setting, part: Part) -> Result<(), String> {
     if setting.boolean()? {
         return Err(format!(
@@ -112,12 +112,12 @@ fn directory(draft: &mut Draft, setting: &Setting) -> Result<std::path::PathBuf,
     Ok(setting.value.as_str().into())
 }
 
-/// A number of ticks.
+/// Returns a number of ticks.
 fn ticks(setting: &Setting) -> Result<u32, String> {
     setting.int_from(1, "ticks")
 }
 
-/// A value below the least one is raised, with a notice.
+/// Raises a value below the minimum, with a notice.
 fn at_least(draft: &mut Draft, setting: &Setting, number: i32, least: u32) -> u32 {
     match u32::try_from(number) {
         Ok(number) if number >= least => number,
@@ -142,7 +142,7 @@ fn weight(draft: &mut Draft, setting: &Setting, usual: u32) -> Result<u32, Strin
 fn auth_provider(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
     let class = setting.value.rsplit('.').next().unwrap_or_default();
     match class {
-        // These two are always there.
+        // These two always exist.
         "DigestAuthenticationProvider" | "IPAuthenticationProvider" => {}
         "SASLAuthenticationProvider" => draft.not_yet(setting, Sasl),
         "X509AuthenticationProvider" => draft.not_yet(setting, Tls),
@@ -572,7 +572,7 @@ pub(super) static TABLE: &[KnownKey] = &[
         Member(|d, s| { d.members.settings.observer_election_delay_ms = u32::try_from(s.property_int()?).unwrap_or(0); Ok(()) })),
     row("observerMaster.sizeLimit", Property, "33554432", "1048576", "Bytes a follower keeps for its observers", any(ObserverMasters)),
 
-    // What comes along in the flags of existing set-ups.
+    // Flags of existing installations.
     row("log.dir", Property, "(none)", "/var/log/zookeeper", "Directory of Java log files", not_needed(OWN_LOGGING)),
     row("log.file", Property, "(none)", "zookeeper.log", "Name of the Java log file", not_needed(OWN_LOGGING)),
     row("log.*", Property, "(none)", "INFO", "Levels and sizes of Java log files", not_needed(OWN_LOGGING)),

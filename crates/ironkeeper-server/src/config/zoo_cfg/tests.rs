@@ -5,7 +5,7 @@ use crate::config::{
 };
 use ironkeeper_proto::ServerId;
 
-/// The least a file must say.
+/// The smallest valid file.
 const LEAST: &str = "dataDir=/data\nclientPort=2181\n";
 
 fn sources(zoo_cfg: &str) -> Sources<'_> {
@@ -17,13 +17,13 @@ fn load(zoo_cfg: &str) -> Loaded {
     Config::from_sources(&sources(zoo_cfg)).unwrap_or_else(|error| panic!("{zoo_cfg}\n{error}"))
 }
 
-/// What is read when `lines` are added to the least file.
+/// Returns the result for the smallest file with `lines` added.
 #[track_caller]
 fn with(lines: &str) -> Loaded {
     load(&format!("{LEAST}{lines}"))
 }
 
-/// The one problem that `lines` are when added to the least file.
+/// Returns the only problem of the smallest file with `lines` added.
 #[track_caller]
 fn problem(lines: &str) -> String {
     problem_in(&format!("{LEAST}{lines}"))
@@ -36,7 +36,7 @@ fn problem_in(zoo_cfg: &str) -> String {
     error.problems()[0].to_string()
 }
 
-/// Keys and kinds of the notices, in words short enough to compare.
+/// Returns keys and kinds of the notices, in a short form.
 fn kinds(loaded: &Loaded) -> Vec<String> {
     let word = |notice: &Notice| match &notice.kind {
         NoticeKind::NotYet { part } => format!("not yet: {part:?}"),
@@ -83,7 +83,7 @@ fn defaults_in_the_table_are_the_defaults_in_force() {
 
 #[test]
 fn every_key_of_the_table_has_an_effect_or_is_talked_about() {
-    // Some settings show only together with others.
+    // Some settings have an effect only together with others.
     let company = "enforce.auth.enabled=true\nenforce.auth.schemes=ip\nextendedTypesEnabled=true\n\
                    connection_throttle_weight_enabled=true\nconnection_throttle_tokens=9\n\
                    request_throttle_max_requests=9\nflushDelay=9\n";
@@ -93,12 +93,12 @@ fn every_key_of_the_table_has_an_effect_or_is_talked_about() {
         let mut effect = false;
         for around in [LEAST.to_owned(), "dataDir=/data\n".to_owned(), format!("{LEAST}{company}")]
         {
-            // The line comes last, so it wins over what is around it.
+            // The line is last, so it takes precedence over the lines around it.
             let before = Config::from_sources(&sources(&around)).ok();
             match Config::from_sources(&sources(&format!("{around}{line}"))) {
                 Ok(after) => {
                     let changed = before.is_some_and(|before| before.config != after.config)
-                        // Nothing to compare with: the line is what makes the file complete.
+                        // Nothing to compare with: the line makes the file complete.
                         || around == "dataDir=/data\n";
                     let talked_about = after.notices.iter().any(|notice| notice.key == key);
                     effect |= if matches!(row.handler, Handler::Apply(_)) {
@@ -106,7 +106,7 @@ fn every_key_of_the_table_has_an_effect_or_is_talked_about() {
                     } else {
                         talked_about
                     };
-                    // No row may swallow a key that the table knows better, and none is unknown.
+                    // No family may match a key that has its own row, and no key is unknown.
                     let unknown =
                         |notice: &Notice| matches!(notice.kind, NoticeKind::Unknown { .. });
                     assert!(!after.notices.iter().any(unknown), "{key}");
@@ -702,7 +702,7 @@ fn client_ports_that_disagree_are_refused() {
 const THREE: &str = "initLimit=5\nsyncLimit=2\nserver.1=a:2888:3888\nserver.2=b:2888:3888\n\
                      server.3=c:2888:3888\n";
 
-/// The member 2 of the ensemble that `lines` make of the least file.
+/// Returns member 2 of the ensemble of the smallest file with `lines` added.
 fn member(lines: &str) -> Result<Loaded, ConfigError> {
     let zoo_cfg = format!("{LEAST}{lines}");
     Config::from_sources(&Sources { zoo_cfg: &zoo_cfg, my_id: Some("2\n"), ..Sources::default() })
@@ -872,7 +872,7 @@ fn files_are_read_from_disk_with_the_file_they_name() {
     assert!(error.to_string().contains("zoo.cfg.dynamic"), "{error}");
     assert!(error.problems().is_empty());
 
-    // Bytes that are not UTF-8 are what Java takes every file for.
+    // Bytes that are not UTF-8 are read as ISO-8859-1, which Java uses for every file.
     std::fs::write(&zoo_cfg, b"clientPort=2181\ndataDir=/donn\xe9es").expect("written");
     let loaded = Config::from_file(&zoo_cfg, "", "").expect("latin text is text");
     assert_eq!(loaded.config.data_dir, Path::new("/donn\u{e9}es"));
@@ -913,7 +913,7 @@ fn all_problems_are_reported_at_once_in_the_order_of_the_file() {
     assert_eq!(error.to_string().lines().count(), 4);
 }
 
-// What people have: files as they are written by widely used packages and images.
+// Files of widely used packages and images.
 
 #[test]
 fn the_sample_file_of_apache_starts_with_quiet_notices_only() {

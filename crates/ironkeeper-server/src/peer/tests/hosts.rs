@@ -1,4 +1,4 @@
-//! A host: peer links with nobody behind them but a test.
+//! A host: peer links whose inputs a test receives instead of an engine.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,12 +12,12 @@ use ironkeeper_proto::{Membership, ServerId};
 use ironkeeper_store::disk::RealDisk;
 use ironkeeper_store::{Dirs, Store, StoreOptions};
 use ironkeeper_testing::HeldPort;
-use ironkeeper_zab::{Hangup, Input, LinkId, Output, Port};
+use ironkeeper_zab::{Hangup, Input, LinkId, LinkOp, Port};
 use tempfile::TempDir;
 
 use crate::peer::{Endpoint, OwnAddresses, PeerLinks, PeerSettings};
 
-/// Only bounds failure.
+/// The timeout of a failing test.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Host {
@@ -32,7 +32,8 @@ pub struct Host {
     _ports: FreePorts,
 }
 
-/// A quorum and an election port that nobody listens on, and nobody gets by chance.
+/// A reserved quorum port and election port on which no process listens. No other process is given
+/// them while they are held.
 pub struct FreePorts {
     quorum: HeldPort,
     election: HeldPort,
@@ -79,7 +80,7 @@ impl Host {
         let links = Arc::new(PeerLinks::bind(settings, store.clone()).unwrap());
         let (sender, inputs) = channel();
         let running = Arc::clone(&links);
-        // A sink is called from one thread at a time, but that is not for the type to know.
+        // The sink must be `Sync`, although only one thread at a time calls it.
         let sender = Mutex::new(sender);
         let thread = std::thread::spawn(move || {
             let sink = move |batch: Vec<Input>| drop(sender.lock().unwrap().send(batch));
@@ -89,7 +90,7 @@ impl Host {
         Host { id, links, dir, store, address, inputs, taken, thread: Some(thread), _ports: ports }
     }
 
-    /// Tells this host where others are.
+    /// Sets the members that this host knows, with their addresses.
     pub fn knows(&self, others: &[(ServerId, Vec<PeerAddress>)]) {
         let mut membership = Membership::default();
         for (id, addresses) in others {
@@ -112,7 +113,7 @@ impl Host {
         SocketAddr::from(([127, 0, 0, 1], port))
     }
 
-    /// What happened next.
+    /// Waits for the next input and returns it.
     #[track_caller]
     pub fn next(&mut self) -> Input {
         while self.taken.is_empty() {
@@ -121,26 +122,26 @@ impl Host {
         self.taken.pop_front().unwrap()
     }
 
-    /// What has happened and was not asked for, without waiting.
+    /// Returns the inputs that no call has returned yet, without waiting.
     pub fn rest(&mut self) -> Vec<Input> {
         self.taken.extend(self.inputs.try_iter().flatten());
         self.taken.drain(..).collect()
     }
 
-    pub fn perform(&self, output: Output) {
+    pub fn perform(&self, output: LinkOp) {
         self.links.perform(output);
         self.links.flush();
     }
 
     pub fn hang_up(&self, link: LinkId) {
-        self.perform(Output::Hangup { link, reason: Hangup::RoleEnded });
+        self.perform(LinkOp::Hangup { link, reason: Hangup::RoleEnded });
     }
 
-    /// Dials another host, which must answer.
+    /// Dials another host; panics if that fails.
     #[track_caller]
     pub fn dial(&mut self, other: &Host, port: Port) -> LinkId {
         self.knows(&[(other.id, vec![other.address.clone()])]);
-        self.perform(Output::Dial { peer: other.id, port, hint: None });
+        self.perform(LinkOp::Dial { peer: other.id, port, hint: None });
         match self.next() {
             Input::Dialed { peer, port: at, link: Some(link) } => {
                 assert_eq!((peer, at), (other.id, port));
@@ -150,7 +151,7 @@ impl Host {
         }
     }
 
-    /// The link somebody has opened to our quorum port.
+    /// Waits for a connection to our quorum port and returns its link.
     #[track_caller]
     pub fn accepted(&mut self) -> LinkId {
         match self.next() {
@@ -172,7 +173,8 @@ impl Drop for Host {
     }
 }
 
-/// A leader's quorum port and a learner that has dialled it.
+/// Returns a leader with its link to a learner, and the learner, which has dialled the leader's
+/// quorum port, with its link to the leader.
 pub fn leader_and_learner() -> (Host, LinkId, Host, LinkId) {
     let (mut leader, mut learner) = (Host::start(3), Host::start(1));
     let to_leader = learner.dial(&leader, Port::Quorum);

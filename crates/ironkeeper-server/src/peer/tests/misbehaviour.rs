@@ -1,4 +1,4 @@
-//! Peers that are none, and peers that do not do their part.
+//! Tests with non-members, and with peers that violate the protocol or do not read.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ironkeeper_proto::quorum_packet::{LearnerInfo, PROTOCOL_VERSION};
 use ironkeeper_proto::{Epoch, Packet, ServerId, Zxid};
-use ironkeeper_zab::{Input, Output, Port};
+use ironkeeper_zab::{Input, LinkOp, Port};
 
 use super::hosts::{Host, PATIENCE, leader_and_learner};
 
@@ -23,7 +23,7 @@ fn closed(mut stream: TcpStream) {
     match stream.read(&mut rest) {
         Ok(0) => {}
         Ok(_) => panic!("the host has sent something"),
-        // A reset is an end as well: there was something it did not read.
+        // The kernel sends a reset if the host closes the socket with unread bytes.
         Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
     }
 }
@@ -34,7 +34,8 @@ fn garbage_instead_of_an_opening_is_hung_up_on_and_never_reported() {
     for garbage in ["GET / HTTP/1.1\r\nHost: zk\r\n\r\n".as_bytes(), &[0xfe; 64], &[0xff; 64]] {
         let mut stream = connect(&host, Port::Election);
         stream.write_all(garbage).unwrap();
-        // Letters read as a very large id, as an opening of 3.4 would have it; what follows is no frame.
+        // The letters decode as an opening of 3.4 with a very large id; the bytes after them are
+        // not a frame.
         if garbage[0] < 0x80 {
             let Input::Opened { link, .. } = host.next() else { panic!("not opened") };
             assert_eq!(host.next(), Input::Closed { link });
@@ -55,7 +56,7 @@ fn whoever_does_not_say_who_it_is_is_hung_up_on() {
     assert!(host.rest().is_empty());
 }
 
-/// What a server says first, on either port.
+/// Returns the first bytes that a server with this id sends on the port.
 fn greeting(port: Port, id: i64) -> Vec<u8> {
     let mut bytes = Vec::new();
     match port {
@@ -69,7 +70,7 @@ fn greeting(port: Port, id: i64) -> Vec<u8> {
     bytes
 }
 
-/// Waits until the host has heard of a server with this number.
+/// Waits until the host has received this server id.
 fn named(host: &mut Host, id: i64) {
     loop {
         let said = match host.next() {
@@ -113,7 +114,7 @@ fn servers_that_are_no_members_leave_a_place_for_members() {
         let mut one_too_many = connect(&host, port);
         one_too_many.write_all(&greeting(port, 164)).unwrap();
         closed(one_too_many);
-        // Of many connections that name one member, the first and the last ones are kept.
+        // Of many connections that name the same member, the first one and the last ones are kept.
         for _ in 0..20 {
             let mut member = connect(&host, port);
             member.write_all(&greeting(port, 2)).unwrap();
@@ -178,7 +179,7 @@ fn a_notification_that_is_not_understood_is_skipped() {
     let mut host = Host::start(1);
     let mut stream = connect(&host, Port::Election);
     let mut bytes = vec![0, 0, 0, 0, 0, 0, 0, 9];
-    // Too short, then a state nobody knows, then a vote of 3.4.
+    // A frame that is too short, then an unknown peer state, then a vote of 3.4.
     bytes.extend_from_slice(&[0, 0, 0, 2, 1, 1]);
     bytes.extend_from_slice(&[0, 0, 0, 28, 0, 0, 0, 99]);
     bytes.extend_from_slice(&[0; 24]);
@@ -197,10 +198,10 @@ fn a_peer_that_reads_nothing_is_given_up() {
     let stream = connect(&leader, Port::Quorum);
     let link = leader.accepted();
     let txn = Bytes::from(vec![0; 100_000]);
-    // The kernel takes some megabytes, the outbox one more.
+    // The kernel buffers some megabytes, the outbox one more.
     let closed = (0..1000).any(|index| {
         let packet = Packet::Proposal { zxid: Zxid(index), txn: txn.clone() };
-        leader.perform(Output::Send { link, packet });
+        leader.perform(LinkOp::Send { link, packet });
         leader.rest().contains(&Input::Closed { link })
     });
     assert!(closed || leader.next() == Input::Closed { link });
@@ -212,13 +213,13 @@ fn outputs_for_links_that_are_gone_do_nothing() {
     let (mut leader, to_learner, learner, _) = leader_and_learner();
     drop(learner);
     assert_eq!(leader.next(), Input::Closed { link: to_learner });
-    leader.perform(Output::Send { link: to_learner, packet: Packet::UpToDate });
-    leader.perform(Output::ReceiveSnapshot { link: to_learner });
+    leader.perform(LinkOp::Send { link: to_learner, packet: Packet::UpToDate });
+    leader.perform(LinkOp::ReceiveSnapshot { link: to_learner });
     leader.hang_up(to_learner);
     assert!(leader.rest().is_empty());
 }
 
-/// Any number of strangers can come again and again, and each wants the history.
+/// Any number of non-members can connect repeatedly, and the leader synchronizes each of them.
 #[test]
 fn lines_about_learners_that_are_no_members_are_few() {
     let mut host = Host::start(1);
@@ -240,7 +241,7 @@ fn lines_about_learners_that_are_no_members_are_few() {
     assert_eq!(lines(2..3), 10, "those of a member are written all the same");
 }
 
-/// A connection from an address of the loopback network.
+/// Connects to the host from this address of the loopback network.
 fn connect_from(source: [u8; 4], host: &Host, port: Port) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();

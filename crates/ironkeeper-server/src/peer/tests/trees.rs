@@ -1,4 +1,4 @@
-//! Whole trees on their way from a leader to a learner.
+//! Tests of snapshots that a leader sends to a learner.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use ironkeeper_proto::snapshot_record::{END_PATH, SnapshotNode};
 use ironkeeper_proto::stat::StatPersisted;
 use ironkeeper_proto::{Packet, Zxid};
 use ironkeeper_tree::TreeConfig;
-use ironkeeper_zab::{Input, LinkId, Output};
+use ironkeeper_zab::{Input, LinkId, LinkOp};
 
 use super::hosts::{Host, leader_and_learner};
 use crate::peer::tree_out::tests::Slices;
 use crate::recovery::{self, For};
 
-/// A tree in slices that end anywhere, with these words behind its last node.
+/// Returns a snapshot in slices that end at arbitrary bytes, with `signature` after its last node.
 fn tree(nodes: usize, data_len: usize, signature: &str) -> VecDeque<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes.put_i32(0);
@@ -35,13 +35,14 @@ fn tree(nodes: usize, data_len: usize, signature: &str) -> VecDeque<Vec<u8>> {
 fn begin(leader: &Host, to_learner: LinkId, slices: VecDeque<Vec<u8>>) -> Arc<AtomicUsize> {
     let ended = Arc::new(AtomicUsize::new(0));
     let source = Slices { slices, last: Slice::Done, ended: Arc::clone(&ended) };
-    leader.links.perform(Output::Send { link: to_learner, packet: Packet::Snap { zxid: Zxid(9) } });
+    leader.links.perform(LinkOp::Send { link: to_learner, packet: Packet::Snap { zxid: Zxid(9) } });
     leader.links.send_snapshot(to_learner, Box::new(source));
-    leader.perform(Output::Send { link: to_learner, packet: Packet::UpToDate });
+    leader.perform(LinkOp::Send { link: to_learner, packet: Packet::UpToDate });
     ended
 }
 
-/// What comes next, but for word that a tree moves: how often that comes is a matter of its length.
+/// Returns the next input other than [`Input::TreeMoved`], whose number depends on the length of
+/// the snapshot.
 fn behind_the_tree(host: &mut Host) -> Input {
     loop {
         match host.next() {
@@ -57,7 +58,7 @@ fn a_tree_arrives_between_the_packets_around_it_and_becomes_a_snapshot() {
     let ended = begin(&leader, to_learner, tree(3000, 1000, LEARNER_SIGNATURE));
     let snap = Packet::Snap { zxid: Zxid(9) };
     assert_eq!(learner.next(), Input::Packet { link, packet: snap });
-    learner.perform(Output::ReceiveSnapshot { link });
+    learner.perform(LinkOp::ReceiveSnapshot { link });
     assert_eq!(behind_the_tree(&mut learner), Input::SnapshotReceived { link });
     assert_eq!(learner.next(), Input::Packet { link, packet: Packet::UpToDate });
     assert_eq!(ended.load(Ordering::SeqCst), 1);
@@ -80,7 +81,7 @@ fn a_tree_that_was_not_taken_goes_with_its_link() {
     let (leader, to_learner, mut learner, link) = leader_and_learner();
     begin(&leader, to_learner, tree(3, 3, LEARNER_SIGNATURE));
     learner.next();
-    learner.perform(Output::ReceiveSnapshot { link });
+    learner.perform(LinkOp::ReceiveSnapshot { link });
     assert_eq!(learner.next(), Input::SnapshotReceived { link });
     learner.hang_up(link);
     assert!(learner.links.take_snapshot(link).is_none());
@@ -93,7 +94,7 @@ fn a_tree_nobody_reads_goes_back_when_the_link_ends() {
     let (mut leader, to_learner, mut learner, link) = leader_and_learner();
     let ended = begin(&leader, to_learner, tree(30_000, 1000, LEARNER_SIGNATURE));
     assert!(matches!(learner.next(), Input::Packet { packet: Packet::Snap { .. }, .. }));
-    // The learner never asks for the tree, so it does not fit into the kernel's buffers.
+    // The learner never reads the snapshot, which is larger than the buffers of the kernel.
     learner.hang_up(link);
     assert_eq!(behind_the_tree(&mut leader), Input::Closed { link: to_learner });
     assert_eq!(ended.load(Ordering::SeqCst), 1);
@@ -104,7 +105,7 @@ fn a_tree_without_its_signature_is_refused() {
     let (leader, to_learner, mut learner, link) = leader_and_learner();
     begin(&leader, to_learner, tree(3, 3, "BenWasNotHere"));
     learner.next();
-    learner.perform(Output::ReceiveSnapshot { link });
+    learner.perform(LinkOp::ReceiveSnapshot { link });
     assert_eq!(learner.next(), Input::Closed { link });
     assert!(learner.links.take_snapshot(link).is_none());
 }
@@ -114,10 +115,10 @@ fn a_tree_that_is_exchanged_while_it_is_sent_ends_the_link() {
     let (mut leader, to_learner, mut learner, link) = leader_and_learner();
     let slices = tree(30, 3, LEARNER_SIGNATURE);
     let source = Slices { slices, last: Slice::Lost, ended: Arc::default() };
-    leader.perform(Output::Send { link: to_learner, packet: Packet::Snap { zxid: Zxid(9) } });
+    leader.perform(LinkOp::Send { link: to_learner, packet: Packet::Snap { zxid: Zxid(9) } });
     leader.links.send_snapshot(to_learner, Box::new(source));
     assert_eq!(leader.next(), Input::Closed { link: to_learner });
     learner.next();
-    learner.perform(Output::ReceiveSnapshot { link });
+    learner.perform(LinkOp::ReceiveSnapshot { link });
     assert_eq!(learner.next(), Input::Closed { link });
 }

@@ -1,4 +1,4 @@
-//! What arrives is what was sent, and both are Apache's bytes.
+//! Tests that packets and votes arrive unchanged and in order, in Apache's encoding.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use ironkeeper_proto::election::{Opening, PeerState};
 use ironkeeper_proto::membership::PeerAddress;
 use ironkeeper_proto::quorum_packet::{LearnerInfo, PROTOCOL_VERSION};
 use ironkeeper_proto::{Epoch, Notification, Packet, ServerId, Zxid};
-use ironkeeper_zab::{Input, Output, Port};
+use ironkeeper_zab::{Input, LinkOp, Port};
 
 use super::hosts::{FreePorts, Host, PATIENCE, leader_and_learner, own_addresses};
 
@@ -33,13 +33,13 @@ fn votes_travel_both_ways_on_one_election_link() {
     assert_eq!(opening.addresses, [three.address(Port::Election).to_string()]);
     for round in 0..100 {
         let notification = Box::new(vote(round));
-        three.links.perform(Output::Notify { link: from_three, notification });
+        three.links.perform(LinkOp::Notify { link: from_three, notification });
     }
     three.links.flush();
     for round in 0..100 {
         assert_eq!(one.next(), Input::Notification { link: from_one, notification: vote(round) });
     }
-    one.perform(Output::Notify { link: from_one, notification: Box::new(vote(5)) });
+    one.perform(LinkOp::Notify { link: from_one, notification: Box::new(vote(5)) });
     assert_eq!(three.next(), Input::Notification { link: from_three, notification: vote(5) });
 }
 
@@ -49,15 +49,15 @@ fn packets_travel_both_ways_on_one_quorum_link_and_keep_their_order() {
     let info =
         LearnerInfo { server: Some(ServerId(1)), protocol: PROTOCOL_VERSION, config_version: 0 };
     let packet = Packet::FollowerInfo { accepted: Epoch(4), info };
-    learner.perform(Output::Send { link: to_leader, packet: packet.clone() });
+    learner.perform(LinkOp::Send { link: to_leader, packet: packet.clone() });
     assert_eq!(leader.next(), Input::Packet { link: to_learner, packet });
-    // Small ones, and some that are larger than any single read.
+    // Small packets, and some that are larger than any single read.
     let proposal = |index: i64| Packet::Proposal {
         zxid: Zxid(index),
         txn: Bytes::from(vec![index as u8; if index % 10 == 0 { 500_000 } else { 100 }]),
     };
     for index in 0..200 {
-        leader.links.perform(Output::Send { link: to_learner, packet: proposal(index) });
+        leader.links.perform(LinkOp::Send { link: to_learner, packet: proposal(index) });
     }
     leader.links.flush();
     for index in 0..200 {
@@ -74,7 +74,7 @@ fn a_vote_is_apaches_bytes_behind_an_opening_in_apaches_bytes() {
     });
     let address = PeerAddress { host: "127.0.0.1".to_owned(), quorum_port: 1, election_port: port };
     host.knows(&[(ServerId(1), vec![address])]);
-    host.perform(Output::Dial { peer: ServerId(1), port: Port::Election, hint: None });
+    host.perform(LinkOp::Dial { peer: ServerId(1), port: Port::Election, hint: None });
     let (mut stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut opening = [0; 35];
@@ -87,7 +87,7 @@ fn a_vote_is_apaches_bytes_behind_an_opening_in_apaches_bytes() {
     ];
     assert_eq!(opening[..], expected.concat());
     let Input::Dialed { link: Some(link), .. } = host.next() else { panic!("not dialled") };
-    host.perform(Output::Notify { link, notification: Box::new(vote(2)) });
+    host.perform(LinkOp::Notify { link, notification: Box::new(vote(2)) });
     let mut frame = [0; 4 + 44 + 9];
     stream.read_exact(&mut frame).unwrap();
     let expected = [
@@ -134,13 +134,13 @@ fn several_addresses_are_dialled_in_turn_and_a_hint_comes_last() {
     let dead = nobody.address();
     let nowhere = PeerAddress { host: "no.such.host.invalid".to_owned(), ..dead.clone() };
     three.knows(&[(ServerId(1), vec![nowhere.clone(), dead.clone(), one.address.clone()])]);
-    three.perform(Output::Dial { peer: ServerId(1), port: Port::Election, hint: None });
+    three.perform(LinkOp::Dial { peer: ServerId(1), port: Port::Election, hint: None });
     assert!(matches!(three.next(), Input::Dialed { link: Some(_), .. }));
     assert!(matches!(one.next(), Input::Opened { .. }));
 
     three.knows(&[(ServerId(1), vec![nowhere, dead])]);
     let hint = Some(Box::new(one.address(Port::Election).to_string()));
-    three.perform(Output::Dial { peer: ServerId(1), port: Port::Election, hint });
+    three.perform(LinkOp::Dial { peer: ServerId(1), port: Port::Election, hint });
     assert!(matches!(three.next(), Input::Dialed { link: Some(_), .. }));
     assert!(matches!(one.next(), Input::Opened { .. }));
 }
@@ -149,12 +149,12 @@ fn several_addresses_are_dialled_in_turn_and_a_hint_comes_last() {
 fn a_server_that_cannot_be_reached_is_reported_as_such() {
     let mut host = Host::start(3);
     let dialed = |port| Input::Dialed { peer: ServerId(1), port, link: None };
-    // In no configuration.
-    host.perform(Output::Dial { peer: ServerId(1), port: Port::Election, hint: None });
+    // The server is in no membership.
+    host.perform(LinkOp::Dial { peer: ServerId(1), port: Port::Election, hint: None });
     assert_eq!(host.next(), dialed(Port::Election));
     let nobody = FreePorts::take();
     host.knows(&[(ServerId(1), vec![nobody.address()])]);
-    host.perform(Output::Dial { peer: ServerId(1), port: Port::Quorum, hint: None });
+    host.perform(LinkOp::Dial { peer: ServerId(1), port: Port::Quorum, hint: None });
     assert_eq!(host.next(), dialed(Port::Quorum));
 }
 
@@ -162,13 +162,13 @@ fn a_server_that_cannot_be_reached_is_reported_as_such() {
 fn nothing_comes_from_a_link_that_was_hung_up_and_the_other_side_hears_of_it() {
     let (mut leader, to_learner, mut learner, to_leader) = leader_and_learner();
     let packet = Packet::Ping { zxid: Zxid(1) };
-    leader.links.perform(Output::Send { link: to_learner, packet: packet.clone() });
+    leader.links.perform(LinkOp::Send { link: to_learner, packet: packet.clone() });
     leader.hang_up(to_learner);
     assert_eq!(learner.next(), Input::Packet { link: to_leader, packet });
     assert_eq!(learner.next(), Input::Closed { link: to_leader });
-    // Everything that reaches the leader from now on comes from the next link.
+    // All later inputs of the leader come from the next link.
     let again = learner.dial(&leader, Port::Quorum);
-    learner.perform(Output::Send { link: again, packet: Packet::Ack { zxid: Zxid(1) } });
+    learner.perform(LinkOp::Send { link: again, packet: Packet::Ack { zxid: Zxid(1) } });
     let link = leader.accepted();
     assert_eq!(leader.next(), Input::Packet { link, packet: Packet::Ack { zxid: Zxid(1) } });
     assert!(leader.rest().is_empty());
@@ -183,17 +183,17 @@ fn a_server_that_moves_is_found_at_its_new_ports_only() {
     let ports = FreePorts::take();
     one.address = ports.address();
     one.links.rebind(own_addresses(&one.address));
-    // The port is opened by another thread: it is dialled until it is there.
+    // Another thread opens the port: dial until it is open.
     let after = loop {
         three.knows(&[(ServerId(1), vec![one.address.clone()])]);
-        three.perform(Output::Dial { peer: ServerId(1), port: Port::Election, hint: None });
+        three.perform(LinkOp::Dial { peer: ServerId(1), port: Port::Election, hint: None });
         if let Input::Dialed { link: Some(link), .. } = three.next() {
             break link;
         }
     };
     assert!(matches!(one.next(), Input::Opened { .. }));
     assert_ne!(before, after);
-    // The old one is closed by another thread, too, and nobody else gets it.
+    // Another thread also closes the old port, which is still held, so no other process binds it.
     while TcpStream::connect(old).is_ok() {}
 }
 
@@ -205,11 +205,11 @@ fn members_that_are_cut_off_lose_their_links_and_get_no_new_ones_until_that_is_h
     one.links.cut_off([ServerId(3)]);
     assert_eq!(one.next(), Input::Closed { link: to_three });
     assert_eq!(three.next(), Input::Closed { link: to_one });
-    // Who knows nothing of it gets through to the port, but no further.
+    // Server 3 is not cut off on its side: it can connect to the port, but its link is closed.
     let again = three.dial(&one, Port::Election);
     assert_eq!(three.next(), Input::Closed { link: again });
     one.knows(&[(ServerId(3), vec![three.address.clone()])]);
-    one.perform(Output::Dial { peer: ServerId(3), port: Port::Quorum, hint: None });
+    one.perform(LinkOp::Dial { peer: ServerId(3), port: Port::Quorum, hint: None });
     assert!(matches!(one.next(), Input::Dialed { link: None, .. }));
     one.links.cut_off([]);
     three.dial(&one, Port::Election);

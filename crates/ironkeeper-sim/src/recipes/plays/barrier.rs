@@ -1,5 +1,5 @@
-//! Double barriers, one after the other: nobody goes on before as many have come as there have to be, and
-//! nobody is through with leaving while somebody is inside.
+//! A sequence of double barriers: no program passes before the required number of programs has
+//! come, and no `leave` completes while another program is inside.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,28 +9,30 @@ use ironkeeper_recipes::barrier::{DoubleBarrier, Membership};
 use crate::recipes::plan::Misconduct;
 use crate::recipes::program::{Program, Waited};
 
-/// Within so much time the node of one who has dropped its wait is gone, or its session is.
+/// The time within which the node of a program that dropped its wait is deleted, or its session is
+/// over.
 const LINGER_US: u64 = 40_000_000;
 
 #[derive(Debug, Default)]
 pub struct Record {
     rounds: Vec<Round>,
-    /// The round after which everybody stops.
+    /// The last round of the run.
     last: Option<usize>,
 }
 
 #[derive(Debug, Default)]
 struct Round {
-    /// From when until when somebody's node may have been there.
+    /// The intervals in which a program's node may have existed.
     attempts: Vec<(u64, Option<u64>)>,
     inside: BTreeSet<usize>,
-    /// Who was inside when somebody began to leave that is through with leaving, and who that is.
+    /// Programs that were inside from the start to the end of another program's `leave`, each with
+    /// the number of that other program.
     left_behind: BTreeMap<usize, usize>,
     has_passed: bool,
 }
 
 impl Round {
-    /// How many may have been there at once until now.
+    /// Returns the largest number of nodes that may have existed at the same time.
     fn largest_crowd(&self) -> usize {
         let at = |moment: u64| {
             let is_there = |(from, until): &&(u64, Option<u64>)| {
@@ -72,7 +74,7 @@ pub async fn act(program: &mut Program) {
     }
 }
 
-/// Says whether it has passed and left.
+/// Runs one round. Returns whether the program has passed the barrier.
 async fn take_part(program: &mut Program, round: usize) -> bool {
     let client = program.client().await;
     let size = program.stage.plan.programs;
@@ -138,7 +140,8 @@ async fn take_part(program: &mut Program, round: usize) -> bool {
     passes
 }
 
-/// Whoever is inside, as the servers say, was waited for by all who began to leave meanwhile.
+/// Reports a failure if this program is inside according to the servers, although another program's
+/// `leave` has completed that had to wait for it.
 async fn see_who_left(program: &mut Program, inside: &Membership, round: usize) {
     let number = program.number;
     let left = program.ledger().records.barrier.round(round).left_behind.get(&number).copied();

@@ -1,5 +1,5 @@
-//! Caches of a subtree beside programs that change it: when nobody changes anything any more, every cache has
-//! what the servers have, and so has everybody who has followed its events.
+//! Caches of a subtree, and programs that change it. When the changes have ended, every cache, and
+//! every state built from its events, must equal the state of the servers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::patient;
 use crate::recipes::program::{Program, Waited};
 
 const TREE: &str = "/tree";
-/// Within so much time a cache has come to the state of the servers.
+/// The time within which a cache must reach the state of the servers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub struct Record {
-    /// Programs that write no more.
+    /// The number of programs that have stopped writing.
     resting_writers: usize,
 }
 
@@ -55,7 +55,7 @@ async fn write(program: &mut Program) {
             };
             match changed {
                 Err(error) if error.is_session_over() => Err(RecipeError::from(error)),
-                // Whatever else it is, it will be seen by all.
+                // Any other result is the same for all programs.
                 _ => Ok(()),
             }
         };
@@ -87,7 +87,8 @@ async fn look_on(program: &mut Program) {
     }
 }
 
-/// Follows the events until nobody changes anything any more. Says whether the session has lived so long.
+/// Applies the events until all writers have stopped. Returns whether the session survived until
+/// then.
 async fn follow(program: &mut Program, cache: &TreeCache, followed: &mut Nodes) -> bool {
     let mut events = cache.events();
     let writers = program.stage.plan.programs.div_ceil(2);
@@ -108,7 +109,7 @@ async fn follow(program: &mut Program, cache: &TreeCache, followed: &mut Nodes) 
             Some(event) => take_in(program, followed, event),
         }
     }
-    // What is on its way arrives.
+    // Waits for the last events.
     let until = tokio::time::Instant::now() + PATIENCE / 2;
     while let Ok(event) = tokio::time::timeout_at(until, events.next()).await {
         match event {
@@ -147,7 +148,7 @@ fn take_in(program: &Program, followed: &mut Nodes, event: CacheEvent) {
     }
 }
 
-/// What the servers have.
+/// Reads the state of the servers.
 async fn truth(client: &Client) -> Result<Nodes, RecipeError> {
     client.retry(&patient(), || client.sync(TREE)).await?;
     let mut nodes = Nodes::new();
@@ -164,7 +165,7 @@ async fn truth(client: &Client) -> Result<Nodes, RecipeError> {
 }
 
 async fn compare(program: &mut Program, client: &Client, cache: &TreeCache, followed: Nodes) {
-    // A session that ends now takes the cache with it: there is nothing to compare any more.
+    // If the session ends now, the cache ends with it and there is nothing to compare.
     let Waited::Got(truth) = program.wait_long("see the truth", truth(client)).await else {
         return;
     };

@@ -1,5 +1,5 @@
-//! A number that is counted by many at once: no change is lost, none is made twice, and no two come to the
-//! same value.
+//! A counter that many programs increment at the same time: no increment is lost or applied twice,
+//! and no two programs reach the same value.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,9 +14,9 @@ const COUNTER: &str = "/counter";
 
 #[derive(Debug, Default)]
 pub struct Record {
-    /// Which value is whose.
+    /// The program that reached each value.
     values: BTreeMap<i64, usize>,
-    /// Changes of which nobody knows whether they took place.
+    /// The number of increments with an unknown result.
     doubtful: i64,
 }
 
@@ -40,7 +40,8 @@ pub async fn act(program: &mut Program) {
         let counting = async {
             loop {
                 match counter.increment().await {
-                    // The documented doubt, which only receipts take away.
+                    // The result is unknown after a lost reply, as documented; only receipts avoid
+                    // this.
                     Err(error)
                         if error.client_error().is_some_and(|error| error.is_retriable()) =>
                     {
@@ -55,7 +56,7 @@ pub async fn act(program: &mut Program) {
                 }
             }
         };
-        // The future looks at the program, and giving up changes it.
+        // The future borrows the program, and `Program::wait` needs it mutably.
         let patience = Duration::from_millis(program.stage.plan.give_up_per_mille.max(1) * 20);
         let counted = match program.stage.plan.give_up_per_mille {
             0 => Some(counting.await),
@@ -63,7 +64,7 @@ pub async fn act(program: &mut Program) {
         };
         match counted {
             Some(Ok(Some(change))) if change.applied => note(program, change.after),
-            // Refused: it has not been applied.
+            // The increment was not applied.
             Some(Ok(Some(_))) => {}
             Some(Ok(None)) | None => {
                 program.say("does not know whether it has counted");
@@ -93,7 +94,7 @@ fn note(program: &Program, after: Option<i64>) {
 }
 
 pub async fn judge(program: &mut Program) -> Result<(), String> {
-    // What was given up may still be on its way.
+    // Cancelled increments may still be in flight.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let value = loop {
         let client = program.client().await;

@@ -1,5 +1,5 @@
-//! A group: members come, lose their sessions and come back under their names. In the end everybody sees
-//! everybody.
+//! A group: members join, lose their sessions and join again under their names. At the end every
+//! member sees all members.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const GROUP: &str = "/group";
 
 #[derive(Debug, Default)]
 pub struct Record {
-    /// Who has seen everybody at the end, and lives on.
+    /// Programs that saw all members at the end and still have their session.
     content: BTreeSet<usize>,
 }
 
@@ -51,11 +51,11 @@ pub async fn act(program: &mut Program) {
     }
 }
 
-/// Waits until all are there, and until all have seen that. Says whether the session has lived so long: what a
-/// member without one knows is of the past.
+/// Waits until all members have joined, and until all members have seen this. Returns whether the
+/// session survived until then: the view of a member without a session is stale.
 async fn see_everybody(program: &mut Program, client: &Client, member: GroupMember) -> bool {
     let (all, number) = (program.stage.plan.programs, program.number);
-    // If that never comes to pass, somebody is stuck, and the theatre says so.
+    // If this never happens, the runner reports that a program is stuck.
     while program.ledger().records.group.content.len() < all {
         if client.state().is_final() {
             program.say("has lost its session");

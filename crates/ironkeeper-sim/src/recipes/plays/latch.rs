@@ -1,4 +1,5 @@
-//! An election: whoever leads writes under its leadership, until it goes or is told that it leads no more.
+//! An election: the leader writes under its leadership until it closes its latch or loses the
+//! leadership.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub async fn act(program: &mut Program) {
     }
 }
 
-/// Leads some times. Says whether there is something to be closed.
+/// Leads a few times. Returns whether the latch may have to be closed.
 async fn stand(program: &mut Program, client: &Client, latch: &Arc<LeaderLatch>) -> bool {
     for _ in 0..program.random.between(1, 3) {
         let leadership = match program.wait("lead", latch.leading()).await {

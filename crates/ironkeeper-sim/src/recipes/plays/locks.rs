@@ -1,5 +1,5 @@
-//! Locks: one at a time, one writer or many readers, or so many at a time. Waits are given up, guards are
-//! dropped, processes die, and somebody may delete a node by hand.
+//! Locks: mutex, read-write lock and semaphore. Waits are cancelled, guards are dropped, processes
+//! end, and an operator may delete nodes.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::recipes::program::{Program, Waited};
 const LOCK: &str = "/lock";
 const PERMITS: i32 = 2;
 
-/// What can be had.
+/// The guard of a lock.
 enum Held {
     Plain(Guard),
     Writer(WriteGuard),
@@ -46,7 +46,7 @@ pub async fn act(program: &mut Program, play: Play) {
         program.pause_ms((0, 300)).await;
         let client = program.client().await;
         if program.stage.plan.has_operator && program.random.chance(150) {
-            // The parent of whatever stands in line.
+            // The parent of the contenders.
             let path = if play == Play::Semaphore { "/lock/leases" } else { LOCK };
             operate(program, &client, path).await;
         } else if program.has_misconduct(Misconduct::SkipLook) {
@@ -57,7 +57,7 @@ pub async fn act(program: &mut Program, play: Play) {
     }
 }
 
-/// Asks once, in one of the ways there are.
+/// Makes one request, in one of the possible ways.
 async fn take(client: &Client, play: Play, way: u64) -> Result<Option<(Held, Share)>> {
     let short = Duration::from_millis(way * 30);
     Ok(match (play, way % 8) {
@@ -97,7 +97,8 @@ async fn take(client: &Client, play: Play, way: u64) -> Result<Option<(Held, Sha
     })
 }
 
-/// Asks twice, and hands the lock on from whichever has it first to the other.
+/// Makes two requests and releases the first lock that is granted, so that it is handed over to the
+/// other.
 async fn hand_on(mutex: &Mutex) -> Result<Guard> {
     let (mut one, mut two) = (pin!(mutex.lock()), pin!(mutex.lock()));
     tokio::select! {

@@ -1,8 +1,8 @@
-//! What programs do together. Each play has a part that every program acts, notes of what came of it, and a
-//! look at the outcome when all is over.
+//! The workloads of programs. Each has a function `act` that every program runs, a record of the
+//! results, and in some cases a final check.
 //!
-//! A part ends when everything works again and the program holds nothing any more. Whoever waits then has to
-//! get on by itself.
+//! `act` returns after the recovery phase has begun and the program holds nothing any more. A
+//! program that still waits at that time must make progress without faults.
 
 mod barrier;
 mod cache;
@@ -21,7 +21,7 @@ use ironkeeper_recipes::RecipeError;
 
 use super::program::{Program, Waited};
 
-/// See the head of this file.
+/// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Play {
     Mutex,
@@ -51,7 +51,7 @@ impl Play {
     ];
 }
 
-/// What programs have noted, by play.
+/// The records of all programs, by workload.
 #[derive(Debug, Default)]
 pub struct Records {
     register: register::Record,
@@ -63,7 +63,7 @@ pub struct Records {
     group: group::Record,
 }
 
-/// A program's part, from beginning to end.
+/// Runs the workload of a program.
 pub async fn act(mut program: Program) -> Program {
     let play = program.stage.plan.play;
     match play {
@@ -82,23 +82,23 @@ pub async fn act(mut program: Program) -> Program {
     program
 }
 
-/// What has come of everything, seen by a program that took no part.
+/// Checks the final state with a program that did not run the workload.
 pub async fn judge(program: &mut Program) -> Result<(), String> {
     match program.stage.plan.play {
         Play::SimpleQueue => queue::judge(program).await,
         Play::WorkQueue => work::judge(program).await,
         Play::Counter => counter::judge(program).await,
-        // Judged as they go.
+        // These are checked during the run.
         _ => Ok(()),
     }
 }
 
-/// For requests that shall outlast broken connections.
+/// Returns the policy for requests that are retried after broken connections.
 fn patient() -> RetryPolicy {
     RetryPolicy::forever(Duration::from_millis(5))
 }
 
-/// Makes a node that stays, unless it is there.
+/// Creates a persistent node if it does not exist.
 async fn prepare(program: &mut Program, path: &str) {
     loop {
         let client = program.client().await;
@@ -117,12 +117,12 @@ async fn prepare(program: &mut Program, path: &str) {
     }
 }
 
-/// Somebody deletes one of the nodes below a path by hand.
+/// Deletes one of the children of a path, as an operator might.
 async fn operate(program: &mut Program, client: &Client, path: &str) {
     let Ok(names) = client.children(path).await else { return };
     let Some(at) = names.get(program.random.below(names.len() as u64) as usize) else { return };
     let node = format!("{path}/{at}");
     program.say(format!("deletes {node} by hand"));
-    // Whoever was faster is welcome.
+    // The node may have been deleted by its owner.
     let _ = client.delete(&node, ironkeeper_client::Version::Any).await;
 }

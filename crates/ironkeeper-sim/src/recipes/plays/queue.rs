@@ -1,5 +1,5 @@
-//! A first-in-first-out queue of plain data: what was put in comes out once. Only a session that ends in the
-//! middle of a removal may take an item with it.
+//! A FIFO queue of plain data: every item is delivered exactly once. Only a session that ends
+//! during a removal may lose an item.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,12 +14,12 @@ const QUEUE: &str = "/queue";
 #[derive(Debug, Default)]
 pub struct Record {
     last: u64,
-    /// Those that were put in, and those that may have been.
+    /// Items that were put, and items whose put has an unknown result.
     put: BTreeSet<u64>,
     doubtful: BTreeSet<u64>,
-    /// Who has got what.
+    /// The program that received each item.
     taken: BTreeMap<u64, usize>,
-    /// Removals of which nobody knows what became of them.
+    /// The number of removals with an unknown result.
     doubtful_removals: usize,
 }
 
@@ -41,7 +41,7 @@ impl Record {
 }
 
 pub async fn act(program: &mut Program) {
-    // Removals given up in the life of this session: whether they are taken back depends on it.
+    // Removals that were cancelled in this session. They are undone only if the session survives.
     let mut given_up = 0;
     let mut session = None;
     while !program.is_over() {
@@ -70,7 +70,8 @@ pub async fn act(program: &mut Program) {
             program.crash();
         }
     }
-    // What was given up last is taken back while the session lives, or in doubt.
+    // The last cancelled removals are undone if the session survives; otherwise their result is
+    // unknown.
     let is_alive = program.living_client().map(|client| client.session_id()) == session;
     if !is_alive {
         program.ledger().records.queue.doubtful_removals += given_up;
@@ -82,7 +83,7 @@ async fn put(program: &mut Program, queue: &SimpleQueue) {
         let mut ledger = program.ledger();
         ledger.records.queue.last += 1;
         let number = ledger.records.queue.last;
-        // It may be taken before its producer knows that it is in.
+        // The item may be taken before the reply to its put arrives.
         ledger.records.queue.doubtful.insert(number);
         number
     };
@@ -106,7 +107,7 @@ fn note_taken(program: &Program, item: &Bytes) {
 }
 
 pub async fn judge(program: &mut Program) -> Result<(), String> {
-    // What is taken back in the background comes back soon, while its session lives.
+    // Removals are undone in the background, within a short time if the session survives.
     for _ in 0..3 {
         let mut is_empty = false;
         while !is_empty {

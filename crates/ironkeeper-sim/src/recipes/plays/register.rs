@@ -1,6 +1,7 @@
-//! A node that holders of a lock write to, each write on condition that the lock is held.
+//! A node that lock holders write to, with each write conditional on the lock.
 //!
-//! The server numbers the versions of the node: in their order the tokens of the holders never get smaller.
+//! The server numbers the versions of the node. In the order of the versions, the holders' tokens
+//! never decrease.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use crate::recipes::program::Program;
 
 pub const REGISTER: &str = "/register";
 
-/// The tokens and the programs behind the versions that somebody was told of.
+/// The token and the program of each version for which a program received the reply.
 #[derive(Debug, Default)]
 pub struct Record {
     versions: BTreeMap<i32, (Zxid, usize)>,
@@ -34,7 +35,8 @@ impl Record {
     }
 }
 
-/// Writes under a lock. What fails was refused, or is in doubt: neither breaks a rule.
+/// Writes under a lock. A failed write was rejected or its result is unknown; neither violates a
+/// rule.
 pub async fn write(program: &Program, client: &Client, fenced: Transaction, token: Zxid) {
     let data = token.0.to_be_bytes();
     let written = match program.has_misconduct(Misconduct::WriteUnfenced) {

@@ -1,5 +1,6 @@
-//! A queue of work: an item is worked on by one at a time, and leaves the queue when its work is done. Nothing
-//! is lost, whoever dies, and nothing is done twice: the result is part of the transaction that ends the work.
+//! A work queue: one program at a time works on an item, and the item leaves the queue when the
+//! work is done. No item is lost if a program ends, and no work is done twice: the result is
+//! written in the transaction that removes the item.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ const RESULTS: &str = "/results";
 pub struct Record {
     last: u64,
     put: BTreeSet<u64>,
-    /// How often somebody has worked on it to the end.
+    /// How often programs have completed the work on an item.
     worked: BTreeMap<u64, u64>,
     done: BTreeSet<u64>,
 }
@@ -133,7 +134,7 @@ async fn results(client: &Client) -> ironkeeper_recipes::Result<Vec<String>> {
 }
 
 pub async fn judge(program: &mut Program) -> Result<(), String> {
-    // Work that somebody had who died is free when its session is over.
+    // An item of a program that ended becomes available when its session is over.
     let mut idle = 0;
     while idle < 3 {
         let client = program.client().await;
