@@ -1,10 +1,10 @@
-//! A benchmark, not an example to copy: how fast this client reads, with many requests in flight on
-//! one session, then one at a time.
+//! A benchmark, not an example to copy: the read throughput of this client on one session, with
+//! many requests in flight and then with one request at a time.
 //!
 //! Arguments: the server's address, the node to read, requests in flight, seconds of each load, and
-//! where the requests are made: in the `main` future, which has a thread of its own, or in a `task`.
-//! `cargo xtask bench-clients` runs it beside other clients; the lines `begin NAME` and
-//! `end NAME OPERATIONS SECONDS` are for it.
+//! where the requests are sent: in the `main` future, which has its own thread, or in a `task`.
+//! `cargo xtask bench-clients` runs it beside other clients and parses the lines `begin NAME` and
+//! `end NAME OPERATIONS SECONDS`.
 
 use std::collections::VecDeque;
 use std::error::Error;

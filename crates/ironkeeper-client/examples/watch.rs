@@ -18,17 +18,17 @@ async fn main() -> Result<()> {
     follow(&client, &path, |line| println!("{line}")).await
 }
 
-/// Shows the nodes below `path`, then every change, until the session is over.
+/// Prints the nodes below `path`, then every change, until the session ends.
 pub async fn follow(client: &Client, path: &str, mut show: impl FnMut(String)) -> Result<()> {
-    // First the watch, then the nodes: nothing that changes in between is missed.
+    // Set the watch first, then read the nodes, so that no change is missed.
     let mut changes = client.watch(path, WatchMode::Recursive).await?;
     show_all(client, path, &mut show).await?;
     while let Some(item) = changes.next().await {
         match item {
             WatchItem::Event(event) => show(format!("{:?} {}", event.kind, event.path)),
-            // The connection was broken, and events may be missing: read everything again.
+            // The connection was lost and events may be missing: read all nodes again.
             WatchItem::Gap => show_all(client, path, &mut show).await?,
-            // A new client is needed, with new watches.
+            // Only a new client, with new watches, can continue.
             WatchItem::SessionEnded => break,
         }
     }

@@ -1,4 +1,4 @@
-//! What can be chosen about a client.
+//! The settings of a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::session::machine::{Machine, Settings};
 use crate::shared::Shared;
 use crate::transport::{TcpTransport, Transport};
 
-/// Requests may be this large, as with Apache's servers unless told otherwise.
+/// The largest request, the default limit of Apache's servers.
 const REQUEST_BYTES_MAX: usize = 0xf_ffff;
 /// Servers do not limit their replies; the names of a million children have to fit.
 const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
 const WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
 const WATCH_EVENTS_MAX: usize = 16 * 1024;
 
-/// Everything that can be chosen about a client. Made by [`Client::builder`].
+/// The settings of a client. Created by [`Client::builder`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -77,13 +77,14 @@ impl ClientBuilder {
         }
     }
 
-    /// How long the session outlives a broken connection; 30 s by default. After that time the
-    /// server deletes the ephemeral nodes of the session, so that another client gets its locks.
+    /// Sets how long the session survives a broken connection; 30 s by default. After that time the
+    /// server deletes the ephemeral nodes of the session, so that other clients can acquire its
+    /// locks.
     ///
-    /// This is a request: the server grants at least its `minSessionTimeout` and at most its
+    /// The timeout is a request: the server grants at least its `minSessionTimeout` and at most its
     /// `maxSessionTimeout`, by default 2 and 20 times its `tickTime`. A server whose `tickTime` is
-    /// 3000 ms grants 6 s to a client that asks for 4 s. [`Client::session_timeout`] returns what
-    /// was granted, and a warning is logged if that is not what was asked for.
+    /// 3000 ms grants 6 s to a client that requests 4 s. [`Client::session_timeout`] returns the
+    /// granted timeout, and the client logs a warning if it differs from the requested one.
     ///
     /// ```
     /// use std::time::Duration;
@@ -106,7 +107,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How long [`ClientBuilder::connect`] waits for the first connection; 15 s unless told otherwise.
+    /// Sets how long [`ClientBuilder::connect`] waits for the first connection; 15 s by default.
     ///
     /// ```
     /// use std::time::Duration;
@@ -129,8 +130,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a single server may take to accept a connection before the next one is tried. Unless
-    /// told otherwise the session timeout is shared out between the servers.
+    /// Sets the time for a single server to accept the session before the client tries the next
+    /// one. The default is the session timeout divided by the number of servers.
     ///
     /// ```
     /// use std::time::Duration;
@@ -152,8 +153,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether a server that is cut off from its ensemble will do, if there is no other. It answers
-    /// reads only.
+    /// Permits a server without a quorum if no other is available. Such a server only serves reads.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -171,7 +171,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Credentials for all connections. May be called several times.
+    /// Adds credentials for all connections. May be called several times.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -191,7 +191,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How servers are reached; plain TCP unless told otherwise.
+    /// Sets the transport; plain TCP by default.
     ///
     /// ```
     /// use ironkeeper_client::{Client, TcpTransport};
@@ -209,8 +209,8 @@ impl ClientBuilder {
         self
     }
 
-    /// The largest request to send, 1048575 bytes unless told otherwise: the servers' own limit, beyond
-    /// which they drop the connection without a word.
+    /// Sets the size of the largest request, 1048575 bytes by default: the limit of the servers,
+    /// which close the connection without a reply if a request exceeds it.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode, ErrorKind};
@@ -232,8 +232,8 @@ impl ClientBuilder {
         self
     }
 
-    /// The largest reply to accept, 64 MiB unless told otherwise. A larger one fails its request with
-    /// [`ErrorKind::ReplyTooLarge`] and does no other harm.
+    /// Sets the size of the largest reply, 64 MiB by default. A larger reply fails its request with
+    /// [`ErrorKind::ReplyTooLarge`] and does not affect other requests.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode, ErrorKind};
@@ -254,8 +254,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How much may wait to be sent, 64 MiB unless told otherwise. Requests beyond that fail at once
-    /// with [`ErrorKind::Overloaded`].
+    /// Sets the bound of unsent requests, 64 MiB by default. Requests beyond it fail at once with
+    /// [`ErrorKind::Overloaded`].
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -273,8 +273,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How many events a [`Watcher`](crate::Watcher) keeps for a reader that is busy; 16384 unless told
-    /// otherwise. Where more would be, it has a gap.
+    /// Sets how many events a [`Watcher`](crate::Watcher) buffers for a slow reader; 16384 by
+    /// default. When the buffer is full, further events become a gap.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -291,10 +291,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Fixes what is otherwise left to chance: the order in which servers are tried, the length of pauses,
-    /// and once there is a session the marks in the names of protected creates
-    /// ([`Client::random_uuid`]). On a runtime whose clock is paused, against servers that answer the same
-    /// way, everything the client does is the same then, byte by byte. For tests and simulations.
+    /// Sets the seed of the client's randomness: the order in which servers are tried, the length
+    /// of pauses, and, once there is a session, the marks in the names of protected creates
+    /// ([`Client::random_uuid`]). On a runtime with a paused clock, and with servers that reply the
+    /// same way, the client then behaves identically, byte by byte. For tests and simulations.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -311,7 +311,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Takes up a session that another client object had, by its id and password.
+    /// Resumes the session of another client object, given its id and password.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -333,8 +333,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Starts the session in the background of the current tokio runtime and returns at once. Requests
-    /// wait for the connection.
+    /// Starts the session as a background task of the current tokio runtime and returns at once.
+    /// Requests wait for the connection.
     ///
     /// ```
     /// # #[ironkeeper_doctest::server]

@@ -1,19 +1,19 @@
-//! Work under a path as if it were the root.
+//! Paths relative to a chroot.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The path that goes in front of all others. Cheap to clone.
+/// The prefix of all paths of a client. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chroot(Option<Arc<str>>);
 
 impl Chroot {
-    /// `path` has been validated.
+    /// Creates a chroot from a validated path.
     pub(crate) fn new(path: &str) -> Chroot {
         Chroot((path != "/").then(|| path.into()))
     }
 
-    /// The chroot that lies at `path` inside this one.
+    /// Returns the chroot at `path` inside of this one.
     pub(crate) fn join(&self, path: &str) -> Chroot {
         Chroot::new(&self.to_server(path))
     }
@@ -22,7 +22,7 @@ impl Chroot {
         self.0.as_deref().unwrap_or("/")
     }
 
-    /// The path the server knows.
+    /// Returns the path on the server.
     pub(crate) fn to_server<'a>(&self, path: &'a str) -> Cow<'a, str> {
         match &self.0 {
             None => Cow::Borrowed(path),
@@ -31,7 +31,7 @@ impl Chroot {
         }
     }
 
-    /// The path the user knows. What lies outside is shown as it is.
+    /// Returns the path relative to the chroot. A path outside of the chroot is returned unchanged.
     pub(crate) fn to_user<'a>(&self, path: &'a str) -> &'a str {
         let Some(root) = &self.0 else { return path };
         match path.strip_prefix(&**root) {

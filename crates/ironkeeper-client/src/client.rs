@@ -1,4 +1,4 @@
-//! The operations.
+//! The client and its operations.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::shared::Shared;
 use crate::state::{ConnectionState, States};
 use crate::watch::{Inbox, Watch, WatchEnd, WatchHandle, WatchMode, WatchType, Watcher};
 
-/// Which version of a node a change is meant for.
+/// The expected version of a node in a conditional write.
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
@@ -46,9 +46,9 @@ use crate::watch::{Inbox, Watch, WatchEnd, WatchHandle, WatchMode, WatchType, Wa
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// Whatever version the node has.
+    /// Any version.
     Any,
-    /// This one, or the change fails with [`ErrorKind::BadVersion`].
+    /// This version; otherwise the write fails with [`ErrorKind::BadVersion`].
     Exact(i32),
 }
 
@@ -61,7 +61,7 @@ impl Version {
     }
 }
 
-/// As everywhere in ZooKeeper, -1 is any version.
+/// Converts -1 to any version, as everywhere in ZooKeeper.
 impl From<i32> for Version {
     fn from(version: i32) -> Version {
         if version == -1 { Version::Any } else { Version::Exact(version) }
@@ -88,15 +88,15 @@ impl From<i32> for Version {
 #[non_exhaustive]
 #[doc(alias = "getData")]
 pub struct Node {
-    /// What is stored. Empty if it is null.
+    /// The data. Empty if it is null.
     pub data: Bytes,
-    /// Its [`Stat`]: versions, times, transaction ids, owner, sizes.
+    /// The [`Stat`] of the node: versions, times, transaction ids, owner, sizes.
     pub stat: Stat,
     null: bool,
 }
 
 impl Node {
-    /// Whether null is stored rather than empty data.
+    /// Returns whether the data is null rather than empty.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateOptions};
@@ -121,7 +121,7 @@ pub(crate) fn node_of(reader: &mut Reader<'_>) -> std::result::Result<Node, Deco
     Ok(Node { data: owned(data.unwrap_or_default()), stat, null: data.is_none() })
 }
 
-/// Who the server takes this client for.
+/// An identity of this client on the server.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -143,15 +143,14 @@ pub(crate) fn node_of(reader: &mut Reader<'_>) -> std::result::Result<Node, Deco
 pub struct Identity {
     /// The scheme of the credentials, as in ACLs.
     pub scheme: String,
-    /// Whom they name.
+    /// The user that the credentials identify.
     pub user: String,
 }
 
 /// A session with ZooKeeper or Ironkeeper. Cheap to clone; all clones share the session.
 ///
-/// Every operation is sent when its method is called and answered by the [`Reply`] it returns; see
-/// there. The session ends with [`Client::close`], or in the background when the last clone is
-/// dropped.
+/// Every method queues its request when it is called and returns a [`Reply`]; see there.
+/// [`Client::close`] closes the session; dropping the last clone closes it in the background.
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode, Version};
@@ -177,7 +176,7 @@ pub struct Client {
     pub(crate) chroot: Chroot,
 }
 
-/// Ends the session when the last clone goes.
+/// The shared part of all clones; its drop closes the session.
 struct Handle {
     shared: Arc<Shared>,
     request_bytes_max: usize,
@@ -217,7 +216,7 @@ impl Client {
         Client::builder(connect_string).connect().await
     }
 
-    /// For everything that can be chosen.
+    /// Returns a builder for a client with other settings.
     ///
     /// ```
     /// use std::time::Duration;
@@ -258,8 +257,8 @@ impl Client {
         path::validate(user_path).map_err(|why| Error::at(ErrorKind::InvalidPath(why), user_path))
     }
 
-    /// Refuses what could not be sent anyway, before it is copied. The exact test is made when the
-    /// request is encoded.
+    /// Rejects a request that is too large before its data is copied. The exact check is made when
+    /// the request is encoded.
     pub(crate) fn check_size(&self, user_path: &str, bytes: usize) -> Result<()> {
         if bytes <= self.handle.request_bytes_max {
             return Ok(());
@@ -276,7 +275,7 @@ impl Client {
         }
     }
 
-    /// A request about one node. `body` gets the path as the server knows it.
+    /// Submits a request for one node. `body` receives the path on the server.
     fn request<T: Send + 'static>(
         &self,
         op: OpCode,
@@ -295,7 +294,7 @@ impl Client {
         self.shared().submit(op, context, None, decode, |out| body(&server_path, out))
     }
 
-    /// A read, with or without a watch.
+    /// Submits a read, with or without a watch.
     fn read<T: Send + 'static>(
         &self,
         op: OpCode,
@@ -341,7 +340,7 @@ impl Client {
 
     // Nodes.
 
-    /// Creates a node and gives its path, which for sequential nodes ends with their number.
+    /// Creates a node and returns its path, which ends with a number for a sequential node.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode};
@@ -404,7 +403,7 @@ impl Client {
             return Reply::refused(error);
         }
         let server_path = match path {
-            // The name of a sequential node may be nothing but its number.
+            // The name of a sequential node may consist of its number only.
             _ if path.ends_with('/') => {
                 format!("{}/", self.chroot.to_server(&path[..path.len() - 1])).into()
             }
@@ -439,8 +438,8 @@ impl Client {
         })
     }
 
-    /// The [`Stat`] of a node (versions, times, owner, number of children), or `None` if there is
-    /// no such node.
+    /// Returns the [`Stat`] of a node (versions, times, owner, number of children), or `None` if
+    /// the node does not exist.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -459,7 +458,8 @@ impl Client {
         self.read(OpCode::Exists, path, None, |context, _, answer| existing(context, answer))
     }
 
-    /// Like [`Client::exists`], with a watch for the node's creation, deletion and change of data.
+    /// Does the same as [`Client::exists`] and sets a watch for the node's creation, deletion and
+    /// change of data.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode, EventType};
@@ -483,7 +483,7 @@ impl Client {
         })
     }
 
-    /// The data and the [`Stat`] of a node.
+    /// Returns the data and the [`Stat`] of a node.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode};
@@ -503,7 +503,8 @@ impl Client {
         self.read(OpCode::GetData, path, None, |context, _, answer| node(context, answer))
     }
 
-    /// Like [`Client::get`], with a watch for the node's deletion and change of data.
+    /// Does the same as [`Client::get`] and sets a watch for the node's deletion and change of
+    /// data.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode, EventType, Version};
@@ -527,10 +528,12 @@ impl Client {
         self.read(OpCode::GetData, path, Some(WatchKind::Data), node_and_watch)
     }
 
-    /// Like [`Client::get_and_watch`], for a node that stands in line before one of ours: children of one
-    /// parent that take turns in the order of their creation. When it is deleted, Ironkeeper's servers say along
-    /// with the event who is the oldest then ([`WatchEvent::oldest_sibling`](crate::WatchEvent::oldest_sibling)), so that
-    /// the next one need not ask. They do not always know, and servers of Apache ZooKeeper never tell.
+    /// Does the same as [`Client::get_and_watch`], for siblings that are served in the order of
+    /// creation, such as the contenders of a lock. When the node is deleted, an Ironkeeper server
+    /// sends with the event the czxid of the parent's oldest remaining child
+    /// ([`WatchEvent::oldest_sibling`](crate::WatchEvent::oldest_sibling)), so that a waiting
+    /// client need not list the children. The server omits it if it does not know it; Apache's
+    /// servers never send it.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode, Version};
@@ -557,7 +560,7 @@ impl Client {
         })
     }
 
-    /// Sets the data of a node; returns its new [`Stat`].
+    /// Sets the data of a node and returns its new [`Stat`].
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode, Version};
@@ -590,7 +593,7 @@ impl Client {
         })
     }
 
-    /// The names of a node's children, in no particular order.
+    /// Returns the names of a node's children, in no particular order.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -612,7 +615,7 @@ impl Client {
         })
     }
 
-    /// The names of a node's children, and the [`Stat`] of the node itself.
+    /// Returns the names of a node's children, and the [`Stat`] of the node itself.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -634,8 +637,8 @@ impl Client {
         })
     }
 
-    /// Like [`Client::children_and_stat`], with a watch for changes of the list and for the node's
-    /// deletion.
+    /// Does the same as [`Client::children_and_stat`] and sets a watch for changes of the list and
+    /// for the node's deletion.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode, EventType};
@@ -660,7 +663,7 @@ impl Client {
         })
     }
 
-    /// How many nodes there are below a node, at any depth.
+    /// Returns the number of descendants of a node.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode};
@@ -688,7 +691,7 @@ impl Client {
         )
     }
 
-    /// The paths of all ephemeral nodes of this session that begin with `prefix`.
+    /// Returns the paths of all ephemeral nodes of this session that begin with `prefix`.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode};
@@ -719,8 +722,8 @@ impl Client {
         )
     }
 
-    /// Waits until the server has caught up with all that was committed before. Reads behind this see
-    /// what other clients have been told to be done.
+    /// Waits until the server has applied all transactions that were committed before. Later reads
+    /// of this client see every change for which another client has received a reply.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -741,8 +744,8 @@ impl Client {
         })
     }
 
-    /// Fails unless the node is there and has this version. Several checks, or a check together with
-    /// changes, go into a [`Client::transaction`].
+    /// Fails unless the node exists and has this version. Use [`Client::transaction`] for several
+    /// checks, or for a check together with changes.
     ///
     /// ```
     /// use ironkeeper_client::{Client, ErrorKind};
@@ -762,7 +765,8 @@ impl Client {
         })
     }
 
-    /// Several changes that take place all together or not at all. See [`Transaction`].
+    /// Returns a builder for changes that are applied all together or not at all. See
+    /// [`Transaction`].
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode, Version};
@@ -786,7 +790,7 @@ impl Client {
         Transaction::new(self.clone())
     }
 
-    /// Several reads in one request. See [`MultiRead`].
+    /// Returns a builder for several reads in one request. See [`MultiRead`].
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -807,7 +811,7 @@ impl Client {
 
     // Watches.
 
-    /// Sets a watch that stays. The node need not be there. See [`Watcher`].
+    /// Sets a persistent watch. The node need not exist. See [`Watcher`].
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode, WatchItem, WatchMode};
@@ -843,7 +847,8 @@ impl Client {
         )
     }
 
-    /// Whether the server knows of such a watch of this client; [`ErrorKind::NoWatcher`] if not.
+    /// Checks that the server has such a watch of this client; fails with [`ErrorKind::NoWatcher`]
+    /// if not.
     ///
     /// ```
     /// use ironkeeper_client::{Client, ErrorKind, WatchType};
@@ -866,8 +871,8 @@ impl Client {
         })
     }
 
-    /// Removes all watches of this client on a node. Whoever waits for one of them gets
-    /// [`ErrorKind::NoWatcher`], or the end of the stream.
+    /// Removes all watches of this client on a node. A [`Watch`] fails with
+    /// [`ErrorKind::NoWatcher`], a [`Watcher`] ends.
     ///
     /// ```
     /// use ironkeeper_client::{Client, ErrorKind, WatchType};
@@ -897,7 +902,7 @@ impl Client {
 
     // Access.
 
-    /// The ACL of a node, and its [`Stat`].
+    /// Returns the ACL of a node, and its [`Stat`].
     ///
     /// ```
     /// use ironkeeper_client::{Client, Perms};
@@ -961,9 +966,9 @@ impl Client {
         })
     }
 
-    /// Adds credentials to this connection and all that follow. Refused ones end the session, as with
-    /// every ZooKeeper client. Without a connection they wait for one, however long that takes; to wait
-    /// for the answer is a matter of choice.
+    /// Adds credentials to this connection and all later ones. Rejected credentials end the
+    /// session, as with every ZooKeeper client. Without a connection the credentials wait for one,
+    /// for any time; the reply need not be awaited.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -991,7 +996,7 @@ impl Client {
         Reply::waiting(slot, self.shared().clone())
     }
 
-    /// Who the server takes this client for.
+    /// Returns the identities of this client on the server.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1024,7 +1029,7 @@ impl Client {
 
     // The ensemble.
 
-    /// The configuration of the ensemble, as text. The chroot does not matter.
+    /// Returns the membership of the ensemble, as text. The chroot has no effect.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1044,7 +1049,7 @@ impl Client {
         self.outside_chroot().get(CONFIG_PATH)
     }
 
-    /// Like [`Client::config`], with a watch for the next change.
+    /// Does the same as [`Client::config`] and sets a watch for the next change.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1061,9 +1066,9 @@ impl Client {
         self.outside_chroot().get_and_watch(CONFIG_PATH)
     }
 
-    /// Changes the members of the ensemble and gives the new configuration: servers that join and ids
-    /// of servers that leave, or else the list of all members. With `from_config` only if the
-    /// configuration has that version.
+    /// Changes the membership of the ensemble and returns the new one. The arguments are the
+    /// servers that join and the ids of servers that leave, or the list of all members. With
+    /// `from_config` the change is applied only if the membership has that version.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1104,7 +1109,7 @@ impl Client {
 
     // The session.
 
-    /// A handle on the same session that works under `path` as if that were the root.
+    /// Returns a handle of the same session whose paths are relative to `path`.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode};
@@ -1128,7 +1133,7 @@ impl Client {
         Ok(Client { handle: self.handle.clone(), chroot: self.chroot.join(path) })
     }
 
-    /// The path under which this handle works; `/` if it is the root.
+    /// Returns the chroot of this handle; `/` if it has none.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1145,7 +1150,7 @@ impl Client {
         self.chroot.as_str()
     }
 
-    /// The id of the session; zero before the first connection.
+    /// Returns the id of the session; zero before the first connection.
     ///
     /// ```
     /// use ironkeeper_client::{Client, SessionId};
@@ -1164,7 +1169,7 @@ impl Client {
         lock(&self.shared().core).machine.session().0
     }
 
-    /// Whether requests of both are made in one session: one of them is a clone of the other.
+    /// Returns whether both handles use the same session: both derive from one client object.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1185,12 +1190,11 @@ impl Client {
         Arc::ptr_eq(&self.handle, &other.handle)
     }
 
-    /// A random (version 4) UUID as text, for names that nobody else shall have. Nothing that could serve
-    /// as a secret.
+    /// Returns a random (version 4) UUID as text, for unique names. It is not suitable as a secret.
     ///
-    /// A client with a [seed](crate::ClientBuilder::seed) and a session has the next one of a sequence that
-    /// is fixed by the seed and by the session's id, so that clients of the same seed do not give the same
-    /// name twice.
+    /// A client with a [seed](crate::ClientBuilder::seed) and a session returns the next UUID of a
+    /// sequence that is determined by the seed and the session id, so that clients with the same
+    /// seed do not return the same UUID.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1208,7 +1212,7 @@ impl Client {
         self.shared().random_uuid()
     }
 
-    /// What another client object needs, besides the id, to take up this session. A secret.
+    /// Returns the password with which another client object can resume this session. A secret.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1227,10 +1231,10 @@ impl Client {
         lock(&self.shared().core).machine.session().1
     }
 
-    /// The session timeout that the server granted: how long it waits for a sign of life before it
-    /// ends the session. It can be longer or shorter than what
-    /// [`ClientBuilder::session_timeout`] asked for. Before the first connection, what was asked
-    /// for.
+    /// Returns the session timeout that the server granted: the time without a packet from the
+    /// client after which it expires the session. It can be longer or shorter than the
+    /// [`ClientBuilder::session_timeout`] requested. Before the first connection, the requested
+    /// timeout.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1250,9 +1254,9 @@ impl Client {
         lock(&self.shared().core).machine.timeout()
     }
 
-    /// The runtime that the session lives on: the one that was current when it was started. Whatever a future leaves
-    /// to be done when it is dropped should be done there: that may happen outside of any runtime, or in one that is
-    /// going down.
+    /// Returns the runtime of the session: the one that was current when it was started. A future
+    /// that leaves work behind when it is dropped should spawn it there, because it may be dropped
+    /// outside of any runtime, or in one that is shutting down.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1273,7 +1277,7 @@ impl Client {
         &self.shared().runtime
     }
 
-    /// The last transaction this client has seen the effects of.
+    /// Returns the largest zxid in the replies that this client has received.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1291,7 +1295,7 @@ impl Client {
         lock(&self.shared().core).machine.last_zxid()
     }
 
-    /// The server in use, as the connect string names it.
+    /// Returns the connected server, as in the connect string.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1308,7 +1312,8 @@ impl Client {
         lock(&self.shared().core).machine.server().cloned()
     }
 
-    /// Why there is no connection at the moment, as far as that is known; `None` while there is one.
+    /// Returns why there is no connection at the moment, as far as known; `None` while there is
+    /// one.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1328,7 +1333,7 @@ impl Client {
         lock(&self.shared().core).machine.trouble().map(str::to_owned)
     }
 
-    /// How many watches this client has set and not yet seen fire.
+    /// Returns the number of watches that this client has set and that have not fired.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1348,7 +1353,7 @@ impl Client {
         lock(&self.shared().core).machine.watch_count()
     }
 
-    /// Where the connection stands.
+    /// Returns the connection state.
     ///
     /// ```
     /// use ironkeeper_client::{Client, ConnectionState};
@@ -1367,10 +1372,11 @@ impl Client {
         lock(&self.shared().states).current()
     }
 
-    /// Whether the session lives and its writes are taken, as far as can be told without asking: there is a connection
-    /// to a server that takes writes, and it has been heard from within two thirds of the session's timeout. Tells at
-    /// once what [`Client::state`] tells when the session's task has had its turn: after this process has stood still,
-    /// for one.
+    /// Returns whether the session is live and accepts writes, as far as known without a request:
+    /// the client is connected to a server that accepts writes, and has received a packet from it
+    /// within two thirds of the session timeout. The result is current even if [`Client::state`] is
+    /// not yet, for example when this process was suspended and the session's driver has not been
+    /// polled since.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1389,7 +1395,7 @@ impl Client {
         lock(&self.shared().core).machine.is_in_touch(tokio::time::Instant::now().into_std())
     }
 
-    /// All changes of the connection's state from now on. See [`States`].
+    /// Subscribes to the changes of the connection state, from now on. See [`States`].
     ///
     /// ```
     /// use ironkeeper_client::{Client, ConnectionState};
@@ -1410,7 +1416,7 @@ impl Client {
         lock(&self.shared().states).subscribe()
     }
 
-    /// Waits until there is a connection. An error if the session is over.
+    /// Waits until the client is connected. Fails if the session has ended.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -1429,7 +1435,7 @@ impl Client {
         self.reaches(ConnectionState::is_connected).await
     }
 
-    /// Waits for such a state. An error if the session is over.
+    /// Waits for a state that satisfies `wanted`. Fails if the session has ended.
     pub(crate) async fn reaches(&self, wanted: fn(ConnectionState) -> bool) -> Result<()> {
         let (mut states, mut state) = {
             let mut subscribers = lock(&self.shared().states);
@@ -1450,8 +1456,8 @@ impl Client {
         }
     }
 
-    /// Ends the session, after all requests that were made before. Its ephemeral nodes are gone when
-    /// this returns, if a server could be told; otherwise they go when the session times out.
+    /// Closes the session after all earlier requests. When this returns, its ephemeral nodes are
+    /// deleted if the client was connected; otherwise they are deleted when the session expires.
     ///
     /// ```
     /// use ironkeeper_client::{Client, ErrorKind};
@@ -1470,7 +1476,7 @@ impl Client {
     pub async fn close(&self) -> Result<()> {
         let slot = Slot::new(RequestContext::default(), None, nothing);
         self.shared().close(Some(slot.clone()));
-        // The machine answers with `Closed` when it is: here that is what was asked for.
+        // The machine fails the token with `Closed`, which is success here.
         match Reply::waiting(slot, self.shared().clone()).await {
             Err(error) if error.kind() != ErrorKind::Closed => Err(error),
             _ => Ok(()),

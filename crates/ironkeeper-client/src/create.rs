@@ -1,4 +1,4 @@
-//! What a create asks for and gives back.
+//! The options and the result of a create.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use ironkeeper_proto::{Acl, CreateMode, OpCode, Perms, Stat, acl, path};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// How a node is created: its kind, who may do what with it, and how long it lives.
+/// The options of a create: the mode, the ACL and the TTL of the node.
 ///
 /// ```
 /// use std::time::Duration;
@@ -24,14 +24,14 @@ use crate::error::{Error, ErrorKind, Result};
 #[doc(alias = "CreateBuilder")]
 pub struct CreateOptions {
     mode: CreateMode,
-    /// `None`: everybody may do everything.
+    /// `None`: the open ACL, `world:anyone` with all permissions.
     acl: Option<Vec<Acl>>,
     ttl: Option<Duration>,
     null_data: bool,
 }
 
 impl CreateOptions {
-    /// A node of this kind, open to everybody.
+    /// Creates options for a node of this mode with the open ACL.
     ///
     /// ```
     /// use ironkeeper_client::{CreateMode, CreateOptions};
@@ -41,7 +41,7 @@ impl CreateOptions {
         CreateOptions { mode, acl: None, ttl: None, null_data: false }
     }
 
-    /// Who may do what. Without this: everybody may do everything.
+    /// Sets the ACL. The default gives all permissions to `world:anyone`.
     ///
     /// ```
     /// use ironkeeper_client::{CreateOptions, acls};
@@ -52,7 +52,8 @@ impl CreateOptions {
         self
     }
 
-    /// How long a node of a TTL kind lives without being changed and without children.
+    /// Sets the TTL of a TTL node: the time after which it is deleted if it was not changed and has
+    /// no children.
     ///
     /// ```
     /// use std::time::Duration;
@@ -65,7 +66,7 @@ impl CreateOptions {
         self
     }
 
-    /// Sends null in place of the data. Servers tell null from empty, and so do some other clients.
+    /// Sends null as the data. Servers and some clients distinguish null from empty data.
     ///
     /// ```
     /// use ironkeeper_client::CreateOptions;
@@ -76,7 +77,7 @@ impl CreateOptions {
         self
     }
 
-    /// The kind of node.
+    /// Returns the mode of the node.
     ///
     /// ```
     /// use ironkeeper_client::{CreateMode, CreateOptions};
@@ -86,7 +87,7 @@ impl CreateOptions {
         self.mode
     }
 
-    /// Who may do what, if that was said.
+    /// Returns the ACL, if it was set.
     ///
     /// ```
     /// use ironkeeper_client::CreateOptions;
@@ -99,7 +100,7 @@ impl CreateOptions {
     pub(crate) fn check(&self, user_path: &str) -> Result<()> {
         let refuse =
             |why: &str| Err(Error::at(ErrorKind::InvalidArgument, user_path).with_detail(why));
-        // The number of a sequential node is appended, so its path may end with a slash.
+        // The server appends the number of a sequential node, so its path may end with a slash.
         let checked = match self.mode.is_sequential() {
             true => path::validate(&format!("{user_path}0")),
             false => path::validate(user_path),
@@ -119,7 +120,7 @@ impl CreateOptions {
         }
     }
 
-    /// The operation by which such a node is created.
+    /// Returns the operation that creates a node of this mode.
     pub(crate) fn op(&self, with_stat: bool) -> OpCode {
         match self.mode {
             CreateMode::Container => OpCode::CreateContainer,
@@ -146,7 +147,7 @@ impl CreateOptions {
         }
     }
 
-    /// An upper bound of what the list takes on the wire.
+    /// Returns an upper bound for the encoded size of the ACL.
     pub(crate) fn acl_bytes(&self) -> usize {
         let list = self.acl.iter().flatten();
         list.map(|acl| 12 + 2 * (acl.scheme.len() + acl.id.len())).sum::<usize>() + 64
@@ -186,11 +187,11 @@ impl From<CreateMode> for CreateOptions {
 pub struct Created {
     /// The path, with the number of a sequential node.
     pub path: String,
-    /// Its [`Stat`].
+    /// The [`Stat`] of the node.
     pub stat: Stat,
 }
 
-/// Lists that most nodes have.
+/// Common ACLs.
 ///
 /// ```
 /// use ironkeeper_client::acls;
@@ -199,7 +200,7 @@ pub struct Created {
 pub mod acls {
     use super::*;
 
-    /// Everybody may do everything.
+    /// Returns the open ACL: `world:anyone` has all permissions.
     ///
     /// ```
     /// assert_eq!(ironkeeper_client::acls::open()[0].id, "anyone");
@@ -209,7 +210,7 @@ pub mod acls {
         acl::open()
     }
 
-    /// Everybody may read.
+    /// Returns the ACL that gives `world:anyone` the read permission.
     ///
     /// ```
     /// use ironkeeper_client::{Perms, acls};
@@ -220,7 +221,8 @@ pub mod acls {
         vec![Acl::new(Perms::READ, "world", "anyone")]
     }
 
-    /// Whoever the creating client has authenticated as may do everything, nobody else anything.
+    /// Returns the ACL that gives all permissions to the identities with which the creating client
+    /// has authenticated, and none to others.
     ///
     /// ```
     /// assert_eq!(ironkeeper_client::acls::creator()[0].scheme, "auth");

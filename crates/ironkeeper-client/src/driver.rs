@@ -1,12 +1,13 @@
-//! The task that moves bytes for a session.
+//! The task that performs the I/O of a session.
 //!
-//! What a pipelined read costs: the caller encodes it into the session's outgoing buffer under one
-//! short lock (see `shared.rs` for who writes that); one read brings many replies, which are matched
-//! under one lock and decoded in place outside of it, and whoever waits for them is woken once for all
-//! of them. No channel, no task hop besides the driver's own.
+//! The cost of a pipelined read: the caller encodes it into the session's outgoing buffer under one
+//! short lock (`shared.rs` describes which task writes the buffer). One socket read returns many
+//! replies. The driver matches them under one lock, decodes them in place outside of it, and wakes
+//! each waiting task once for all of its replies. There is no channel and no task besides the
+//! driver.
 //!
-//! A slot's own lock is never taken under the session's. So the driver collects what has to be told
-//! under the lock, and tells it without.
+//! A slot's own lock is never taken under the session's lock. So the driver collects replies and
+//! outputs under the session's lock, and delivers them after it has released the lock.
 
 use std::future::Future;
 use std::io;
@@ -29,10 +30,10 @@ use crate::state::ConnectionState;
 use crate::transport::{Opening, Transport};
 use crate::watch::WatchHandle;
 
-/// How long a server may take to say whether it takes writes.
+/// The time that a server has to reply to `isro`.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// One thing to be done outside of the lock, in order.
+/// One action to perform outside of the lock, in order.
 enum Step {
     Reply { token: Token, err: i32, start: usize, end: usize },
     Output(Output<Token, WatchHandle>),
@@ -44,7 +45,7 @@ pub(crate) struct Driver {
     link: Link,
     frames: Frames,
     steps: Vec<Step>,
-    /// Who waits for the replies that have just been handed out.
+    /// The wakers of the tasks whose replies have just been delivered.
     wakers: Vec<Waker>,
     has_one_caller: bool,
     probe: Option<Probing>,
@@ -75,8 +76,8 @@ impl Driver {
         }
     }
 
-    /// Looks after the machine: reports what was written, takes what may leave, collects what has to
-    /// be told. Says whether the session is over.
+    /// Synchronizes with the machine: reports written bytes, takes outgoing bytes, collects
+    /// outputs. Returns whether the session has ended.
     fn attend(&mut self, cx: &Context<'_>) -> bool {
         let mut pipe = lock(&self.shared.pipe);
         let mut core = lock(&self.shared.core);
@@ -86,7 +87,8 @@ impl Driver {
             self.steps.push(Step::Output(output));
         }
         core.has_one_caller = self.has_one_caller;
-        // A driver that waits for room in the transport needs no waking for more to write.
+        // A driver that waits until the transport accepts more bytes need not be woken for new
+        // ones.
         if self.steps.is_empty() && pipe.is_written() {
             core.sleeper = Some(cx.waker().clone());
         }
@@ -113,7 +115,8 @@ impl Driver {
         }
     }
 
-    /// Whoever runs on another thread finds all of its answers, and not the driver at work on them.
+    /// Collects the waker instead of waking at once: a task on another thread then finds all of its
+    /// replies delivered and does not contend with the driver for locks.
     fn wake_later(&mut self, waker: Option<Waker>) {
         if let Some(waker) = waker
             && !self.wakers.last().is_some_and(|last| last.will_wake(&waker))
@@ -198,7 +201,7 @@ impl Driver {
         self.reset();
     }
 
-    /// Moves the link on. Says whether anything changed.
+    /// Advances the link. Returns whether anything changed.
     fn poll_link(&mut self, cx: &mut Context<'_>) -> bool {
         match &mut self.link {
             Link::None => false,
@@ -251,8 +254,8 @@ impl Driver {
         true
     }
 
-    /// The timer runs behind the machine's deadline, which mostly moves away: it is set anew only when
-    /// it rings, or when something other than traffic happened.
+    /// Polls the timer, which lags behind the machine's deadline: traffic mostly postpones the
+    /// deadline, so the timer is reset only when it fires or after an event other than traffic.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
         if self.timer.as_mut().poll(cx).is_pending() {
             return false;
@@ -308,7 +311,7 @@ impl Future for Driver {
 }
 
 impl Drop for Driver {
-    /// The runtime may go away before the session does. Nobody shall wait for a reply that cannot come.
+    /// Fails all pending replies: the runtime may be dropped before the session ends.
     fn drop(&mut self) {
         let mut pipe = lock(&self.shared.pipe);
         let mut core = lock(&self.shared.core);
@@ -333,7 +336,7 @@ impl Drop for Driver {
     }
 }
 
-/// Matches all frames that are there under one lock.
+/// Matches all complete frames under one lock.
 fn take_frames(core: &mut Core, frames: &mut Frames, steps: &mut Vec<Step>) {
     let now = Instant::now().into_std();
     loop {
@@ -366,7 +369,7 @@ fn take_frames(core: &mut Core, frames: &mut Frames, steps: &mut Vec<Step>) {
     }
 }
 
-/// Asks a server whether it takes writes.
+/// Asks a server whether it accepts writes (`isro`).
 fn probe(transport: &dyn Transport, host: Host) -> Probing {
     let opening = transport.open(&host);
     Box::pin(async move {

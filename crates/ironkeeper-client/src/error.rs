@@ -1,4 +1,4 @@
-//! What can go wrong, and what a caller wants to know about it.
+//! Errors of requests: kind, path and outcome.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use ironkeeper_proto::path::PathError;
 
 use crate::multi::OpResult;
 
-/// The result of everything that talks to a server.
+/// The result of a request.
 ///
 /// ```
 /// fn version_of(node: ironkeeper_client::Result<ironkeeper_client::Node>) -> Option<i32> {
@@ -16,7 +16,7 @@ use crate::multi::OpResult;
 /// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Whether a request that failed may have been carried out all the same.
+/// Whether a failed request may have been applied.
 ///
 /// ```
 /// use ironkeeper_client::{Error, Happened};
@@ -29,14 +29,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[doc(alias = "in_doubt")]
 #[doc(alias = "maybe_applied")]
 pub enum Happened {
-    /// It was not carried out, and will not be.
+    /// The request was not applied, and will not be.
     No,
-    /// The connection broke while the answer was under way: it may have been carried out, or not.
+    /// The outcome is unknown: the reply was lost, or it does not state the outcome.
     Maybe,
 }
 
-/// What kind of failure an [`Error`] is: the answers of the server first, then what the client itself
-/// finds out.
+/// The kind of an [`Error`]: first the error codes of the server, then the errors that the client
+/// detects.
 ///
 /// ```
 /// use ironkeeper_client::{Client, ErrorKind};
@@ -54,15 +54,15 @@ pub enum Happened {
 #[non_exhaustive]
 #[doc(alias = "KeeperException.Code")]
 pub enum ErrorKind {
-    /// The node, or the parent of a node to be created, is not there.
+    /// The node, or the parent of a node to be created, does not exist.
     #[doc(alias = "NoNodeException")]
     #[doc(alias = "NoNodeError")]
     NoNode,
-    /// There is a node of that name already.
+    /// A node with this path exists already.
     #[doc(alias = "NodeExistsException")]
     #[doc(alias = "NodeExistsError")]
     NodeExists,
-    /// The node has another version than the one asked for.
+    /// The node has another version than the expected one.
     #[doc(alias = "BadVersionException")]
     #[doc(alias = "BadVersionError")]
     BadVersion,
@@ -70,75 +70,76 @@ pub enum ErrorKind {
     #[doc(alias = "NotEmptyException")]
     #[doc(alias = "NotEmptyError")]
     NotEmpty,
-    /// The ACL does not allow it to the identities of this connection.
+    /// The ACL does not permit the operation to the identities of this connection.
     #[doc(alias = "NoAuthException")]
     #[doc(alias = "NoAuthError")]
     NoAuth,
     /// Ephemeral nodes have no children.
     NoChildrenForEphemerals,
-    /// The ACL is empty or malformed, or names nobody.
+    /// The ACL is empty or malformed, or contains no identity.
     InvalidAcl,
-    /// The server refuses an argument.
+    /// The server rejects an argument.
     BadArguments,
-    /// The server, or its configuration, does not know this operation.
+    /// The server, or its configuration, does not support this operation.
     Unimplemented,
-    /// The server could not read the request.
+    /// The server could not decode the request.
     MarshallingError,
-    /// A write on a server that is cut off from its ensemble.
+    /// A write was sent to a server without a quorum.
     NotReadOnly,
     /// Local sessions own no ephemeral nodes.
     EphemeralOnLocalSession,
     /// There is no such watch.
     NoWatcher,
-    /// The quota of the subtree is used up.
+    /// The quota of the subtree is exceeded.
     QuotaExceeded,
-    /// The server is overloaded and did not take the request.
+    /// The server is overloaded and rejected the request.
     ThrottledOp,
-    /// The server's configuration does not allow changes of the ensemble.
+    /// The server's configuration does not permit changes of the membership.
     ReconfigDisabled,
-    /// Another change of the ensemble is under way.
+    /// Another change of the membership is in progress.
     ReconfigInProgress,
-    /// No quorum of the new ensemble is in touch with the leader.
+    /// No quorum of the new membership is connected to the leader.
     NewConfigNoQuorum,
     /// The session now belongs to another connection.
     SessionMoved,
-    /// An operation of a multi that was not tried, because one before it failed, or that was taken
-    /// back, because one behind it did.
+    /// An operation of a multi that was not executed because an earlier one failed, or that was
+    /// rolled back because a later one failed.
     RolledBack,
     /// Any other code of a server.
     Other(i32),
 
-    /// The connection broke before the answer came. [`Error::happened`] tells more.
+    /// The connection broke before the reply arrived. [`Error::happened`] tells whether a write may
+    /// have been applied.
     #[doc(alias = "ConnectionLossException")]
     #[doc(alias = "ConnectionClosedError")]
     ConnectionLoss,
-    /// The session is over.
+    /// The session has expired.
     #[doc(alias = "SessionExpiredException")]
     #[doc(alias = "SessionExpiredError")]
     SessionExpired,
-    /// The server refused the credentials; the client is of no more use.
+    /// The server rejected the credentials; the client cannot be used any more.
     #[doc(alias = "AuthFailedException")]
     #[doc(alias = "AuthFailedError")]
     AuthFailed,
     /// The client was closed.
     Closed,
-    /// No server answered in the time that was given.
+    /// No server accepted the session within the timeout.
     ConnectTimeout,
-    /// The path is none.
+    /// The path is invalid.
     InvalidPath(PathError),
     /// An argument that no server accepts.
     InvalidArgument,
     /// The request is larger than servers accept.
     RequestTooLarge,
-    /// The answer is larger than this client was told to accept.
+    /// The reply is larger than the client's limit.
     ReplyTooLarge,
-    /// The answer could not be read.
+    /// The reply could not be decoded.
     MalformedReply,
-    /// More is waiting to be sent than this client was told to keep.
+    /// The unsent requests exceed the client's limit.
     Overloaded,
-    /// The connect string is none.
+    /// The connect string is invalid.
     BadConnectString,
-    /// The settings of TLS cannot be used.
+    /// The TLS settings are unusable.
     BadTlsSettings,
 }
 
@@ -175,7 +176,7 @@ impl ErrorKind {
         }
     }
 
-    /// The code of the ZooKeeper protocol, for those kinds that have one.
+    /// Returns the code of the ZooKeeper protocol, if this kind has one.
     ///
     /// ```
     /// use ironkeeper_client::{ErrorCode, ErrorKind};
@@ -259,7 +260,8 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// A failed request: what failed, where, and whether it may have happened all the same.
+/// A failed request: the kind of the error, the path, and whether the request may have been
+/// applied.
 ///
 /// ```
 /// use ironkeeper_client::{Client, Happened, Version};
@@ -322,7 +324,7 @@ impl Error {
         self
     }
 
-    /// What kind of failure this is.
+    /// Returns the kind of the error.
     ///
     /// ```
     /// use ironkeeper_client::{Client, ErrorKind};
@@ -340,7 +342,7 @@ impl Error {
         self.kind
     }
 
-    /// The code of the ZooKeeper protocol, if the failure has one.
+    /// Returns the code of the ZooKeeper protocol, if the error has one.
     ///
     /// ```
     /// use ironkeeper_client::{Client, ErrorCode};
@@ -358,7 +360,7 @@ impl Error {
         self.kind.code()
     }
 
-    /// Whether the request may have been carried out although it failed.
+    /// Returns whether the request may have been applied although it failed.
     ///
     /// ```
     /// use ironkeeper_client::{Client, Happened};
@@ -379,7 +381,7 @@ impl Error {
         self.happened
     }
 
-    /// The node that was asked for, as the caller named it.
+    /// Returns the path of the request, as the caller gave it.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -396,7 +398,8 @@ impl Error {
         self.path.as_deref()
     }
 
-    /// Whether the client is of no more use: its session is over, and with it the ephemeral nodes.
+    /// Returns whether the client cannot be used any more: its session has ended, and with it the
+    /// ephemeral nodes.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -416,8 +419,8 @@ impl Error {
         matches!(self.kind, ErrorKind::SessionExpired | ErrorKind::AuthFailed | ErrorKind::Closed)
     }
 
-    /// Whether the same request may succeed if it is made again, later. Before repeating a write,
-    /// ask [`Error::happened`] too.
+    /// Returns whether the same request may succeed later. Before a write is repeated, check
+    /// [`Error::happened`] as well.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -446,7 +449,7 @@ impl Error {
         )
     }
 
-    /// Which operation of a multi failed, counted from zero.
+    /// Returns the index of the failed operation of a multi, counted from zero.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -470,7 +473,8 @@ impl Error {
         self.failed.as_ref().map(|failed| failed.at)
     }
 
-    /// What the server said of each operation of a failed multi. Empty for all other requests.
+    /// Returns the server's result of each operation of a failed multi. Empty for all other
+    /// requests.
     ///
     /// ```
     /// use ironkeeper_client::Client;

@@ -1,4 +1,4 @@
-//! Deletes that go on in the background until they are done.
+//! Deletes that are retried in the background until they succeed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,10 +11,10 @@ use crate::client::{Client, Version};
 use crate::error::{Error, ErrorKind, Result};
 use crate::retry::RetryPolicy;
 
-/// Between tries; every one of them waits for a connection first.
+/// The pause between attempts; every attempt waits for a connection first.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A delete under way in the background. A future, which need not be awaited. Made by
+/// A delete that runs in the background. It is a future that need not be awaited. Created by
 /// [`Client::delete_guaranteed`], with an example there.
 ///
 /// ```
@@ -36,9 +36,9 @@ pub struct GuaranteedDelete {
 }
 
 impl Client {
-    /// Deletes a node, whatever happens to the connection: if it breaks, the delete is repeated in the
-    /// background until it is done, fails for good, or the session is over. A node that is gone already
-    /// is deleted.
+    /// Deletes a node regardless of connection losses: the client repeats the delete in the
+    /// background until it succeeds, fails with an error that is not retriable, or the session
+    /// ends. If the node does not exist, the delete has succeeded.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode, Version};
@@ -55,7 +55,7 @@ impl Client {
     #[doc(alias = "guaranteed")]
     pub fn delete_guaranteed(&self, path: &str, version: impl Into<Version>) -> GuaranteedDelete {
         let version = version.into();
-        // The first try takes its place in line now, not when the task first runs.
+        // The first attempt is queued now, not when the task first runs.
         let first = self.delete(path, version);
         let (client, path) = (self.clone(), path.to_owned());
         let task = self.runtime().spawn(async move {
@@ -88,7 +88,7 @@ impl Future for GuaranteedDelete {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         Pin::new(&mut self.task)
             .poll(cx)
-            // The runtime is going down.
+            // The runtime is shutting down.
             .map(|ended| ended.unwrap_or_else(|_| Err(Error::new(ErrorKind::Closed))))
     }
 }

@@ -1,7 +1,7 @@
 //! The connect string, and the order in which servers are tried.
 //!
-//! `h1:p1,h2:p2/chroot`: a comma between servers, an optional port, brackets around an IPv6 address,
-//! and behind the last server the path under which all work of the client takes place.
+//! `h1:p1,h2:p2/chroot`: servers separated by commas, each with an optional port, IPv6 addresses in
+//! brackets, and after the last server the chroot of the client.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use ironkeeper_proto::path;
 use crate::error::{Error, ErrorKind};
 use crate::random::Random;
 
-/// The port of a server that is named without one.
+/// The port of a server that is given without a port.
 ///
 /// ```
 /// use ironkeeper_client::{ConnectString, DEFAULT_PORT};
@@ -23,7 +23,7 @@ use crate::random::Random;
 /// ```
 pub const DEFAULT_PORT: u16 = 2181;
 
-/// One server of the connect string. The name is looked up anew for every connection.
+/// One server of the connect string. The name is resolved for every connection.
 ///
 /// ```
 /// use ironkeeper_client::ConnectString;
@@ -43,7 +43,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A server by name (or address, without brackets) and port.
+    /// Creates a server from its name (or its address without brackets) and port.
     ///
     /// ```
     /// use ironkeeper_client::Host;
@@ -53,7 +53,7 @@ impl Host {
         Host { name: name.into(), port }
     }
 
-    /// The name or address, without brackets.
+    /// Returns the name or address, without brackets.
     ///
     /// ```
     /// assert_eq!(ironkeeper_client::Host::new("zk", 1).name(), "zk");
@@ -62,7 +62,7 @@ impl Host {
         &self.name
     }
 
-    /// The port.
+    /// Returns the port.
     ///
     /// ```
     /// assert_eq!(ironkeeper_client::Host::new("zk", 1).port(), 1);
@@ -82,7 +82,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// A connect string, taken apart.
+/// A parsed connect string.
 ///
 /// ```
 /// use ironkeeper_client::ConnectString;
@@ -102,7 +102,7 @@ pub struct ConnectString {
 }
 
 impl ConnectString {
-    /// The servers in the order they were written.
+    /// Returns the servers in the order of the text.
     ///
     /// ```
     /// use ironkeeper_client::{ConnectString, Host};
@@ -117,7 +117,7 @@ impl ConnectString {
         &self.servers
     }
 
-    /// The path under which the client works; `/` when there is none.
+    /// Returns the chroot, the path that precedes all paths of the client; `/` if there is none.
     ///
     /// ```
     /// fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -175,13 +175,13 @@ fn port(digits: &str) -> Option<u16> {
     digits.parse().ok().filter(|port| *port != 0)
 }
 
-/// Walks the servers in a shuffled order, round and round. The shuffle spreads the clients of a
+/// The servers in a shuffled order, tried round-robin. The shuffle distributes the clients of a
 /// service over the ensemble.
 #[derive(Debug)]
 pub(crate) struct Walk {
     servers: Vec<Host>,
     next: usize,
-    /// Servers tried since the last one that worked.
+    /// Servers tried since the last successful one.
     tried: usize,
 }
 
@@ -191,7 +191,7 @@ impl Walk {
         Walk { servers, next: 0, tried: 0 }
     }
 
-    /// The next server to try.
+    /// Returns the next server to try.
     pub(crate) fn advance(&mut self) -> Host {
         let host = self.servers[self.next % self.servers.len()].clone();
         self.next = (self.next + 1) % self.servers.len();
@@ -199,7 +199,7 @@ impl Walk {
         host
     }
 
-    /// A server to look at besides the one in use; `None` if there is no other.
+    /// Returns a server other than the connected one, to be probed; `None` if there is no other.
     pub(crate) fn peek_other(&mut self, current: &Host) -> Option<Host> {
         for _ in 0..self.servers.len() {
             let host = &self.servers[self.next];
@@ -211,19 +211,19 @@ impl Walk {
         None
     }
 
-    /// Makes `host` the next one to be tried.
+    /// Makes `host` the next server to try.
     pub(crate) fn prefer(&mut self, host: &Host) {
         if let Some(at) = self.servers.iter().position(|server| server == host) {
             self.next = at;
         }
     }
 
-    /// Passes over the server that `peek_other` named.
+    /// Skips the server that `peek_other` returned.
     pub(crate) fn skip(&mut self) {
         self.next = (self.next + 1) % self.servers.len();
     }
 
-    /// Whether every server has been tried since the last one that worked.
+    /// Returns whether every server has been tried since the last successful one.
     pub(crate) fn round_is_over(&self) -> bool {
         self.tried >= self.servers.len()
     }

@@ -1,9 +1,10 @@
-//! Writes that may be repeated after a lost reply without being done twice.
+//! Writes that can be retried after a lost reply without being applied twice.
 //!
-//! Each looks, when a repetition fails, whether that is because the first try was carried out: the node
-//! is there with the very data, the version is the next one, the node is gone. Somebody else's change
-//! with the same outcome counts as ours; it cannot be told apart, and need not be. Ephemeral nodes can and
-//! must be: they have an owner, and a lock has one.
+//! When a retry fails, each operation checks whether it failed because the first attempt was
+//! applied: the node exists with the same data, its version is the next one, or it does not exist.
+//! A change of another client with the same result counts as success, because the two cannot be
+//! distinguished and the difference does not matter. For ephemeral nodes it does: they have an
+//! owner, and so has a lock; their owner must be this session.
 
 use ironkeeper_proto::{CreateMode, Stat};
 
@@ -13,10 +14,11 @@ use crate::error::{Error, ErrorKind, Happened, Result};
 use crate::retry::{Retries, RetryPolicy};
 
 impl Client {
-    /// Creates a node and tries again after a lost connection. If the node is there when it is tried
-    /// again, with this data and never changed, it was created. With other data it may have been created and
-    /// written to since: the error says that it [may have happened](Error::happened). Not for sequential nodes,
-    /// which have [`Client::create_protected`].
+    /// Creates a node and retries after a lost connection. If a retry finds the node with this data
+    /// and version 0, the create was applied. If the data or version differ, the node may have been
+    /// created and then written to: the error states that the request [may have been
+    /// applied](Error::happened). Sequential nodes are rejected; use [`Client::create_protected`]
+    /// for them.
     ///
     /// ```
     /// use std::time::Duration;
@@ -59,7 +61,7 @@ impl Client {
                             return Ok(Created { path: path.to_owned(), stat: node.stat });
                         }
                         Ok(_) => return Err(error.maybe_happened()),
-                        // Deleted in between: create it again.
+                        // The node was deleted meanwhile: create it again.
                         Err(gone) if gone.kind() == ErrorKind::NoNode => {
                             in_doubt = false;
                             continue;
@@ -78,8 +80,8 @@ impl Client {
         }
     }
 
-    /// Sets the data of a node and tries again after a lost connection. If the node then has this data
-    /// and the version behind the one asked for, it was set.
+    /// Sets the data of a node and retries after a lost connection. If a retry finds this data and
+    /// the version after the expected one, the set was applied.
     ///
     /// ```
     /// use std::time::Duration;
@@ -132,7 +134,8 @@ impl Client {
         }
     }
 
-    /// Deletes a node and tries again after a lost connection. If it is gone then, it was deleted.
+    /// Deletes a node and retries after a lost connection. If a retry finds no node, it was
+    /// deleted.
     ///
     /// ```
     /// use std::time::Duration;
@@ -173,7 +176,7 @@ impl Client {
 }
 
 impl Client {
-    /// The owner of a node that this session creates.
+    /// Returns the ephemeral owner of a node that this session creates.
     fn owner(&self, mode: CreateMode) -> i64 {
         if mode.is_ephemeral() { self.session_id().0 } else { 0 }
     }

@@ -1,13 +1,13 @@
 //! An async client for Ironkeeper and Apache ZooKeeper.
 //!
-//! Start with [`Client`]: it connects, and its methods are the operations. Each returns a [`Reply`]:
-//! the request is on its way when the method returns, and the future only waits for the answer, so
-//! that many requests travel together without any further ado. [`Error`] answers what a caller wants
-//! to know: did it happen, is the session over, is it worth another try. [`Watch`] and [`Watcher`] tell
-//! of changes and never lose one silently; [`States`] tells how the connection fares.
+//! Start with [`Client`]: it connects, and its methods are the operations. Each method queues its
+//! request and returns a [`Reply`]. Awaiting the reply only waits for the server, so a caller can
+//! have many requests in flight. [`Error`] states whether the request was applied, whether the
+//! session has ended and whether a retry makes sense. [`Watch`] and [`Watcher`] deliver changes and
+//! report every possible loss of events; [`States`] is the stream of connection states.
 //!
-//! The crate needs a tokio runtime and depends on no server. It never repeats a write by itself: what
-//! may have happened is said to be so, and [`RetryPolicy`] is there for those who ask for it.
+//! The crate needs a tokio runtime and depends on no server. It never repeats a write by itself: an
+//! error states that the write may have been applied, and a [`RetryPolicy`] retries on request.
 //!
 //! ```
 //! use ironkeeper_client::{Client, CreateMode, ErrorKind};
@@ -33,8 +33,8 @@
 //! | --- | --- |
 //! | `tls` | `TlsTransport` and `TlsSettings`: connections over TLS, by rustls |
 //!
-//! `MIGRATING.md` maps the methods of Apache's Java client, of Curator and of kazoo to the ones
-//! here, and the search of this documentation knows their names.
+//! `MIGRATING.md` maps the methods of Apache's Java client, of Curator and of kazoo to the methods
+//! of this crate, and the search of this documentation finds their names.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs)]
@@ -86,17 +86,18 @@ pub use transport::{TlsSettings, TlsTransport};
 pub use tree_walk::{TreeWalk, Visited};
 pub use watch::{Watch, WatchEvent, WatchItem, WatchMode, WatchType, Watcher};
 
-/// A panic elsewhere leaves nothing half-done behind our locks: nothing under them can panic.
+/// Locks `mutex` and ignores poisoning: no code under these locks panics, so a panic elsewhere
+/// leaves the protected data consistent.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The programs in the README are tested with the other examples.
+/// Tests the programs in the README with the other examples.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// And those in the guide for users of other clients.
+/// Tests the programs in the guide for users of other clients.
 #[cfg(doctest)]
 #[doc = include_str!("../MIGRATING.md")]
 struct Migrating;

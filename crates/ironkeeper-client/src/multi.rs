@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::reply::{Answer, Decode, Reply, RequestContext, malformed};
 use crate::watch::WatchEnd;
 
-/// What one operation of a transaction, or of a multi-read, gave.
+/// The result of one operation of a transaction or of a multi-read.
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode, OpResult, Version};
@@ -36,16 +36,16 @@ use crate::watch::WatchEnd;
 pub enum OpResult {
     /// A node was created. Servers before 3.9 do not send the [`Stat`].
     Created {
-        /// Its path, with the number of a sequential node.
+        /// The path of the node, with the number of a sequential node.
         path: String,
-        /// Its [`Stat`].
+        /// The [`Stat`] of the node.
         stat: Option<Stat>,
     },
     /// A node was deleted.
     Deleted,
-    /// Data was set; the new [`Stat`].
+    /// The data was set; the new [`Stat`].
     Set(Stat),
-    /// The check held.
+    /// The check succeeded.
     Checked,
     /// A node that was read.
     Node(Node),
@@ -53,7 +53,7 @@ pub enum OpResult {
     Children(Vec<String>),
 }
 
-/// Operations that take place all together or not at all. Made by
+/// Operations that are applied all together or not at all. Created by
 /// [`Client::transaction`](crate::Client::transaction).
 ///
 /// ```
@@ -84,7 +84,7 @@ pub struct Transaction {
     client: Client,
     body: Vec<u8>,
     operations: Vec<Box<str>>,
-    /// The first thing that no server would accept.
+    /// The first error in an argument, which every server would reject.
     refused: Option<Error>,
 }
 
@@ -167,7 +167,7 @@ impl Transaction {
         self.path_and_version(OpCode::Delete, path, version.into())
     }
 
-    /// Lets the rest take place only if the node is there and has this version.
+    /// Applies the transaction only if the node exists and has this version.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -199,7 +199,7 @@ impl Transaction {
         extra_bytes: usize,
         encode: impl FnOnce(&str, &mut Vec<u8>),
     ) -> Transaction {
-        // What is too large already is not copied any more.
+        // Once the body is too large, no further data is copied.
         let check = check.and_then(|()| {
             self.client.check_size(path, self.body.len() + 2 * path.len() + extra_bytes)
         });
@@ -217,7 +217,7 @@ impl Transaction {
         self
     }
 
-    /// How many operations there are.
+    /// Returns the number of operations.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -234,7 +234,7 @@ impl Transaction {
         self.operations.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no operations.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -251,7 +251,8 @@ impl Transaction {
         self.operations.is_empty()
     }
 
-    /// Sends the operations. One result for each of them, or an error that names the one that failed.
+    /// Sends the operations. Returns one result for each of them, or an error with the index of the
+    /// failed one.
     ///
     /// ```
     /// use ironkeeper_client::{Client, OpResult};
@@ -287,7 +288,7 @@ impl Transaction {
     }
 }
 
-/// Reads that are answered together. Made by [`Client::multi_read`](crate::Client::multi_read).
+/// Reads in one request. Created by [`Client::multi_read`](crate::Client::multi_read).
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode, OpResult};
@@ -362,7 +363,7 @@ impl MultiRead {
         MultiRead { inner }
     }
 
-    /// Sends the reads. One result for each of them, whatever became of the others.
+    /// Sends the reads. Returns one result for each of them, independent of the others.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -407,7 +408,8 @@ pub(crate) fn decode_committed(
     answer: Answer<'_>,
 ) -> Result<Vec<OpResult>> {
     let results = decode_results(context, answer.body_of(context)?)?;
-    // Those before the culprit carry no error of their own, those behind it a filler.
+    // Operations before the failed one have error code 0, operations after it
+    // `RuntimeInconsistency`.
     let failed = results
         .iter()
         .position(|result| matches!(result, Err(error) if error.kind() != ErrorKind::RolledBack));
@@ -444,7 +446,8 @@ fn decode_results(context: &RequestContext, body: &[u8]) -> Result<Vec<Result<Op
     Ok(results)
 }
 
-/// The outer error is a reply that cannot be read, the inner one what the server says of the operation.
+/// Decodes one result. The outer error is a malformed reply, the inner one the server's error for
+/// the operation.
 fn decode_result(
     context: &RequestContext,
     path: &str,
@@ -473,7 +476,7 @@ fn decode_result(
         }
         Some(OpCode::Error) => {
             let code = reader.i32().map_err(&malformed)?;
-            // Zero stands for "was fine until another one failed".
+            // Code 0: the operation succeeded, but a later one failed.
             let kind = if code == 0 { ErrorKind::RolledBack } else { ErrorKind::from_code(code) };
             return Ok(Err(Error::at(kind, path)));
         }
@@ -483,7 +486,7 @@ fn decode_result(
     }))
 }
 
-/// Small data is copied out of the receive buffer, which would otherwise live as long as the data.
+/// Copies the data out of the receive buffer, which the data would otherwise keep allocated.
 pub(crate) fn owned(bytes: &[u8]) -> Bytes {
     Bytes::copy_from_slice(bytes)
 }

@@ -1,4 +1,4 @@
-//! Nodes together with those above or below them, and nodes that may or may not be there.
+//! Operations on a node and its ancestors or descendants, and on nodes that may or may not exist.
 
 use std::collections::VecDeque;
 
@@ -10,11 +10,11 @@ use crate::create::{CreateOptions, Created};
 use crate::error::{Error, ErrorKind, Result};
 use crate::reply::Reply;
 
-/// Requests under way at a time while a subtree is deleted.
+/// The number of requests in flight while a subtree is deleted.
 const WINDOW: usize = 256;
 
 impl Client {
-    /// Creates all nodes above `path` that are missing.
+    /// Creates all missing ancestors of `path`.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -36,8 +36,8 @@ impl Client {
         self.create_parents_with(path, &CreateOptions::default()).await
     }
 
-    /// Like [`Client::create_parents`], with a choice of what they are: containers go away by
-    /// themselves when their last child has gone.
+    /// Does the same as [`Client::create_parents`] with options for the ancestors: the server
+    /// deletes containers after their last child.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode};
@@ -53,7 +53,7 @@ impl Client {
     #[doc(alias = "creatingParentContainersIfNeeded")]
     pub async fn create_parents_with(&self, path: &str, options: &CreateOptions) -> Result<()> {
         'again: loop {
-            // From below: mostly all or all but one of them are there.
+            // Bottom-up: usually all ancestors, or all but one, exist.
             let mut missing = Vec::new();
             let mut above = path::parent(path);
             while let Some(at) = above.filter(|at| *at != "/") {
@@ -67,7 +67,8 @@ impl Client {
             }
             for at in missing.into_iter().rev() {
                 match self.create_with(at, "", options).await {
-                    // One that was there a moment ago is gone, as an empty container goes.
+                    // An ancestor that existed was deleted meanwhile, for example an empty
+                    // container.
                     Err(error) if error.kind() == ErrorKind::NoNode && !is_child_of_root(at) => {
                         continue 'again;
                     }
@@ -79,7 +80,7 @@ impl Client {
         }
     }
 
-    /// Creates the node that this handle takes for the root, and those above it.
+    /// Creates the node at this handle's chroot, and its ancestors.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode};
@@ -96,11 +97,11 @@ impl Client {
     pub async fn create_chroot(&self) -> Result<()> {
         let mut outside = self.clone();
         outside.chroot = Chroot::default();
-        // Everything above a child of the chroot.
+        // All ancestors of a child of the chroot.
         outside.create_parents(&self.chroot.to_server("/child")).await
     }
 
-    /// Creates a node, and the nodes above it that are missing.
+    /// Creates a node and its missing ancestors.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode};
@@ -126,7 +127,7 @@ impl Client {
         let (data, options) = (data.as_ref(), options.into());
         loop {
             match self.create_with(path, data, &options).await {
-                // In a loop: a parent may be deleted again in between.
+                // In a loop, because another client may delete a parent in between.
                 Err(error) if error.kind() == ErrorKind::NoNode && !is_child_of_root(path) => {
                     self.create_parents(path).await?;
                 }
@@ -135,9 +136,9 @@ impl Client {
         }
     }
 
-    /// Deletes a node and everything below it, and says how many nodes that were. Not one atomic
-    /// change: others may see some of them gone and some not. Nodes that others create meanwhile are
-    /// deleted too.
+    /// Deletes a node and all its descendants, and returns the number of deleted nodes. This is not
+    /// one atomic change: other clients may see a part of the subtree. Nodes that other clients
+    /// create meanwhile are deleted too.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode};
@@ -162,7 +163,7 @@ impl Client {
             match self.delete(path, Version::Any).await {
                 Ok(()) => return Ok(deleted + 1),
                 Err(error) if error.kind() == ErrorKind::NotEmpty => {}
-                // Somebody else was faster with the last one.
+                // Another client has deleted the node itself.
                 Err(error) if error.kind() == ErrorKind::NoNode && deleted > 0 => {
                     return Ok(deleted);
                 }
@@ -171,7 +172,7 @@ impl Client {
         }
     }
 
-    /// Deletes everything below a node, and says how many nodes that were.
+    /// Deletes all descendants of a node, and returns the number of deleted nodes.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode};
@@ -198,7 +199,8 @@ impl Client {
             if below.len() <= 1 {
                 return Ok(deleted);
             }
-            // A breadth-first walk has parents before children; the node itself comes first.
+            // A breadth-first walk returns parents before children; the first item is the node
+            // itself.
             let mut under_way: VecDeque<Reply<()>> = VecDeque::new();
             for victim in below[1..].iter().rev() {
                 if under_way.len() == WINDOW
@@ -214,7 +216,7 @@ impl Client {
         }
     }
 
-    /// The root of the whole tree holds what the server itself needs.
+    /// Rejects the root of the tree, which contains nodes that the server needs.
     fn refuse_root(&self, path: &str) -> Result<()> {
         Client::check_path(path)?;
         if self.chroot.to_server(path) == "/" {
@@ -224,7 +226,7 @@ impl Client {
         Ok(())
     }
 
-    /// Creates a node, or sets its data if it is there.
+    /// Creates a node, or sets its data if it exists.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode};
@@ -260,8 +262,8 @@ impl Client {
         }
     }
 
-    /// Sets the data of a node, or creates it if it is missing: like [`Client::create_or_set`], but
-    /// faster where the node is mostly there.
+    /// Sets the data of a node, or creates it if it does not exist: like [`Client::create_or_set`],
+    /// but faster if the node usually exists.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode};
@@ -292,12 +294,13 @@ impl Client {
     }
 }
 
-/// Counts a deletion. A node that is gone already or that got new children is left to the next look.
-/// Above it there is nothing to create: if its parent is missing, that is the chroot.
+/// Returns whether there is no ancestor to create. If the parent of such a node is missing, the
+/// parent is the chroot.
 fn is_child_of_root(path: &str) -> bool {
     path::parent(path).is_none_or(|parent| parent == "/")
 }
 
+/// Counts a deletion. A node that does not exist or has new children is left to the next pass.
 fn gone(deleted: Result<()>) -> Result<u64> {
     match deleted {
         Ok(()) => Ok(1),

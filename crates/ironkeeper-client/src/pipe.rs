@@ -1,7 +1,7 @@
-//! The open connection of a session, and what is being written to it.
+//! The open connection of a session, and the bytes that are being written to it.
 //!
-//! Whoever has something to send may write, the driver or a caller: the bytes lie in one buffer behind
-//! one lock, so they leave in the order in which they were taken from the machine.
+//! The driver and callers both write. The bytes are in one buffer behind one lock, so they are sent
+//! in the order in which they were taken from the machine.
 
 use std::io;
 use std::pin::Pin;
@@ -15,14 +15,14 @@ use crate::transport::Connection;
 #[derive(Default)]
 pub(crate) struct Pipe {
     connection: Option<Box<dyn Connection>>,
-    /// Being written, and how far that got.
+    /// The bytes being written; `written` of them are done.
     writing: Vec<u8>,
     written: usize,
-    /// Written, but the machine does not know yet.
+    /// The number of written bytes that the machine does not know of yet.
     unreported: usize,
-    /// The transport may hold back something of what was written.
+    /// The transport may buffer written bytes.
     unflushed: bool,
-    /// A caller's write failed. The driver hears of it with its next look.
+    /// The error of a caller's write. The driver receives it with its next `write`.
     broken: Option<io::Error>,
 }
 
@@ -35,7 +35,7 @@ impl Pipe {
         *self = Pipe::default();
     }
 
-    /// Where the next bytes to write go: an empty buffer, if everything before has been written.
+    /// Returns the empty buffer for the next bytes, or `None` while earlier bytes are unwritten.
     pub(crate) fn next_buffer(&mut self) -> Option<&mut Vec<u8>> {
         if self.written < self.writing.len() || self.connection.is_none() {
             return None;
@@ -45,23 +45,23 @@ impl Pipe {
         Some(&mut self.writing)
     }
 
-    /// Whether everything has been given to the transport.
+    /// Returns whether the transport has accepted all bytes.
     pub(crate) fn is_written(&self) -> bool {
         self.written == self.writing.len()
     }
 
-    /// How much was written since the last call.
+    /// Returns the number of bytes written since the last call.
     pub(crate) fn take_unreported(&mut self) -> usize {
         std::mem::take(&mut self.unreported)
     }
 
-    /// A caller cannot act on a failure; the driver does.
+    /// Stores the failure of a caller's write for the driver, because a caller cannot handle it.
     pub(crate) fn note_failure(&mut self, failure: io::Error) {
         self.broken = Some(failure);
     }
 
-    /// Gives the transport what it takes. Says whether anything moved; `Pending` parts leave the waker
-    /// with the transport.
+    /// Writes as many bytes as the transport accepts. Returns whether any were written; if the
+    /// transport returns `Pending`, it keeps the waker.
     pub(crate) fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         if let Some(failure) = self.broken.take() {
             return Err(failure);

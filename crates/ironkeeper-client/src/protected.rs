@@ -1,12 +1,12 @@
-//! Creates that survive a lost reply.
+//! Creates that are applied exactly once despite a lost reply.
 //!
-//! A sequential create whose reply is lost may have made a node whose name nobody knows. So the name
-//! gets a mark that is unique: `_c_<uuid>-` in front, exactly as Curator does it, by which the node is
-//! found again. Before the search the server is asked to catch up (`sync`): after a reconnect to
-//! another server an old list might not have the node yet, and it would be created twice.
+//! A sequential create whose reply is lost may have created a node with an unknown name. So the
+//! name begins with a unique mark, `_c_<uuid>-`, exactly as in Curator, by which the client finds
+//! the node. Before the search the client sends a `sync`: after a reconnect, the list of children
+//! on another server might not contain the node yet, and the client would create a second one.
 //!
-//! Steps: create; after a loss that leaves the outcome open: sync, list the parent's children, look for
-//! the mark; found: that is the node; else create again.
+//! Steps: create; after a loss with an unknown outcome: sync, list the children of the parent,
+//! search for the mark. If it is found, the node is ours; otherwise create again.
 
 use ironkeeper_proto::path;
 
@@ -16,16 +16,16 @@ use crate::error::{Error, ErrorKind, Happened, Result};
 use crate::reply::Reply;
 use crate::retry::{Retries, RetryPolicy};
 
-/// What Curator puts in front of the mark.
+/// Curator's prefix of the mark.
 const PREFIX: &str = "_c_";
 
 impl Client {
-    /// Creates a node exactly once, even if the connection breaks before the reply arrives. Its name
-    /// gets a unique mark in front, as Curator's protected creates do: `/locks/n-` becomes something
-    /// like `/locks/_c_<uuid>-n-0000000007`.
+    /// Creates a node exactly once, even if the connection breaks before the reply arrives. The
+    /// name begins with a unique mark, as with Curator's protection: `/locks/n-` becomes, for
+    /// example, `/locks/_c_<uuid>-n-0000000007`.
     ///
-    /// The first try takes its place in line when this is called. If the future is dropped before it is done, the node
-    /// is removed again in the background.
+    /// The first attempt is queued when this method is called. If the future is dropped before it
+    /// completes, the node is deleted in the background.
     ///
     /// ```
     /// use std::time::Duration;
@@ -55,7 +55,7 @@ impl Client {
     ) -> impl Future<Output = Result<Created>> + 'a {
         let options = options.into();
         let retries = Retries::new(self, policy);
-        // The first try takes its place in line now, not when the future is first polled.
+        // The first attempt is queued now, not when the future is first polled.
         let begun = options.check(path).and_then(|()| {
             let mark = Mark::new(self, path)?;
             let first = self.create_with(&mark.path, data.as_ref(), &options);
@@ -67,9 +67,9 @@ impl Client {
         }
     }
 
-    /// The node with the mark, if there is one.
+    /// Returns the node with the mark, if it exists.
     async fn find_marked(&self, parent: &str, mark: &str) -> Result<Option<Created>> {
-        // Both take their place in line now, so the list is at least as new as the sync.
+        // Both requests are queued now, so the list is at least as new as the sync.
         let (synced, children) = (self.sync(parent), self.children(parent));
         synced.await?;
         let children = match children.await {
@@ -85,20 +85,20 @@ impl Client {
     }
 }
 
-/// A node that is found by its name, whatever became of the reply. Dropping this removes it again, in the background,
-/// if it may be there and nobody has got it.
+/// A node that is found by its name even if the reply is lost. If the node may exist and was not
+/// returned to the caller, dropping the `Mark` deletes it in the background.
 struct Mark<'a> {
     client: &'a Client,
     parent: &'a str,
-    /// What the node's name begins with.
+    /// The prefix of the node's name.
     mark: String,
-    /// What the create asks for.
+    /// The path in the create request.
     path: String,
     armed: bool,
 }
 
 impl<'a> Mark<'a> {
-    /// For a create that is made at once.
+    /// Creates the mark for a create that follows at once.
     fn new(client: &'a Client, path: &'a str) -> Result<Mark<'a>> {
         let Some(parent) = path::parent(path) else {
             return Err(Error::at(ErrorKind::InvalidArgument, path).with_detail("the root"));
@@ -109,7 +109,7 @@ impl<'a> Mark<'a> {
         Ok(Mark { client, parent, mark, path, armed: true })
     }
 
-    /// Waits for the first try, and repeats it as long as it has to be repeated.
+    /// Waits for the first attempt, and retries as needed.
     async fn create(
         mut self,
         first: Reply<Created>,
@@ -118,7 +118,7 @@ impl<'a> Mark<'a> {
         mut retries: Retries<'_>,
     ) -> Result<Created> {
         let mut attempt = first.await.map(Some);
-        // Whether a node may be there whose name is not known.
+        // Whether a node with an unknown name may exist.
         let mut in_doubt = false;
         loop {
             match attempt {
@@ -133,7 +133,8 @@ impl<'a> Mark<'a> {
                         self.armed = in_doubt && !error.is_session_over();
                         return Err(error);
                     }
-                    // If the policy gives up while in doubt, the clean-up removes what may be there.
+                    // If the policy gives up while in doubt, the drop deletes a node that may
+                    // exist.
                     self.armed = in_doubt;
                     retries.pause(error).await?;
                 }

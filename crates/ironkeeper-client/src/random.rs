@@ -11,7 +11,7 @@ impl Random {
         Random(seed)
     }
 
-    /// The seed comes from the operating system by way of the hash keys of the standard library.
+    /// Takes the seed from the operating system, through the hash keys of the standard library.
     pub(crate) fn from_os() -> Random {
         Random(RandomState::new().hash_one(0))
     }
@@ -24,7 +24,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number in `0..bound`; zero when the bound is.
+    /// Returns a number in `0..bound`; 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
@@ -36,13 +36,13 @@ impl Random {
     }
 }
 
-/// A random (version 4) UUID in its usual text form.
+/// Returns a random (version 4) UUID in its usual text form.
 pub(crate) fn uuid() -> String {
-    // Two independent keys: one 64-bit state would make collisions thinkable.
+    // Two independent keys: with one 64-bit state, collisions would be possible.
     uuid_of(Random::from_os().next(), Random::from_os().next())
 }
 
-/// The UUID that has these bits where it has no others.
+/// Returns the UUID with these bits, except for the fixed bits of version and variant.
 pub(crate) fn uuid_of(high: u64, low: u64) -> String {
     let bits = (u128::from(high) << 64) | u128::from(low);
     let bits = (bits & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);

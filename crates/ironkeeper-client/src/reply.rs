@@ -15,14 +15,14 @@ use crate::session::machine::Failure;
 use crate::shared::Shared;
 use crate::watch::WatchEnd;
 
-/// The answer to a request that has already taken its place in line.
+/// The reply to a request that is already queued.
 ///
-/// The request is on its way as soon as the method that made it returns; awaiting this only waits for
-/// the answer. Dropping it means that the answer is of no interest: the request is carried out
-/// nevertheless. Requests are carried out in the order they were made.
+/// The method that returns a `Reply` has queued the request; awaiting the `Reply` only waits for
+/// the server. Dropping it discards the reply, and the request is executed nevertheless. The server
+/// executes requests in the order in which they were made.
 ///
-/// While the server still owes answers, requests may be put together before they leave: until one of
-/// them is awaited or dropped, or the next answer is there.
+/// While a reply of the server is pending, the client may keep further requests in its buffer and
+/// send them together: until one of them is awaited or dropped, or the next reply arrives.
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode, Version};
@@ -48,7 +48,7 @@ pub struct Reply<T> {
 
 enum Inner<T> {
     Waiting(Arc<Slot<T>>, Arc<Shared>),
-    /// Refused before it was sent.
+    /// Rejected by the client before it was sent.
     Refused(Option<Error>),
 }
 
@@ -87,7 +87,7 @@ impl<T> Future for Reply<T> {
 impl<T> Drop for Reply<T> {
     fn drop(&mut self) {
         if let Inner::Waiting(slot, shared) = &self.inner {
-            // What was in there may be a watch, which takes the lock of the session when dropped.
+            // The state may contain a watch, whose drop locks the session.
             let unwanted = std::mem::replace(&mut *lock(&slot.state), State::Over);
             if matches!(unwanted, State::Waiting { .. }) {
                 shared.uncork_later();
@@ -106,13 +106,13 @@ impl<T> fmt::Debug for Reply<T> {
     }
 }
 
-/// What is known of a request besides its bytes.
+/// The properties of a request that are needed when its reply arrives.
 #[derive(Debug, Default)]
 pub(crate) struct RequestContext {
-    /// As the user wrote it. Empty if the request has none.
+    /// As the user gave it. Empty if the request has no path.
     pub(crate) path: Box<str>,
     pub(crate) chroot: Chroot,
-    /// Whether it changes anything.
+    /// Whether the request is a write.
     pub(crate) is_write: bool,
     /// The paths of the operations of a multi.
     pub(crate) operations: Vec<Box<str>>,
@@ -123,7 +123,8 @@ impl RequestContext {
         if self.path.is_empty() { Error::new(kind) } else { Error::at(kind, &self.path) }
     }
 
-    /// An answer that cannot be read. It says nothing of whether the request was carried out.
+    /// Returns the error for a reply that cannot be decoded. The outcome of a write is then
+    /// unknown.
     pub(crate) fn unreadable(&self, why: impl Into<Box<str>>) -> Error {
         let error = self.error(ErrorKind::MalformedReply).with_detail(why);
         if self.is_write { error.maybe_happened() } else { error }
@@ -139,7 +140,7 @@ impl RequestContext {
             Failure::ReplyTooLarge { len } => {
                 let error =
                     self.error(ErrorKind::ReplyTooLarge).with_detail(format!("{len} bytes"));
-                // The server carried it out; only the answer could not be taken in.
+                // The server has executed the request; only the reply was not accepted.
                 return if self.is_write { error.maybe_happened() } else { error };
             }
             Failure::RequestTooLarge { len } => {
@@ -151,17 +152,17 @@ impl RequestContext {
     }
 }
 
-/// Turns the body of an answer into what the user gets. The watch is the one the request asked for.
+/// Decodes the body of a reply into the user's result. The watch is the one that the request set.
 pub(crate) type Decode<T> = fn(&RequestContext, Option<WatchEnd>, Answer<'_>) -> Result<T>;
 
-/// An answer of the server.
+/// A reply of the server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer<'a> {
     pub(crate) err: i32,
     pub(crate) body: &'a [u8],
 }
 
-/// Where the answer is put, shared by the future and the line.
+/// The place of the result, shared by the future and the queue of pending requests.
 pub(crate) struct Slot<T> {
     state: Mutex<State<T>>,
     context: RequestContext,
@@ -174,7 +175,7 @@ enum State<T> {
         watch: Option<WatchEnd>,
     },
     Done(Result<T>),
-    /// The answer was taken, or nobody wants it any more.
+    /// The result was taken, or the future was dropped.
     Over,
 }
 
@@ -203,21 +204,22 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Puts the answer there and hands out who has to be woken.
+    /// Stores the result and returns the waker of the waiting task.
     fn finish(&self, result: impl FnOnce(Option<WatchEnd>) -> Result<T>) -> Option<Waker> {
         let mut state = lock(&self.state);
         let State::Waiting { waker, watch } = &mut *state else { return None };
         let (waker, watch) = (waker.take(), watch.take());
-        // Under the lock: a future that is being dropped has to find the watch in here or there.
+        // Under the lock: a future that is dropped concurrently has to find the watch in one of the
+        // two states.
         *state = State::Done(result(watch));
         waker
     }
 }
 
-/// What the session machine keeps for each request.
+/// The part of a request that the session machine stores.
 pub(crate) trait Completion: Send + Sync {
-    /// The answer is there; whoever waits for it is left to be woken. `readable` becomes `false` if the
-    /// answer could not be read.
+    /// Stores the reply and returns the waker of the waiting task, for the caller to wake. Sets
+    /// `readable` to `false` if the reply cannot be decoded.
     fn answered(&self, answer: Answer<'_>, readable: &mut bool) -> Option<Waker>;
     fn failed(&self, failure: Failure);
 }
@@ -245,7 +247,7 @@ impl<T: Send> Completion for Slot<T> {
     }
 }
 
-/// For answers that carry nothing but their success.
+/// Decodes a reply that has no body.
 pub(crate) fn nothing(
     context: &RequestContext,
     _watch: Option<WatchEnd>,
@@ -255,13 +257,13 @@ pub(crate) fn nothing(
 }
 
 impl<'a> Answer<'a> {
-    /// The body, or the error that stands in its place.
+    /// Returns the body, or the error of the reply.
     pub(crate) fn body_of(self, context: &RequestContext) -> Result<&'a [u8]> {
         match self.err {
             0 => Ok(self.body),
             code => {
                 let error = context.error(ErrorKind::from_code(code));
-                // The server itself does not know what became of it.
+                // The server does not know whether the write was applied.
                 Err(if context.is_write && leaves_open(code) {
                     error.maybe_happened()
                 } else {
@@ -272,7 +274,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Whether an error of a server says nothing about the outcome.
+/// Returns whether this error code of a server leaves the outcome of a write unknown.
 fn leaves_open(code: i32) -> bool {
     [
         ErrorCode::SystemError,

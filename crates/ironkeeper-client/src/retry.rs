@@ -1,4 +1,4 @@
-//! Trying again: how often, and how long to wait in between.
+//! Retries: how many, and the pauses between them.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::error::{ErrorKind, Result};
 use crate::random::Random;
 use crate::state::ConnectionState;
 
-/// How often to try again, and how long to wait in between. The policies are Curator's.
+/// The number of retries, and the pauses between them. The policies are Curator's.
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,7 +31,7 @@ use crate::state::ConnectionState;
 #[doc(alias = "KazooRetry")]
 pub struct RetryPolicy {
     pause: Pause,
-    /// Tries beyond the first.
+    /// Attempts after the first.
     times: Option<u32>,
     elapsed: Option<Duration>,
     seed: Option<u64>,
@@ -40,14 +40,14 @@ pub struct RetryPolicy {
 #[derive(Clone, Debug)]
 enum Pause {
     Fixed(Duration),
-    /// Random, growing with each try.
+    /// Random, growing with each attempt.
     Exponential {
         base: Duration,
         max: Duration,
     },
 }
 
-/// Curator's bound for the exponent; beyond it the pause grows no more.
+/// Curator's bound for the exponent; the pause does not grow beyond it.
 const EXPONENT_MAX: u32 = 29;
 
 impl RetryPolicy {
@@ -55,7 +55,7 @@ impl RetryPolicy {
         RetryPolicy { pause, times, elapsed: None, seed: None }
     }
 
-    /// No second try.
+    /// Does not retry.
     ///
     /// ```
     /// use std::time::Duration;
@@ -67,7 +67,7 @@ impl RetryPolicy {
         RetryPolicy::times(0, Duration::ZERO)
     }
 
-    /// One more try.
+    /// Retries once.
     ///
     /// ```
     /// use std::time::Duration;
@@ -81,7 +81,7 @@ impl RetryPolicy {
         RetryPolicy::times(1, pause)
     }
 
-    /// So many more tries.
+    /// Retries up to `times` times.
     ///
     /// ```
     /// use std::time::Duration;
@@ -97,7 +97,7 @@ impl RetryPolicy {
         RetryPolicy::new(Pause::Fixed(pause), Some(times))
     }
 
-    /// Until it succeeds or the session is over.
+    /// Retries until the request succeeds or the session ends.
     ///
     /// ```
     /// use std::time::Duration;
@@ -110,7 +110,7 @@ impl RetryPolicy {
         RetryPolicy::new(Pause::Fixed(pause), None)
     }
 
-    /// As long as this time has not passed since the first try.
+    /// Retries while less than `max` has passed since the first attempt.
     ///
     /// ```
     /// use std::time::Duration;
@@ -124,7 +124,7 @@ impl RetryPolicy {
         RetryPolicy { elapsed: Some(max), ..RetryPolicy::forever(pause) }
     }
 
-    /// So many more tries, with random pauses that double on average.
+    /// Retries up to `times` times, with random pauses that double on average.
     ///
     /// ```
     /// use std::time::Duration;
@@ -139,7 +139,7 @@ impl RetryPolicy {
         RetryPolicy::bounded_exponential(base, Duration::MAX, times)
     }
 
-    /// Like [`RetryPolicy::exponential`], with no pause longer than `max`.
+    /// Does the same as [`RetryPolicy::exponential`], with no pause longer than `max`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -154,7 +154,7 @@ impl RetryPolicy {
         RetryPolicy::new(Pause::Exponential { base, max }, Some(times))
     }
 
-    /// Fixes the random pauses.
+    /// Fixes the seed of the random pauses.
     ///
     /// ```
     /// use std::time::Duration;
@@ -169,7 +169,7 @@ impl RetryPolicy {
         self
     }
 
-    /// The pauses of one use of the policy, for loops of one's own.
+    /// Returns the pauses for one use of the policy, for a caller with its own loop.
     ///
     /// ```
     /// use std::time::Duration;
@@ -213,8 +213,8 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// How long to wait before the next try; `None` if there shall be none. `elapsed` is the time since
-    /// the first try.
+    /// Returns the pause before the next attempt; `None` if the policy permits no further attempt.
+    /// `elapsed` is the time since the first attempt.
     ///
     /// ```
     /// use std::time::Duration;
@@ -242,12 +242,13 @@ impl Pauses {
 }
 
 impl Client {
-    /// Makes a request until it succeeds, fails for good, or the policy has enough. After a lost
-    /// connection it waits for the next one before it tries again, and after a refusal by a server that takes no
-    /// writes for one that does.
+    /// Repeats a request until it succeeds, fails with an error that is not retriable, or the
+    /// policy permits no further attempt. After a lost connection it waits for the next connection
+    /// before it retries, and after a rejection by a read-only server it waits for a server that
+    /// accepts writes.
     ///
-    /// A write may be carried out more than once: a reply that was lost does not tell. Where that
-    /// matters, see [`Client::create_protected`] and the idempotent operations.
+    /// A write may be applied more than once, because the outcome is unknown after a lost reply.
+    /// Where that matters, use [`Client::create_protected`] and the idempotent operations.
     ///
     /// ```
     /// use std::time::Duration;
@@ -283,7 +284,7 @@ impl Client {
     }
 }
 
-/// A loop that tries again.
+/// The state of a retry loop.
 pub(crate) struct Retries<'a> {
     client: &'a Client,
     pauses: Pauses,
@@ -296,7 +297,8 @@ impl Retries<'_> {
         Retries { client, pauses, started: Instant::now() }
     }
 
-    /// Waits before the next try, and for a connection; gives the error back if it was the last.
+    /// Waits before the next attempt, and for a connection; returns the error if no attempt is
+    /// left.
     pub(crate) async fn pause(&mut self, error: crate::Error) -> Result<()> {
         let Some(pause) = self.pauses.next_after(self.started.elapsed()) else { return Err(error) };
         tokio::time::sleep(pause).await;
@@ -305,8 +307,8 @@ impl Retries<'_> {
             ErrorKind::NotReadOnly => ConnectionState::takes_writes,
             _ => return Ok(()),
         };
-        // A try without a connection is none. How long that may take is bounded by the life of
-        // the session, and before there is one by what it would be.
+        // An attempt without a connection is pointless. The wait is bounded by the session timeout,
+        // or by the requested one before the first connection.
         let patience = self.client.session_timeout();
         match tokio::time::timeout(patience, self.client.reaches(wanted)).await {
             Ok(reached) => reached,

@@ -1,21 +1,24 @@
-//! What the handles of a client share with the driver of its session: how a request gets on its way.
+//! State that the handles of a client share with the driver of its session, and the send path of a
+//! request.
 //!
-//! A caller encodes its request into the session's outgoing buffer under one short lock. Who writes the
-//! buffer to the socket depends on what the driver is at:
+//! A caller encodes its request into the session's outgoing buffer under one short lock. The state
+//! of the driver decides which task writes the buffer to the socket:
 //!
-//! - It is awake: it looks at the buffer before it sleeps.
-//! - It sleeps, and one caller alone has been at work: that caller writes by itself, which saves waking
-//!   another thread. It does so at once if the server has nothing to answer. Else more requests may
-//!   follow in a moment, and the buffer stays *corked* until somebody waits for a reply, until it is
-//!   large, or until the server's next answer wakes the driver, whichever comes first. A task has the driver
-//!   near, and wakes it as well, which wakes no thread: what it leaves corked when it pauses leaves in the driver's
-//!   turn, and what it waits for does not wait until all other tasks have had theirs.
-//! - It sleeps, and several callers are at work: it is woken, and writes what all of them have put there.
+//! - The driver is running: it checks the buffer before it becomes idle.
+//! - The driver is idle and the last replies went to one task: the caller writes, which saves
+//!   waking another thread. It writes at once if no reply is pending. Otherwise more requests may
+//!   follow shortly, and the buffer stays *corked* until a task awaits a reply, the buffer reaches
+//!   `CORKED_BYTES_MAX`, or the server's next reply wakes the driver. A caller that is a tokio
+//!   task, or runs in a runtime of one thread, corks the buffer and wakes the driver as well. The
+//!   driver is then scheduled after the current task on the same thread, so no thread is woken: it
+//!   flushes the requests that the task left corked, before all other tasks have been polled.
+//! - The driver is idle and several callers are active: the driver is woken and writes the requests
+//!   of all callers.
 //!
-//! A caller writes with the waker of the driver. So whatever the transport has to tell afterwards, it
-//! tells to the driver, as if the driver had written.
+//! A caller writes with the driver's waker, so the transport notifies the driver of readiness, as
+//! if the driver had written.
 //!
-//! Lock order: a slot's own lock, the pipe's, the session's. Any of them may be left out.
+//! Lock order: slot, pipe, session (`core`). Any of them may be skipped.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -37,34 +40,34 @@ use crate::watch::{WatchEnd, WatchHandle, WatchType};
 
 pub(crate) type Token = Arc<dyn Completion>;
 
-/// What a caller puts together before it writes although nobody waits yet.
+/// The bytes at which a caller writes a corked buffer although no reply is awaited.
 const CORKED_BYTES_MAX: usize = 16 * 1024;
 
-/// The session, as the handles and the driver see it.
+/// The state of a session that the handles and the driver share.
 pub(crate) struct Shared {
     pub(crate) core: Mutex<Core>,
     pub(crate) pipe: Mutex<Pipe>,
     pub(crate) states: Mutex<Subscribers>,
-    /// There are bytes to be written, and nobody has been told.
+    /// The outgoing buffer holds bytes, and no task has been notified to write them.
     corked: AtomicBool,
     next_watcher: AtomicU64,
-    /// Whatever is left to chance, if that was given a seed.
+    /// The source of randomness, if the client was given a seed.
     chance: Option<Mutex<Random>>,
-    /// Where the driver runs, and whatever else has to be done as long as the session lives.
+    /// The runtime of the driver and of other background tasks of the session.
     pub(crate) runtime: Handle,
 }
 
 pub(crate) struct Core {
     pub(crate) machine: Machine<Token, WatchHandle>,
-    /// The driver, when it sleeps although it could write.
+    /// The waker of the driver while the driver is idle and could write.
     pub(crate) sleeper: Option<Waker>,
-    /// The last replies went to one task, so the next requests are likely to be its own.
+    /// The last replies went to one task, so the next requests are probably from the same task.
     pub(crate) has_one_caller: bool,
 }
 
-/// What becomes of bytes that have just been put into the outgoing buffer.
+/// The action that follows after bytes were added to the outgoing buffer.
 enum Next {
-    /// Somebody will see them.
+    /// The driver or another caller will write them.
     Nothing,
     Write,
     Wake(Waker),
@@ -97,7 +100,7 @@ impl Shared {
         WatcherId(self.next_watcher.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Chance for one use.
+    /// Returns a generator for one use.
     pub(crate) fn chance(&self) -> Random {
         match &self.chance {
             Some(chance) => Random::from_seed(lock(chance).next()),
@@ -111,7 +114,8 @@ impl Shared {
         match &self.chance {
             Some(chance) if session != SessionId::NONE => {
                 let mut chance = lock(chance);
-                // The session's own bits go through the generator, so that they are in all of the id.
+                // The session id is mixed by the generator, so that it affects all bits of the UUID
+                // half.
                 let own = Random::from_seed(session.0 as u64).next();
                 random::uuid_of(chance.next() ^ own, chance.next())
             }
@@ -119,7 +123,7 @@ impl Shared {
         }
     }
 
-    /// Does something with the machine, then sees to it that the driver looks at the consequences.
+    /// Applies `act` to the machine, then wakes the driver to process the outputs.
     pub(crate) fn with_machine<R>(
         &self,
         act: impl FnOnce(&mut Machine<Token, WatchHandle>) -> R,
@@ -130,7 +134,7 @@ impl Shared {
         result
     }
 
-    /// Wakes the driver if it sleeps.
+    /// Wakes the driver if it is idle.
     fn wake(&self, mut core: MutexGuard<'_, Core>) {
         let sleeper = core.sleeper.take();
         drop(core);
@@ -139,7 +143,7 @@ impl Shared {
         }
     }
 
-    /// Puts a request into the line.
+    /// Queues a request.
     pub(crate) fn submit<T: Send + 'static>(
         self: &Arc<Shared>,
         op: OpCode,
@@ -153,7 +157,7 @@ impl Shared {
         self.submit_under(lock(&self.core), op, slot, watch_request, body)
     }
 
-    /// The same for whoever has decided upon it under this lock.
+    /// Does the same as `submit`, for a caller that has made a decision under this lock.
     fn submit_under<T: Send + 'static>(
         self: &Arc<Shared>,
         mut core: MutexGuard<'_, Core>,
@@ -184,7 +188,8 @@ impl Shared {
             return core.sleeper.take().map_or(Next::Nothing, Next::Wake);
         }
         if !is_corked && is_near_the_driver() {
-            // It stays the sleeper: whoever waits for a reply before its turn comes writes in its place.
+            // The waker stays in `sleeper`: a task that awaits a reply before the driver is polled
+            // can then write in place of the driver.
             self.corked.store(true, Ordering::Release);
             return Next::Wake(driver.clone());
         }
@@ -195,26 +200,26 @@ impl Shared {
         Next::Nothing
     }
 
-    /// Somebody waits for a reply: what has been held back leaves now.
+    /// Writes the corked bytes now, because a task awaits a reply.
     pub(crate) fn uncork(&self) {
         if self.corked.load(Ordering::Acquire) {
             self.write();
         }
     }
 
-    /// Nobody will wait for a reply: what has been held back leaves when the driver gets to it.
+    /// Wakes the driver to write the corked bytes, because the reply will not be awaited.
     pub(crate) fn uncork_later(&self) {
         if self.corked.swap(false, Ordering::AcqRel) {
             self.wake(lock(&self.core));
         }
     }
 
-    /// Writes in place of the driver, which sleeps. If it does not, it sees to everything itself.
+    /// Writes in place of the idle driver. A driver that is running writes by itself.
     fn write(&self) {
         let mut pipe = match self.pipe.try_lock() {
             Ok(pipe) => pipe,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // The driver is just falling asleep, or another caller writes.
+            // The driver is becoming idle, or another caller writes.
             Err(TryLockError::WouldBlock) => return self.wake(lock(&self.core)),
         };
         let mut core = lock(&self.core);
@@ -222,7 +227,7 @@ impl Shared {
         loop {
             self.fill(&mut core, &mut pipe);
             if pipe.is_written() {
-                // Meanwhile others may have found no sleeper to wake.
+                // Meanwhile other callers may have found no driver to wake.
                 if core.machine.has_output() {
                     drop(core);
                     return driver.wake();
@@ -247,7 +252,7 @@ impl Shared {
         }
     }
 
-    /// Moves what may leave into the pipe, if that has room.
+    /// Moves the outgoing bytes into the pipe, if all earlier bytes are written.
     pub(crate) fn fill(&self, core: &mut Core, pipe: &mut Pipe) {
         if let Some(buffer) = pipe.next_buffer() {
             core.machine.take_outgoing(buffer);
@@ -255,8 +260,9 @@ impl Shared {
         }
     }
 
-    /// Ends the server's watch if `is_useless` says so, under one lock: whoever asks for the same watch
-    /// asks before the decision, which then sees it, or behind the removal.
+    /// Removes the server's watch if `is_useless` returns true, under one lock. A concurrent
+    /// request for the same watch is submitted either before the decision, which then takes it into
+    /// account, or after the removal.
     pub(crate) fn remove_watch_if(
         self: &Arc<Shared>,
         kind: WatchKind,
@@ -275,7 +281,7 @@ impl Shared {
         }))
     }
 
-    /// Ends all watches of these kinds on a node, here and on the server.
+    /// Removes all watches of these kinds from a node, in the client and on the server.
     pub(crate) fn remove_all_watches(
         self: &Arc<Shared>,
         context: RequestContext,
@@ -291,7 +297,7 @@ impl Shared {
         Reply::waiting(slot, self.clone())
     }
 
-    /// As [`Shared::remove_watch_if`], for nobody who waits for the answer.
+    /// Does the same as [`Shared::remove_watch_if`] and ignores the reply.
     pub(crate) fn unwatch_if(
         &self,
         kind: WatchKind,
@@ -320,16 +326,16 @@ impl Shared {
     }
 }
 
-/// Whether waking the driver wakes no thread: a task is followed by the driver on the thread it runs on,
-/// and so is everything in a runtime of one thread. Any other future, `main`'s for one, has a thread of
-/// its own.
+/// Returns whether waking the driver wakes no other thread. A tokio task and the driver run one
+/// after the other on the same thread, and so do all futures in a runtime of one thread. Any other
+/// future, for example that of `main`, has a thread of its own.
 fn is_near_the_driver() -> bool {
     tokio::task::try_id().is_some()
         || Handle::try_current()
             .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::CurrentThread)
 }
 
-/// Tells the machine what was written.
+/// Reports the number of written bytes to the machine.
 pub(crate) fn report(core: &mut Core, pipe: &mut Pipe) {
     let count = pipe.take_unreported();
     if count > 0 {

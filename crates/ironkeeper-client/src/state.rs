@@ -1,4 +1,4 @@
-//! Where the connection stands, and the stream that tells of its changes.
+//! The connection state, and the stream of its changes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,7 +11,7 @@ use futures_core::Stream;
 
 use crate::lock;
 
-/// Where a client stands. The words are Curator's, and they mean the same.
+/// The state of a client's connection. The names and meanings are Curator's.
 ///
 /// ```
 /// use ironkeeper_client::ConnectionState;
@@ -24,27 +24,28 @@ use crate::lock;
 #[doc(alias = "KazooState")]
 #[doc(alias = "KeeperState")]
 pub enum ConnectionState {
-    /// No server has answered yet.
+    /// No server has accepted the session yet.
     Connecting,
     /// Connected for the first time.
     Connected,
-    /// Connected to a server that is cut off from its ensemble and answers reads only.
+    /// Connected to a server without a quorum, which only serves reads.
     ReadOnly,
-    /// The connection broke. The session may live on: ephemeral nodes and locks have to be held for
-    /// doubtful until the next state.
+    /// The connection broke. The session may be live or expired: until the next state, a client
+    /// must not rely on its ephemeral nodes and locks.
     Suspended,
     /// Connected again, with the same session.
     Reconnected,
-    /// The session is over: its ephemeral nodes are gone or about to go. Final.
+    /// The session has expired: the server has deleted its ephemeral nodes or will do so soon.
+    /// Final.
     Lost,
-    /// The client was closed by its user. Final.
+    /// The user closed the client. Final.
     Closed,
-    /// The server refused the credentials. Final.
+    /// The server rejected the credentials. Final.
     AuthFailed,
 }
 
 impl ConnectionState {
-    /// Whether requests are being answered, reads at least.
+    /// Returns whether the server executes requests, at least reads.
     ///
     /// ```
     /// use ironkeeper_client::ConnectionState;
@@ -56,8 +57,8 @@ impl ConnectionState {
         matches!(self, Connected | ReadOnly | Reconnected)
     }
 
-    /// Whether writes are taken, too. What is seen of a server that is cut off from its ensemble may be long out of
-    /// date.
+    /// Returns whether the server accepts writes as well. The data of a server without a quorum may
+    /// be outdated.
     ///
     /// ```
     /// use ironkeeper_client::ConnectionState;
@@ -68,7 +69,7 @@ impl ConnectionState {
         self.is_connected() && self != ConnectionState::ReadOnly
     }
 
-    /// Whether no other state can follow.
+    /// Returns whether this state is the last one.
     ///
     /// ```
     /// use ironkeeper_client::ConnectionState;
@@ -98,12 +99,12 @@ impl fmt::Display for ConnectionState {
     }
 }
 
-/// How many changes wait for a reader that does not come. The oldest go first: what a late reader
-/// needs is how things stand now.
+/// The bound of changes that wait for a slow reader. The oldest are dropped first: a late reader
+/// needs the current state.
 const WAITING_MAX: usize = 256;
 
-/// All changes of the connection's state from the moment of the subscription on. A stream; it ends
-/// after a final state.
+/// The stream of the changes of the connection state, from the subscription on. It ends after a
+/// final state.
 ///
 /// ```
 /// use ironkeeper_client::{Client, ConnectionState};
@@ -144,7 +145,7 @@ impl StatesSlot {
 }
 
 impl States {
-    /// The next change; `None` after the final one.
+    /// Returns the next change; `None` after the final state.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -186,7 +187,7 @@ impl Stream for States {
     }
 }
 
-/// Hands every change to every subscriber.
+/// The list of subscribers, each of which receives every change.
 #[derive(Debug)]
 pub(crate) struct Subscribers {
     current: ConnectionState,

@@ -1,4 +1,4 @@
-//! How servers are reached.
+//! Transports: how a client connects to servers.
 
 mod memory;
 mod tcp;
@@ -19,7 +19,7 @@ pub use tls::{TlsSettings, TlsTransport};
 
 use crate::hosts::Host;
 
-/// An open connection: anything that bytes go in and out of.
+/// An open connection: any bidirectional byte stream.
 ///
 /// ```
 /// use ironkeeper_client::Connection;
@@ -31,7 +31,7 @@ pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<C: AsyncRead + AsyncWrite + Send + Unpin> Connection for C {}
 
-/// A connection in the making.
+/// The future of a connection that is being opened.
 ///
 /// ```
 /// use ironkeeper_client::Opening;
@@ -40,7 +40,8 @@ impl<C: AsyncRead + AsyncWrite + Send + Unpin> Connection for C {}
 /// ```
 pub type Opening = Pin<Box<dyn Future<Output = io::Result<Box<dyn Connection>>> + Send>>;
 
-/// A way to reach servers. Names are looked up anew at every call, so that a server that moved is found.
+/// A way to connect to servers. A transport resolves the name at every call, so that a server with
+/// a new address is found.
 ///
 /// ```
 /// use ironkeeper_client::{Host, Opening, Transport};

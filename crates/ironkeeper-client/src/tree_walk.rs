@@ -1,4 +1,4 @@
-//! Every node of a subtree, many requests at a time.
+//! A walk through all nodes of a subtree, with many requests in flight.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -13,10 +13,10 @@ use crate::client::{Client, Node};
 use crate::error::{ErrorKind, Result};
 use crate::reply::Reply;
 
-/// Requests under way at a time.
+/// The number of nodes whose requests are in flight.
 const WINDOW: usize = 256;
 
-/// A node met by a [`TreeWalk`].
+/// A node visited by a [`TreeWalk`].
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -33,20 +33,20 @@ const WINDOW: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Visited {
-    /// Its path.
+    /// The path of the node.
     pub path: String,
-    /// How far below the start: zero for the start itself.
+    /// The depth below the start; 0 for the start itself.
     pub depth: usize,
-    /// Its [`Stat`].
+    /// The [`Stat`] of the node.
     pub stat: Stat,
-    /// Its data, if that was asked for.
+    /// The data of the node, if requested by [`TreeWalk::with_data`].
     pub data: Option<Bytes>,
 }
 
-/// All nodes of a subtree, its root first, each before its children, siblings in the order of their
-/// names. Made by [`Client::walk`]. A stream.
+/// A stream of all nodes of a subtree: its root first, each node before its children, siblings in
+/// the order of their names. Created by [`Client::walk`].
 ///
-/// Nodes that vanish while the walk is under way are left out. The first error is the last item.
+/// Nodes that are deleted during the walk are skipped. An error is the last item.
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode};
@@ -75,7 +75,7 @@ pub struct TreeWalk {
     depth_first: bool,
     with_data: bool,
     depth_max: usize,
-    /// What is still to be visited, next one first. The requests of the first few are under way.
+    /// Nodes to visit, next first. The requests of the first `WINDOW` nodes are in flight.
     ahead: VecDeque<Ahead>,
 }
 
@@ -94,7 +94,7 @@ struct Asked {
 }
 
 impl Client {
-    /// Walks through a subtree. See [`TreeWalk`].
+    /// Walks a subtree. See [`TreeWalk`].
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -128,8 +128,8 @@ impl Client {
 }
 
 impl TreeWalk {
-    /// Each subtree as a whole before its next sibling. Without this, all nodes of one depth come
-    /// before those of the next.
+    /// Visits each subtree completely before the next sibling. The default visits all nodes of one
+    /// depth before the nodes of the next.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -148,7 +148,7 @@ impl TreeWalk {
         self
     }
 
-    /// Reads the data too.
+    /// Reads the data as well.
     ///
     /// ```
     /// use ironkeeper_client::{Client, CreateMode};
@@ -168,7 +168,7 @@ impl TreeWalk {
         self
     }
 
-    /// Goes no deeper than this; zero is the start alone.
+    /// Limits the depth; 0 visits only the start.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -188,7 +188,7 @@ impl TreeWalk {
         self
     }
 
-    /// The next node; `None` at the end.
+    /// Returns the next node; `None` at the end.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -227,7 +227,7 @@ impl TreeWalk {
             };
             let (children, stat, data) = match answer {
                 Ok(answer) => answer,
-                // The start has to be there; others may have gone since they were listed.
+                // The start must exist; other nodes may have been deleted since they were listed.
                 Err(error) if error.kind() == ErrorKind::NoNode && depth > 0 => continue,
                 Err(error) => {
                     self.ahead.clear();
@@ -277,7 +277,8 @@ impl Asked {
             },
         };
         let (children, stat) = self.answer.take().unwrap_or_default();
-        // The data and its version belong together; the list of children was read a moment before.
+        // Data and stat must match, so both come from `get`; the list of children was read shortly
+        // before.
         let (stat, data) = match node {
             Some(node) => (node.stat, Some(node.data)),
             None => (stat, None),

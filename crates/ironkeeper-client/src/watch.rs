@@ -1,4 +1,4 @@
-//! Watches: one-shot ones are futures, lasting ones are streams.
+//! Watches: one-shot watches are futures, persistent watches are streams.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::session::machine::{Machine, RawEvent};
 use crate::session::watches::{self, WatchKind, WatcherId};
 use crate::shared::{Shared, Token};
 
-/// Something happened to a node.
+/// A change of a node.
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode, EventType};
@@ -41,19 +41,20 @@ use crate::shared::{Shared, Token};
 #[non_exhaustive]
 #[doc(alias = "WatchedEvent")]
 pub struct WatchEvent {
-    /// What happened.
+    /// The type of the change.
     pub kind: EventType,
-    /// To which node.
+    /// The path of the node.
     pub path: String,
-    /// By which transaction, if the server tells. Apache does since 3.9, and not for events that are
-    /// made up for after a reconnect.
+    /// The transaction that changed the node, if the server sends it. Apache does so since 3.9,
+    /// except for events that a server generates after a reconnect.
     pub zxid: Option<Zxid>,
-    /// When the node was deleted: which transaction had created the oldest of its siblings. Only told to those who asked
-    /// by [`Client::get_and_watch_in_line`](crate::Client::get_and_watch_in_line), and not by every server.
+    /// For a deleted node: the czxid of its oldest remaining sibling. Set only for watches of
+    /// [`Client::get_and_watch_in_line`](crate::Client::get_and_watch_in_line), and not by every
+    /// server.
     pub oldest_sibling: Option<Zxid>,
 }
 
-/// What kind of lasting watch [`Client::watch`](crate::Client::watch) sets.
+/// The kind of persistent watch that [`Client::watch`](crate::Client::watch) sets.
 ///
 /// ```
 /// use ironkeeper_client::{Client, WatchMode};
@@ -83,7 +84,7 @@ impl WatchMode {
         }
     }
 
-    /// The mode of an addWatch request.
+    /// Returns the mode of an addWatch request.
     pub(crate) fn code(self) -> i32 {
         match self {
             WatchMode::Persistent => 0,
@@ -92,7 +93,7 @@ impl WatchMode {
     }
 }
 
-/// Kinds of watches, where they are to be removed.
+/// The kinds of watches that a request removes or checks.
 ///
 /// ```
 /// use ironkeeper_client::{Client, WatchType};
@@ -115,9 +116,9 @@ pub enum WatchType {
     Data,
     /// All watches.
     Any,
-    /// Those of [`WatchMode::Persistent`]. Servers since 3.9.
+    /// Watches of [`WatchMode::Persistent`]. Servers since 3.9.
     Persistent,
-    /// Those of [`WatchMode::Recursive`]. Servers since 3.9.
+    /// Watches of [`WatchMode::Recursive`]. Servers since 3.9.
     Recursive,
 }
 
@@ -133,7 +134,7 @@ impl WatchType {
     }
 }
 
-/// What a [`Watcher`] yields.
+/// An item of the stream of a [`Watcher`].
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode, WatchItem, WatchMode};
@@ -154,16 +155,17 @@ impl WatchType {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchItem {
-    /// Something happened.
+    /// A node changed.
     Event(WatchEvent),
-    /// Events may be missing here: the connection was lost and made again, or nobody took events for
-    /// so long that no more were kept. What is read after this point is not older than the gap.
+    /// Events may be missing here: the client reconnected, or the buffer was full because the
+    /// consumer did not take events. A read after this item returns a state that is not older than
+    /// the gap.
     Gap,
-    /// The session is over. Nothing comes behind this.
+    /// The session has ended. This is the last item.
     SessionEnded,
 }
 
-/// The part of a watch that events are put into, shared with the session.
+/// The queue of a watch's events, shared with the session.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     id: WatcherId,
@@ -177,12 +179,12 @@ struct Content {
     /// Bounded by `max`; one gap may follow the last event.
     items: VecDeque<WatchItem>,
     max: usize,
-    /// Why no more will come.
+    /// The reason why no more items follow.
     ended: Option<ErrorKind>,
     waker: Option<Waker>,
 }
 
-/// What the session's table of watches keeps.
+/// The handle of a watch in the session's watch table.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchHandle(pub(crate) Arc<Inbox>);
 
@@ -261,31 +263,33 @@ impl Inbox {
     }
 }
 
-/// Whoever owns this is registered at the session; dropping it ends that.
+/// The registration of a watch at the session. [`Watch`] and [`Watcher`] own one and end it on
+/// drop.
 struct Registration {
     shared: Arc<Shared>,
     inbox: Arc<Inbox>,
     kind: WatchKind,
-    /// As the server knows it.
+    /// The path on the server, chroot included.
     path: Box<str>,
 }
 
 impl Registration {
-    /// Takes the watcher out of the session's table, and does not look any further: many watches may go at
-    /// a time while many requests are in line.
+    /// Removes the watcher from the session's table. It does not check whether the server's watch
+    /// is still needed, because that check scans all pending requests, and many watches may be
+    /// dropped at a time.
     fn forget(&self) {
         if !self.inbox.unwanted.swap(true, Ordering::AcqRel) {
             self.take_out(&mut lock(&self.shared.core).machine);
         }
     }
 
-    /// The same, and asks the server to end the watch if that is useless now.
+    /// Removes the watcher, and the server's watch if no other watcher needs it.
     fn remove(&self) -> Option<Reply<()>> {
         let is_useless = |machine: &mut Machine<_, _>| self.withdraw(machine);
         self.shared.remove_watch_if(self.kind, &self.path, is_useless)
     }
 
-    /// Takes the watcher out. Says whether the server's watch is useless from now on.
+    /// Removes the watcher from the table. Returns whether the server's watch is useless now.
     fn withdraw(&self, machine: &mut Machine<Token, WatchHandle>) -> bool {
         if self.inbox.unwanted.swap(true, Ordering::AcqRel) {
             return false;
@@ -310,7 +314,7 @@ impl fmt::Debug for Registration {
     }
 }
 
-/// Either kind of watch, on its way to its owner inside the answer to a request.
+/// Either kind of watch, as the reply to a request returns it.
 #[derive(Debug)]
 pub(crate) enum WatchEnd {
     OneShot(Watch),
@@ -347,10 +351,12 @@ impl WatchEnd {
     }
 }
 
-/// A watch that fires once. A future: it ends with the event, or with an error when the session ends.
+/// A watch that fires once. It is a future that resolves to the event, or to an error when the
+/// session ends.
 ///
-/// A watch outlives reconnects; what happened in between is told afterwards. Dropping it forgets it.
-/// It does not keep the session alive: that does the [`Client`](crate::Client).
+/// A watch survives reconnects; an event during the interruption is delivered afterwards. Dropping
+/// the watch removes it. A watch does not keep the session alive; the [`Client`](crate::Client)
+/// does.
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode, EventType, Version};
@@ -373,8 +379,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Ends the watch on the server too, unless somebody else needs it there. Dropping a watch leaves
-    /// it on the server until it fires, which costs nothing but the server's memory.
+    /// Removes the watch on the server as well, unless another watch of this client needs it there.
+    /// A dropped watch stays on the server until it fires, which costs only memory of the server.
     ///
     /// ```
     /// use ironkeeper_client::{Client, WatchType};
@@ -392,7 +398,7 @@ impl Watch {
     pub async fn remove(self) -> Result<()> {
         let Some(removing) = self.registration.remove() else { return Ok(()) };
         match removing.await {
-            // It fired a moment ago.
+            // The watch has fired already.
             Err(error) if error.kind() == ErrorKind::NoWatcher => Ok(()),
             other => other,
         }
@@ -407,7 +413,7 @@ impl Future for Watch {
             return match self.registration.inbox.poll(cx) {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Ok(WatchItem::Event(event))) => Poll::Ready(Ok(event)),
-                // One-shot watches have no gaps; look again.
+                // One-shot watches have no gaps: poll again.
                 Poll::Ready(Ok(_)) => continue,
                 Poll::Ready(Err(why)) => Poll::Ready(Err(Error::new(why))),
             };
@@ -421,10 +427,10 @@ impl Drop for Watch {
     }
 }
 
-/// A watch that stays. A stream of [`WatchItem`]s that never loses an event silently.
+/// A persistent watch: a stream of [`WatchItem`]s that reports every possible loss of events.
 ///
-/// Dropping it ends the watch, on the server too. It does not keep the session alive: that does the
-/// [`Client`](crate::Client).
+/// Dropping it removes the watch, also on the server. A watcher does not keep the session alive;
+/// the [`Client`](crate::Client) does.
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode, WatchItem, WatchMode};
@@ -453,7 +459,8 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// The next item; `None` after [`WatchItem::SessionEnded`], or when the watch was removed.
+    /// Returns the next item; `None` after [`WatchItem::SessionEnded`], or when the watch was
+    /// removed.
     ///
     /// ```
     /// use ironkeeper_client::{Client, WatchItem, WatchMode};
@@ -487,7 +494,7 @@ impl Watcher {
         }
     }
 
-    /// Ends the watch and waits until the server has done so too.
+    /// Removes the watch and waits until the server has removed it.
     ///
     /// ```
     /// use ironkeeper_client::{Client, WatchMode};

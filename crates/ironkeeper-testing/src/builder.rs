@@ -1,4 +1,4 @@
-//! How a test server is to be set up.
+//! Settings and start of a [`TestServer`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,9 +10,11 @@ use crate::error::Error;
 use crate::port::HeldPort;
 use crate::server::{DataDir, TestServer};
 
-/// What makes a server quick and open enough for tests. Each can be set otherwise.
+/// The settings of a test server that differ from the defaults of a server: short intervals, no
+/// connection limit, no fsync. [`Builder::set`] replaces any of them.
 const DEFAULTS: [(&str, &str); 11] = [
-    // Sessions of a tenth of a second up, and such that outlive any pause in a debugger.
+    // Session timeouts from 100 ms, and up to an hour, so that a session survives a debugger's
+    // pause.
     ("tickTime", "50"),
     ("minSessionTimeout", "100"),
     ("maxSessionTimeout", "3600000"),
@@ -22,13 +24,13 @@ const DEFAULTS: [(&str, &str); 11] = [
     ("maxClientCnxns", "0"),
     ("4lw.commands.whitelist", "*"),
     ("extendedTypesEnabled", "true"),
-    // Empty containers and TTL nodes go soon after their time.
+    // Empty containers and expired TTL nodes are deleted within 50 ms.
     ("znode.container.checkIntervalMs", "50"),
     ("znode.container.maxPerMinute", "1000000"),
     ("autopurge.purgeInterval", "0"),
 ];
 
-/// Sets up a [`TestServer`]; from [`TestServer::builder`].
+/// Builder of a [`TestServer`], returned by [`TestServer::builder`].
 ///
 /// ```
 /// use ironkeeper_testing::TestServer;
@@ -74,8 +76,9 @@ impl Builder {
         self
     }
 
-    /// Keeps the data here, and leaves it here, instead of in a temporary directory. May hold what a
-    /// server, Ironkeeper or Apache ZooKeeper, has left before.
+    /// Stores the data in `dir` and keeps it there after the server is dropped; without this call
+    /// the data is in a temporary directory. `dir` may contain the data of an earlier server,
+    /// Ironkeeper or Apache ZooKeeper.
     ///
     /// ```
     /// use ironkeeper_testing::TestServer;
@@ -93,8 +96,8 @@ impl Builder {
         self
     }
 
-    /// Sets any key of `zoo.cfg`, or what Apache ZooKeeper takes as a Java system property, under
-    /// the same name. A key that is unknown, or would have no effect, fails the start.
+    /// Sets a key of `zoo.cfg`, or a Java system property of Apache ZooKeeper under the same name.
+    /// The start fails if the key is unknown or has no effect.
     ///
     /// ```
     /// use ironkeeper_testing::TestServer;
@@ -114,8 +117,9 @@ impl Builder {
         self
     }
 
-    /// Has the server panic here, once the node `/panic-N` is created, where N is its number. For
-    /// tests of what becomes of a server that panics; without debug assertions it has no effect.
+    /// Makes the server panic at `place` after the node `/panic-N` is created, where N is the id of
+    /// the server (1 if standalone). For tests of a server that panics; has no effect without debug
+    /// assertions.
     #[doc(hidden)]
     #[must_use]
     pub fn planted_panic(mut self, place: Place) -> Builder {
@@ -137,7 +141,7 @@ impl Builder {
         self.start_as(None)
     }
 
-    /// Starts it as this member of an ensemble, or on its own.
+    /// Starts the server as member `my_id` of an ensemble, or standalone if `None`.
     pub(crate) fn start_as(self, my_id: Option<i64>) -> Result<TestServer, Error> {
         let dir = match self.data_dir {
             Some(dir) => DataDir::Given(dir),
@@ -149,7 +153,7 @@ impl Builder {
         };
         let port = HeldPort::take(self.port).map_err(Error::Port)?;
         let mut config = config(&self.settings, my_id)?;
-        // Paths need not be text, so they do not go through the text of a `zoo.cfg`.
+        // Set directly and not in `zoo.cfg`, because a path need not be UTF-8.
         dir.path().clone_into(&mut config.data_dir);
         if !self.settings.contains_key("dataLogDir") {
             dir.path().clone_into(&mut config.data_log_dir);
@@ -169,7 +173,7 @@ fn config(settings: &BTreeMap<String, String>, my_id: Option<i64>) -> Result<Con
             return Err(Error::Setting(format!("{key} is set with Builder::{instead}")));
         }
     }
-    // Both are required of a file, and replaced afterwards.
+    // `zoo.cfg` requires both keys; `start_as` replaces the values.
     let mut zoo_cfg = String::from("dataDir=unset\nclientPort=1\n");
     for (key, value) in settings {
         zoo_cfg.push_str(&format!("{}={}\n", escape(key), escape(value)));
@@ -184,7 +188,7 @@ fn config(settings: &BTreeMap<String, String>, my_id: Option<i64>) -> Result<Con
     Ok(loaded.config)
 }
 
-/// Writes what has a meaning in property files as a Java character escape.
+/// Returns `text` with all characters that are special in a property file as Java escapes.
 fn escape(text: &str) -> String {
     let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '\\' | '=' | ':' | '#' | '!');
     let mut escaped = String::new();

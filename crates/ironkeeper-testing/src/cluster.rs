@@ -1,4 +1,4 @@
-//! An ensemble in the test's own process.
+//! An ensemble in the process of the test.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -11,12 +11,12 @@ use crate::port::HeldPort;
 use crate::role::Role;
 use crate::server::{TestServer, until};
 
-/// A whole ensemble in this process: servers that elect a leader, replicate every write and survive
-/// the loss of a minority. What Curator's `TestingCluster` is to Java.
+/// An ensemble in this process: servers that elect a leader, replicate every write and tolerate the
+/// failure of a minority. The equivalent of Curator's `TestingCluster`.
 ///
-/// Each member is a [`TestServer`] with all that it can do; members are numbered from 1, voters first.
-/// They talk to each other over real sockets in ZooKeeper's own protocol. Dropping the cluster stops
-/// it and removes the data.
+/// Each member is a complete [`TestServer`]; members are numbered from 1, voters first. The members
+/// communicate over TCP in ZooKeeper's protocol. Dropping the cluster stops all members and removes
+/// the data.
 ///
 /// ```
 /// use ironkeeper_testing::{Role, TestCluster};
@@ -39,19 +39,19 @@ use crate::server::{TestServer, until};
 #[doc(alias = "TestingCluster")]
 pub struct TestCluster {
     members: Vec<Member>,
-    /// The side of each member, while the network is in pieces.
+    /// The sides of the partition; `None` while all members can connect to each other.
     sides: Mutex<Option<Vec<BTreeSet<i64>>>>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) server: TestServer,
-    /// Where the others reach it, also while it is stopped.
+    /// The quorum and the election port, reserved also while the member is stopped.
     pub(crate) _ports: [HeldPort; 2],
 }
 
 impl TestCluster {
-    /// Starts so many voting members. When this returns every one of them serves clients.
+    /// Starts `voters` voting members and returns when all of them serve clients.
     ///
     /// ```
     /// use ironkeeper_testing::TestCluster;
@@ -66,7 +66,7 @@ impl TestCluster {
         TestCluster::builder().voters(voters).start()
     }
 
-    /// Chooses members, ports, directory and settings first.
+    /// Returns a builder that sets members, ports, directory and settings.
     ///
     /// ```
     /// use ironkeeper_testing::TestCluster;
@@ -84,7 +84,7 @@ impl TestCluster {
         TestCluster { members, sides: Mutex::default() }
     }
 
-    /// What a client is given to connect: all members, running or not.
+    /// Returns the connect string with all members, including stopped members.
     ///
     /// ```
     /// use ironkeeper_testing::TestCluster;
@@ -100,7 +100,7 @@ impl TestCluster {
         servers.collect::<Vec<_>>().join(",")
     }
 
-    /// The numbers of the members, voters first.
+    /// Returns the ids of the members, voters first.
     ///
     /// ```
     /// use ironkeeper_testing::TestCluster;
@@ -115,7 +115,7 @@ impl TestCluster {
         1..=self.members.len() as i64
     }
 
-    /// One member.
+    /// Returns the member `id`.
     ///
     /// ```
     /// use ironkeeper_testing::TestCluster;
@@ -128,15 +128,15 @@ impl TestCluster {
     /// ```
     ///
     /// # Panics
-    /// If there is no member of this number.
+    /// If there is no member `id`.
     pub fn server(&self, id: i64) -> &TestServer {
         let index = usize::try_from(id).ok().and_then(|id| id.checked_sub(1));
         let member = index.and_then(|index| self.members.get(index));
         &member.unwrap_or_else(|| panic!("the cluster has no member {id}")).server
     }
 
-    /// Who leads, if anybody does. Of two, in pieces of a network, the one whom more members follow is
-    /// not known yet: the one that has to give up may not have noticed.
+    /// Returns the id of the leader, or `None`. In a partitioned network two members can be leading
+    /// for a moment, until the leader without a quorum notices; then the smaller id is returned.
     ///
     /// ```
     /// use ironkeeper_testing::{Role, TestCluster};
@@ -152,8 +152,8 @@ impl TestCluster {
         self.ids().find(|id| self.server(*id).role() == Role::Leader)
     }
 
-    /// Waits until every member that runs serves clients. Fails after a minute, as it must if the
-    /// members that run are no quorum, or the network is in pieces.
+    /// Waits until every running member serves clients. Fails after a minute, which is certain if
+    /// the running members are no quorum or the network is partitioned.
     ///
     /// ```
     /// use ironkeeper_testing::TestCluster;
@@ -190,8 +190,7 @@ impl TestCluster {
         self.server(id).stop()
     }
 
-    /// Stops the member that leads and says which one it was, after waiting for a leader if there is
-    /// none at the moment.
+    /// Stops the leader and returns its id. Waits for a leader first if there is none.
     ///
     /// ```
     /// use ironkeeper_testing::TestCluster;
@@ -214,8 +213,8 @@ impl TestCluster {
         Ok(leader)
     }
 
-    /// Starts a member again, with its data and at its ports, stopping it first if it runs. Follow with
-    /// [`TestCluster::wait_until_serving`] to see it back among the others.
+    /// Starts a member with its old data and ports; stops it first if it is running. Call
+    /// [`TestCluster::wait_until_serving`] afterwards to wait until the member has rejoined.
     ///
     /// ```
     /// use ironkeeper_testing::TestCluster;
@@ -235,8 +234,9 @@ impl TestCluster {
         Ok(())
     }
 
-    /// Breaks the network between the members into pieces: who is not on the same side does not reach
-    /// each other any more. Members that are on no side are alone. Clients reach everybody.
+    /// Partitions the network between the members: two members can connect to each other only if
+    /// they are on the same side. A member on no side is isolated. Clients can connect to all
+    /// members.
     ///
     /// ```
     /// use ironkeeper_testing::{Role, TestCluster};
@@ -258,7 +258,7 @@ impl TestCluster {
         self.set_sides(Some(sides));
     }
 
-    /// Mends the network that [`TestCluster::partition`] has broken.
+    /// Ends the partition that [`TestCluster::partition`] created.
     ///
     /// ```
     /// use ironkeeper_testing::TestCluster;
@@ -275,7 +275,7 @@ impl TestCluster {
         self.set_sides(None);
     }
 
-    /// Waits until a member plays this part. Fails after a minute.
+    /// Waits until the member `id` has this role. Fails after a minute.
     ///
     /// ```
     /// use ironkeeper_testing::{Role, TestCluster};
@@ -293,8 +293,8 @@ impl TestCluster {
         until("a member does not get the role it should have", || self.server(id).role() == role)
     }
 
-    /// Ends a session at once, wherever its client is connected, exactly as if it had been silent for
-    /// too long: when this returns no member knows it any more. False if there is no such session.
+    /// Expires a session at once, whichever member its client is connected to. When this returns,
+    /// no member has the session any more. Returns false if there is no such session.
     ///
     /// ```
     /// use ironkeeper_testing::{SessionId, TestCluster};
@@ -324,7 +324,7 @@ impl TestCluster {
         *known = sides;
     }
 
-    /// Tells a member whom it does not reach.
+    /// Passes to the member `id` the set of members that it cannot connect to.
     fn cut_off(&self, id: i64, sides: Option<&[BTreeSet<i64>]>) {
         let reaches = |other: &i64| {
             *other == id

@@ -1,4 +1,4 @@
-//! How a test cluster is to be set up.
+//! Settings and start of a [`TestCluster`].
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::cluster::{Member, TestCluster};
 use crate::error::Error;
 use crate::port::HeldPort;
 
-/// Sets up a [`TestCluster`]; from [`TestCluster::builder`].
+/// Builder of a [`TestCluster`], returned by [`TestCluster::builder`].
 ///
 /// ```
 /// use ironkeeper_testing::TestCluster;
@@ -32,14 +32,14 @@ pub struct ClusterBuilder {
 
 impl ClusterBuilder {
     pub(crate) fn new() -> ClusterBuilder {
-        // Patient with each other, in units of the short tick: a test machine can be busy for seconds,
-        // and a server that was stopped is noticed at once anyway.
+        // In ticks of 50 ms: limits of 30 s and 20 s, because a test machine can be busy for
+        // seconds. A stopped server is noticed at once anyway, since its connections are closed.
         let member = Builder::new().set("initLimit", 600).set("syncLimit", 400);
         let client_ports = Vec::new();
         ClusterBuilder { voters: 3, observers: 0, data_dir: None, client_ports, member }
     }
 
-    /// How many members vote; three if not set.
+    /// Sets the number of voting members; the default is three.
     ///
     /// ```
     /// use ironkeeper_testing::TestCluster;
@@ -56,7 +56,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// How many members only listen; none if not set. Their ids follow those of the voters.
+    /// Sets the number of observers; the default is zero. Their ids follow the ids of the voters.
     ///
     /// ```
     /// use ironkeeper_testing::{Role, TestCluster};
@@ -73,7 +73,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Keeps the data in directories `1`, `2` and so on below this one, and leaves them there.
+    /// Stores the data in the directories `1`, `2` and so on below `dir`, and keeps them there.
     ///
     /// ```
     /// use ironkeeper_testing::TestCluster;
@@ -91,8 +91,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// Serves clients at these ports of 127.0.0.1, the first member at the first one; members without
-    /// one take any free port.
+    /// Sets the client ports on 127.0.0.1, beginning with the first member. Members without an
+    /// entry use any free port.
     ///
     /// ```
     /// use ironkeeper_testing::TestCluster;
@@ -110,7 +110,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Sets any key of `zoo.cfg` for all members, as [`Builder::set`] does for one server.
+    /// Sets a key of `zoo.cfg` for all members, as [`Builder::set`] does for one server.
     ///
     /// ```
     /// use ironkeeper_testing::TestCluster;
@@ -126,7 +126,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// As [`Builder::planted_panic`], for all members.
+    /// Calls [`Builder::planted_panic`] for all members.
     #[doc(hidden)]
     #[must_use]
     pub fn planted_panic(mut self, place: Place) -> ClusterBuilder {
@@ -134,7 +134,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Starts all members. When this returns every one of them serves clients.
+    /// Starts all members and returns when all of them serve clients.
     ///
     /// ```
     /// use ironkeeper_testing::TestCluster;
@@ -151,7 +151,7 @@ impl ClusterBuilder {
         for _ in 0..self.voters + self.observers {
             ports.push([take()?, take()?]);
         }
-        // One server is an ensemble only if that is asked for.
+        // Without this setting a single server would run standalone.
         let mut member = self.member.set("standaloneEnabled", false);
         for (index, [quorum, election]) in ports.iter().enumerate() {
             let role = if index < self.voters { "participant" } else { "observer" };

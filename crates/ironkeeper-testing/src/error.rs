@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the test servers.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use ironkeeper_server::StartError;
 use ironkeeper_server::config::ConfigError;
 use thiserror::Error;
 
-/// Why a test server could not be started, stopped or told something.
+/// The reason why a test server could not be started, stopped or controlled.
 ///
 /// ```
 /// use ironkeeper_testing::{Error, TestServer};
@@ -17,28 +17,28 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no free port, or the one asked for is taken.
+    /// There is no free port, or the requested port is in use.
     #[error("no port for the test server: {0}")]
     Port(#[source] io::Error),
-    /// The temporary directory could not be made.
+    /// The temporary directory could not be created.
     #[error("no temporary directory for the test server: {0}")]
     Dir(#[source] io::Error),
-    /// The settings contradict each other or have values that cannot be.
+    /// The settings contradict each other or have invalid values.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A setting would not do what the test expects of it, such as one with a typo in its name.
+    /// A setting is unknown or would have no effect, such as a key with a typo.
     #[error("the test server cannot be set up as asked: {0}")]
     Setting(String),
-    /// The server did not come up.
+    /// The server failed to start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The server is stopped, and what was asked needs a running one.
+    /// The server is stopped, and the call needs a running server.
     #[error("the test server is stopped; call restart() first")]
     Stopped,
     /// The server had failed before it was stopped.
     #[error("the test server had failed: {0}")]
     Failed(String),
-    /// The server did not do what it was asked in any reasonable time.
+    /// The server did not reach the expected state within a minute.
     #[error("the test server does not react: {0}")]
     Unresponsive(&'static str),
 }

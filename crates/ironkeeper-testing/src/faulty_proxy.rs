@@ -1,11 +1,11 @@
 //! A proxy that breaks connections on purpose.
 //!
-//! One thread with one single-threaded runtime serves all connections, each as one task that owns
-//! both sockets. So bytes are counted one after the other, and "after exactly so many" needs no
-//! further care; and a socket dies when its task lets go of it, which is what a reset takes.
+//! One thread with a single-threaded runtime serves all connections; each connection is one task
+//! that owns both sockets. So bytes are counted sequentially, which makes "after exactly N bytes"
+//! exact, and dropping the task closes its sockets, which a reset needs.
 //!
-//! Faults are a value that tasks look at before they forward anything. Ends of connections are a
-//! number that grows: a task ends when it has grown since the task began.
+//! Faults are a value that the tasks read before they forward a chunk. `cut` and `reset` increment
+//! a round number; a task ends when the number is larger than at the start of the task.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -23,14 +23,14 @@ use tokio::sync::{Notify, watch};
 
 use crate::port::HeldPort;
 
-/// Forwarded in one go at most.
+/// The maximum number of bytes forwarded at once.
 const CHUNK_BYTES: usize = 16 << 10;
-/// How long the ends of a cut connection are given to notice.
+/// How long the peers of a cut connection have to close their side.
 const CUT_GRACE: Duration = Duration::from_secs(5);
-/// The wait after a failed accept, such as one for want of file descriptors.
+/// The wait after a failed accept, for example because of too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Which way bytes go.
+/// The direction in which bytes are forwarded.
 ///
 /// ```
 /// use ironkeeper_testing::{Direction, FaultyProxy};
@@ -49,13 +49,14 @@ pub enum Direction {
     ToClient,
 }
 
-/// A TCP proxy in front of any server that cuts, delays, stalls, refuses and resets when told to.
-/// Dropping it ends its connections.
+/// A TCP proxy in front of any server that cuts, delays, stalls, refuses and resets connections on
+/// demand. Dropping it closes its connections.
 ///
-/// Until then it forwards everything as it comes. A fault stays until [`FaultyProxy::heal`], but for
-/// those that happen once: [`cut_after`](FaultyProxy::cut_after), [`cut`](FaultyProxy::cut) and
-/// [`reset`](FaultyProxy::reset). The server is looked for anew with every connection, so it may be
-/// down, and come back, meanwhile.
+/// Without faults it forwards all bytes at once. A fault stays in effect until
+/// [`FaultyProxy::heal`], except for the faults that happen once:
+/// [`cut_after`](FaultyProxy::cut_after), [`cut`](FaultyProxy::cut) and
+/// [`reset`](FaultyProxy::reset). The proxy resolves and dials the server for every connection, so
+/// the server may be stopped and restarted in between.
 ///
 /// No method needs a runtime, and none waits for a client or the server.
 ///
@@ -93,23 +94,23 @@ struct Shared {
     port: HeldPort,
     /// `None` while connections are refused.
     listener: Mutex<Option<TcpListener>>,
-    /// Rung when `listener` is there again.
+    /// Notified when `listener` is `Some` again.
     listening: Notify,
     faults: watch::Sender<Faults>,
     end: watch::Sender<Ending>,
     state: Mutex<State>,
-    /// Rung when a connection has left `State::open`.
+    /// Notified when a connection is removed from `State::open`.
     closed: Condvar,
 }
 
-/// What is done to bytes, by direction.
+/// The delay and the stall of each direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Faults {
     delay: [Duration; 2],
     stalled: [bool; 2],
 }
 
-/// How connections end that were there before `round`.
+/// How connections end that were opened before `round`.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
     round: u64,
@@ -118,9 +119,9 @@ struct Ending {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// In order: what was forwarded arrives, then nothing more.
+    /// Graceful: forwarded bytes arrive, then end of stream.
     Cut,
-    /// At once: what was forwarded may be lost.
+    /// With a TCP reset: forwarded bytes may be lost.
     Reset,
 }
 
@@ -129,12 +130,12 @@ struct State {
     connections: u64,
     open: BTreeSet<u64>,
     bytes: [u64; 2],
-    /// How many more bytes pass before a connection is cut.
+    /// How many more bytes are forwarded before a connection is cut.
     cut_after: [Option<u64>; 2],
 }
 
 impl FaultyProxy {
-    /// Starts a proxy on a free port of 127.0.0.1 in front of `server`, a host with a port.
+    /// Starts a proxy on a free port of 127.0.0.1 in front of `server`, a `host:port`.
     ///
     /// ```
     /// use ironkeeper_testing::{FaultyProxy, TestServer};
@@ -174,17 +175,18 @@ impl FaultyProxy {
                 runtime.block_on(async {
                     tokio::select! {
                         () = accept(accepting) => {}
-                        // Ends with an error if the proxy is gone, which is the same.
+                        // `wait_for` returns an error if the proxy was dropped, which also means
+                        // stop.
                         _ = stopped.wait_for(|stop| *stop) => {}
                     }
                 });
-                // A name that is still being looked up is not waited for.
+                // Does not wait for a name lookup that is in progress.
                 runtime.shutdown_background();
             })?;
         Ok(FaultyProxy { shared, thread: Some(thread), handle, stop })
     }
 
-    /// What a client is given to connect through the proxy.
+    /// Returns the connect string for a client that connects through the proxy.
     ///
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
@@ -199,7 +201,7 @@ impl FaultyProxy {
         self.address().to_string()
     }
 
-    /// Where the proxy listens.
+    /// Returns the address on which the proxy listens.
     ///
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
@@ -214,7 +216,8 @@ impl FaultyProxy {
         self.shared.port.address()
     }
 
-    /// The port the proxy listens on, which stays reserved while it refuses connections.
+    /// Returns the port on which the proxy listens; it stays reserved while connections are
+    /// refused.
     ///
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
@@ -230,13 +233,13 @@ impl FaultyProxy {
         self.address().port()
     }
 
-    /// Cuts a connection after exactly `bytes` more have passed in `direction`, once. They arrive;
-    /// the next one does not.
+    /// Cuts a connection, once, after exactly `bytes` more bytes in `direction`. These bytes
+    /// arrive; the next byte does not.
     ///
-    /// Bytes are counted over all connections, open ones and those to come, and the one that carries
-    /// the last byte is cut, in both directions. After zero bytes it is the one that would have
-    /// carried the first. To try every place, arm it with 0, 1, 2 and so on before the same piece of
-    /// work.
+    /// Bytes are counted over all connections, present and future. The connection that carries the
+    /// last byte is cut in both directions; with zero bytes, the connection that would carry the
+    /// first byte. To test every cut position, call this with 0, 1, 2 and so on before the same
+    /// operation.
     ///
     /// ```
     /// use ironkeeper_testing::{Direction, FaultyProxy};
@@ -252,7 +255,7 @@ impl FaultyProxy {
         self.shared.state().cut_after[direction as usize] = Some(bytes);
     }
 
-    /// Whether a cut asked for with [`FaultyProxy::cut_after`] has not happened yet, in either
+    /// Returns true if a cut requested with [`FaultyProxy::cut_after`] is pending in either
     /// direction.
     ///
     /// ```
@@ -268,7 +271,7 @@ impl FaultyProxy {
         self.shared.state().cut_after.iter().any(Option::is_some)
     }
 
-    /// Lets everything in `direction` arrive later by at least this much.
+    /// Delays all bytes in `direction` by at least `by`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -285,8 +288,9 @@ impl FaultyProxy {
         self.shared.faults.send_modify(|faults| faults.delay[direction as usize] = by);
     }
 
-    /// Stops forwarding in `direction` and closes nothing: neither side learns anything, not even
-    /// that the other has gone. Nothing is lost; it arrives after [`FaultyProxy::heal`].
+    /// Stops forwarding in `direction` without closing a connection: neither side receives
+    /// anything, not even the end of stream of the other side. No byte is lost; all arrive after
+    /// [`FaultyProxy::heal`].
     ///
     /// ```
     /// use ironkeeper_testing::{Direction, FaultyProxy};
@@ -302,7 +306,7 @@ impl FaultyProxy {
         self.shared.faults.send_modify(|faults| faults.stalled[direction as usize] = true);
     }
 
-    /// Stalls both directions: a black hole. New connections succeed, and hear nothing either.
+    /// Stalls both directions: a black hole. New connections succeed but receive nothing.
     ///
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
@@ -318,7 +322,7 @@ impl FaultyProxy {
         self.shared.faults.send_modify(|faults| faults.stalled = [true; 2]);
     }
 
-    /// Refuses new connections, as a machine does on which no server runs. Open ones stay.
+    /// Refuses new connections, as a machine does on which no server runs. Open connections stay.
     ///
     /// ```
     /// use std::net::TcpStream;
@@ -338,8 +342,8 @@ impl FaultyProxy {
         drop(self.shared.listener().take());
     }
 
-    /// Ends every connection there is, once: what was forwarded arrives, then both sides see the
-    /// end. Returns how many it were.
+    /// Closes all open connections, once: forwarded bytes arrive, then both sides read the end of
+    /// stream. Returns the number of connections.
     ///
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
@@ -354,8 +358,8 @@ impl FaultyProxy {
         self.shared.end_all(End::Cut)
     }
 
-    /// Resets every connection there is, once, as a machine does that has restarted: both sides get
-    /// an error, and what is on its way may be lost. Returns how many it were.
+    /// Resets all open connections, once, as a restarted machine does: both sides get an error, and
+    /// bytes in flight may be lost. Returns the number of connections.
     ///
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
@@ -370,8 +374,8 @@ impl FaultyProxy {
         self.shared.end_all(End::Reset)
     }
 
-    /// Ends all faults: no delay, nothing stalled or refused, no cut to come. Fails only if the port
-    /// cannot be listened on again.
+    /// Removes all faults: delays, stalls, refusal and pending cuts. Fails only if the proxy cannot
+    /// listen on its port again.
     ///
     /// ```
     /// use std::time::Duration;
@@ -397,7 +401,7 @@ impl FaultyProxy {
         Ok(())
     }
 
-    /// How many connections there have been since the start.
+    /// Returns the number of connections since the start.
     ///
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
@@ -412,7 +416,7 @@ impl FaultyProxy {
         self.shared.state().connections
     }
 
-    /// How many connections there are now.
+    /// Returns the number of open connections.
     ///
     /// ```
     /// use ironkeeper_testing::FaultyProxy;
@@ -427,8 +431,8 @@ impl FaultyProxy {
         self.shared.state().open.len()
     }
 
-    /// How many bytes have passed in `direction` since the start. Every byte that has arrived is
-    /// among them, and those of at most one chunk per connection that are still being sent.
+    /// Returns the number of bytes forwarded in `direction` since the start. The number includes
+    /// all bytes that have arrived, and at most one chunk per connection that is still being sent.
     ///
     /// ```
     /// use ironkeeper_testing::{Direction, FaultyProxy};
@@ -448,7 +452,7 @@ impl Drop for FaultyProxy {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            // A panic in there has shown itself; a second one here would hide it.
+            // The panic hook has reported a panic of the thread; a second panic here would hide it.
             let _ = thread.join();
         }
     }
@@ -463,7 +467,7 @@ impl Shared {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns when they have ended.
+    /// Ends all open connections and returns their number after they have ended.
     fn end_all(&self, end: End) -> usize {
         let mut state = self.state();
         let (before, count) = (state.connections, state.open.len());
@@ -474,8 +478,8 @@ impl Shared {
         count
     }
 
-    /// How many of `len` bytes may pass, and whether the connection is cut behind them. Those that
-    /// may are counted here, before they are sent: a count never lacks a byte that has arrived.
+    /// Returns how many of `len` bytes are forwarded, and whether the connection is cut after them.
+    /// Counts these bytes before they are sent, so the count includes every byte that has arrived.
     fn admit(&self, direction: Direction, len: usize) -> (usize, bool) {
         let mut state = self.state();
         let (passing, cut) = match &mut state.cut_after[direction as usize] {
@@ -495,28 +499,28 @@ impl Shared {
         (passing, cut)
     }
 
-    /// Returns when bytes that have just come in `direction` may go on.
+    /// Waits for the delay in `direction`, then until the direction is not stalled.
     async fn hold_back(&self, direction: Direction, faults: &mut watch::Receiver<Faults>) {
         let delay = faults.borrow().delay[direction as usize];
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        // The sender lives as long as `self`, so waiting cannot fail.
+        // `self` owns the sender, so waiting cannot fail.
         let _ = faults.wait_for(|faults| !faults.stalled[direction as usize]).await;
     }
 }
 
-/// Takes in connections for as long as the runtime lives.
+/// Accepts connections until the runtime is dropped.
 async fn accept(shared: Arc<Shared>) {
     loop {
         let accepted = std::future::poll_fn(|cx| match &*shared.listener() {
-            // Counted before the lock is let go: whoever refuses and then cuts leaves none behind.
+            // Counted before the lock is released: after `refuse` and `cut` no connection is left.
             Some(listener) => listener.poll_accept(cx).map(|accepted| {
                 Some(accepted.map(|(stream, _)| (stream, Connection::open(&shared))))
             }),
             None => Poll::Ready(None),
         });
-        // Closing the listener does not wake who waits for it, but opening a new one does.
+        // Closing the listener does not wake this task, but opening a new one does.
         let accepted = tokio::select! {
             accepted = accepted => accepted,
             () = shared.listening.notified() => continue,
@@ -529,7 +533,7 @@ async fn accept(shared: Arc<Shared>) {
     }
 }
 
-/// One connection's entry among the open ones.
+/// The entry of a connection in `State::open`; the drop removes it.
 struct Connection {
     id: u64,
     shared: Arc<Shared>,
@@ -538,7 +542,7 @@ struct Connection {
 
 impl Connection {
     fn open(shared: &Arc<Shared>) -> Connection {
-        // Under one lock, so that it is either ended by or unknown to whoever ends connections.
+        // Under one lock, so that `end_all` either ends the connection or does not wait for it.
         let mut state = shared.state();
         let id = state.connections;
         state.connections += 1;
@@ -552,7 +556,7 @@ impl Connection {
             end = ended(&mut self.end) => return self.close(end, client, None),
         };
         let Ok(mut server) = upstream else { return self.close(End::Reset, client, None) };
-        // Latency is no fault anybody asked for. A socket that cannot be told is closing anyway.
+        // Nagle's algorithm would add latency. `set_nodelay` fails only if the socket is closing.
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
         let end = tokio::select! {
             end = forward(&self.shared, &mut client, &mut server) => end,
@@ -581,8 +585,8 @@ impl Drop for Connection {
     }
 }
 
-/// Connects to the first address that answers. Whoever gives up meanwhile resets the connection,
-/// because the other side may think already that there is one.
+/// Connects to the first address that accepts. If the caller drops this future, the connection is
+/// reset, because the server may have accepted it already.
 async fn connect(upstream: &str) -> io::Result<TcpStream> {
     let mut last = io::ErrorKind::NotFound.into();
     for address in tokio::net::lookup_host(upstream).await? {
@@ -599,9 +603,9 @@ async fn connect(upstream: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Whether letting go of the socket resets the connection or ends it in order.
+/// Sets whether dropping the socket resets the connection or closes it gracefully.
 fn reset_when_dropped(socket: &impl AsFd, reset: bool) {
-    // A socket that cannot be told is dead already.
+    // Fails only if the socket is closed already.
     let _ = socket2::SockRef::from(socket).set_linger(reset.then_some(Duration::ZERO));
 }
 
@@ -611,15 +615,15 @@ async fn ended(end: &mut watch::Receiver<Ending>) -> End {
     end.borrow().end
 }
 
-/// Reads what still comes until the other side has noticed the end: closing a socket with unread
-/// bytes would reset it, and the last bytes sent on it could be lost.
+/// Reads until the peer has closed its side: closing a socket with unread bytes would send a reset,
+/// and the last bytes sent could be lost.
 async fn drain(mut stream: TcpStream) {
     let mut buffer = [0; 1024];
     let draining = async { while stream.read(&mut buffer).await.is_ok_and(|len| len > 0) {} };
     let _ = tokio::time::timeout(CUT_GRACE, draining).await;
 }
 
-/// Forwards both ways until a cut, an error, or the end of both.
+/// Forwards in both directions until a cut, an error, or the end of both streams.
 async fn forward(shared: &Shared, client: &mut TcpStream, server: &mut TcpStream) -> End {
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
@@ -642,7 +646,7 @@ async fn forward(shared: &Shared, client: &mut TcpStream, server: &mut TcpStream
 }
 
 enum Pumped {
-    /// One side said that nothing more comes, and the other was told so.
+    /// The source has sent its end of stream, and the proxy has forwarded it.
     All,
     UntilCut,
 }

@@ -1,15 +1,15 @@
-//! A ZooKeeper server inside your tests, started in one line, or an ensemble of them, and a proxy that
-//! breaks connections on purpose.
+//! A ZooKeeper server inside your tests, started in one line; an ensemble of servers; and a proxy
+//! that breaks connections on purpose.
 //!
-//! [`TestServer`] is a whole server in this process, on a port and in a directory of its own; it is
-//! gone when it is dropped. It can be stopped and restarted on the same data, end a session as if its
-//! client had been silent for too long, and drop every connection. [`TestCluster`] is an ensemble of
-//! such servers, whose members can be stopped, restarted and cut off from each other. [`FaultyProxy`] stands between a
-//! client and any server, this one or another, and cuts, delays, stalls, refuses or resets.
+//! [`TestServer`] is a complete server in this process with its own port and directory; dropping it
+//! stops the server. It can be stopped and restarted with the same data, it can expire a session,
+//! and it can close every connection. [`TestCluster`] is an ensemble of such servers, whose members
+//! can be stopped, restarted and separated from each other by a partition. [`FaultyProxy`] forwards
+//! between a client and any server, and cuts, delays, stalls, refuses or resets connections.
 //!
-//! All work from blocking and from async code alike: they have threads of their own, need no
-//! runtime, and no call waits for longer than the server takes to do what it was asked. None
-//! depends on a client: use the one you are testing with.
+//! All three work in blocking and in async code: they have their own threads, need no runtime, and
+//! no call waits longer than the server needs for the operation. None depends on a client: use the
+//! client that you are testing with.
 //!
 //! ```
 //! use std::io::{Read, Write};

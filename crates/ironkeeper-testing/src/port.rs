@@ -1,18 +1,18 @@
-//! A port that stays ours while nobody listens on it.
+//! A port that stays reserved while no server listens on it.
 //!
-//! Between a stop and a restart the system could give the port to somebody else: to another test's
-//! server, or as the near end of a client's connection, even of the very client that is trying to
-//! reconnect. So a second socket is bound to it, which never listens: connecting is refused as it
-//! should be, and the port is taken. Linux lets a listener join it there if both allow re-use; other
-//! systems do not, and the port is only likely to be still free.
+//! Between a stop and a restart the system could assign the port to another process: to the server
+//! of another test, or as the local port of a client's connection, even of the client that is
+//! trying to reconnect. So a second socket is bound to the port and never listens: connections are
+//! refused, and the port is in use. Linux allows a listener on the same port if both sockets set
+//! `SO_REUSEADDR`. Other systems do not; there the port is not reserved and only likely to be free.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use socket2::{Domain, Socket, Type};
 
-/// A port of 127.0.0.1 that stays taken as long as this lives, for servers that a test starts, stops and
-/// starts again there.
+/// A port of 127.0.0.1 that is reserved until this value is dropped, for servers that a test
+/// starts, stops and starts again on the port.
 ///
 /// ```
 /// use ironkeeper_testing::HeldPort;
@@ -30,7 +30,7 @@ pub struct HeldPort {
 }
 
 impl HeldPort {
-    /// Takes `port` on 127.0.0.1, or any free one if it is zero.
+    /// Reserves `port` on 127.0.0.1, or any free port if it is zero.
     pub fn take(port: u16) -> io::Result<HeldPort> {
         let socket = bind((Ipv4Addr::LOCALHOST, port).into())?;
         let address = socket.local_addr()?;
@@ -38,14 +38,14 @@ impl HeldPort {
         Ok(HeldPort { address, _holder: cfg!(target_os = "linux").then_some(socket) })
     }
 
-    /// Where it is.
+    /// Returns the reserved address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A listener on it; there may be one at a time.
+    /// Returns a listener on the port; there may be one at a time.
     pub(crate) fn listen(&self) -> io::Result<std::net::TcpListener> {
-        /// More connections than a test opens before the proxy looks.
+        /// More connections than a test opens before the proxy accepts.
         const BACKLOG: i32 = 1024;
         let socket = bind(self.address)?;
         socket.listen(BACKLOG)?;

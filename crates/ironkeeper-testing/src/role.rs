@@ -1,10 +1,10 @@
-//! What a server is doing.
+//! The role of a server in its ensemble.
 
 use std::fmt;
 
 use ironkeeper_zab::Status;
 
-/// What a member of an ensemble is doing.
+/// The role of a member of an ensemble.
 ///
 /// ```
 /// use ironkeeper_testing::{Role, TestCluster};
@@ -19,9 +19,9 @@ use ironkeeper_zab::Status;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
-    /// It does not run.
+    /// The server is not running.
     Stopped,
-    /// It runs, but has no leader: clients are not served.
+    /// The server is running without a leader and does not serve clients.
     Looking,
     Leader,
     Follower,
@@ -29,7 +29,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether clients are served.
+    /// Returns true if a server in this role serves clients.
     ///
     /// ```
     /// use ironkeeper_testing::Role;

@@ -1,4 +1,4 @@
-//! The server in the test's own process.
+//! A server in the process of the test.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -16,21 +16,21 @@ use crate::error::Error;
 use crate::port::HeldPort;
 use crate::role::Role;
 
-/// Longer than anything takes here on a busy machine.
+/// A timeout longer than any operation needs on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at the server.
+/// The interval between two checks in [`until`].
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
 
-/// A whole ZooKeeper server in this process, on a port of 127.0.0.1 and in a directory of its own.
-/// Dropping it stops it and removes the directory.
+/// A complete ZooKeeper server in this process, with its own port on 127.0.0.1 and its own
+/// directory. Dropping it stops the server and removes the directory.
 ///
-/// It is set up for tests: session timeouts from 100 milliseconds to an hour, TTL nodes allowed, every
-/// four-letter word answered, no waiting for the disk, empty containers and expired TTL nodes removed
-/// within a moment. [`TestServer::builder`] sets everything otherwise.
+/// The settings are made for tests: session timeouts from 100 milliseconds to an hour, TTL nodes
+/// allowed, all four-letter words enabled, no fsync, empty containers and expired TTL nodes removed
+/// within milliseconds. [`TestServer::builder`] changes any of them.
 ///
-/// Any number may run side by side, as tests do. All methods take `&self`, so one server can be
-/// shared. None needs a runtime, and none waits for a client: the server has threads of its own, so
-/// even the single thread of an async test may call them.
+/// Any number of servers can run in parallel. All methods take `&self`, so tasks can share one
+/// server. No method needs a runtime, and none waits for a client: the server has its own threads,
+/// so the single thread of an async test can call all methods.
 ///
 /// ```
 /// use ironkeeper_testing::TestServer;
@@ -46,7 +46,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(1);
 #[doc(alias = "EmbeddedZookeeper")]
 pub struct TestServer {
     config: Config,
-    /// `None` while it is stopped. Goes before the port and the directory it uses.
+    /// `None` while stopped. Declared, and so dropped, before the port and the directory it uses.
     running: Mutex<Option<Server>>,
     port: HeldPort,
     dir: DataDir,
@@ -68,7 +68,7 @@ impl DataDir {
 }
 
 impl TestServer {
-    /// Starts a server with what suits most tests. Clients can connect when this returns.
+    /// Starts a server with the default settings for tests. Clients can connect when this returns.
     ///
     /// ```
     /// use ironkeeper_testing::TestServer;
@@ -83,7 +83,7 @@ impl TestServer {
         TestServer::builder().start()
     }
 
-    /// Chooses port, directory and settings first.
+    /// Returns a builder that sets port, directory and settings.
     ///
     /// ```
     /// use ironkeeper_testing::TestServer;
@@ -106,7 +106,7 @@ impl TestServer {
         Ok(TestServer { config, running, port, dir })
     }
 
-    /// What a client is given to connect: `127.0.0.1:` and the port. It stays the same over restarts.
+    /// Returns the connect string, `127.0.0.1:` and the port. It stays the same across restarts.
     ///
     /// ```
     /// use ironkeeper_testing::TestServer;
@@ -121,7 +121,7 @@ impl TestServer {
         self.address().to_string()
     }
 
-    /// Where the server listens.
+    /// Returns the address on which the server listens.
     ///
     /// ```
     /// use ironkeeper_testing::TestServer;
@@ -136,7 +136,7 @@ impl TestServer {
         self.port.address()
     }
 
-    /// The port the server listens on, which stays reserved while it is stopped.
+    /// Returns the port on which the server listens; it stays reserved while the server is stopped.
     ///
     /// ```
     /// use ironkeeper_testing::TestServer;
@@ -151,7 +151,7 @@ impl TestServer {
         self.address().port()
     }
 
-    /// Where the data is: logs and snapshots are in `version-2` below it.
+    /// Returns the data directory; logs and snapshots are in its subdirectory `version-2`.
     ///
     /// ```
     /// use ironkeeper_testing::TestServer;
@@ -166,8 +166,8 @@ impl TestServer {
         self.dir.path()
     }
 
-    /// Stops the server: connections are closed, new ones refused. Data and port are kept for
-    /// [`TestServer::restart`]. Does nothing if it is stopped already.
+    /// Stops the server: closes connections and refuses new ones. Data and port are kept for
+    /// [`TestServer::restart`]. Does nothing if the server is stopped already.
     ///
     /// ```
     /// use std::net::TcpStream;
@@ -188,12 +188,12 @@ impl TestServer {
         }
     }
 
-    /// Starts the server again, on the same port and data, stopping it first if it runs. Sessions
-    /// live on if their clients come back in time; the time begins anew.
+    /// Starts the server again with the same port and data; stops it first if it is running. A
+    /// session survives if its client reconnects within the session timeout, which starts again.
     ///
-    /// The connections of all clients break. `ironkeeper-client` fails the request that notices it
-    /// with `ErrorKind::ConnectionLoss` and retries nothing on its own: a test that makes a request
-    /// after a restart should make it by `client.retry(&policy, || ..)`, as the README shows.
+    /// All client connections break. `ironkeeper-client` fails the affected request with
+    /// `ErrorKind::ConnectionLoss` and does not retry by itself: a test that sends a request after
+    /// a restart should use `client.retry(&policy, || ..)`, as the README shows.
     ///
     /// ```
     /// use std::net::TcpStream;
@@ -217,10 +217,10 @@ impl TestServer {
         Ok(())
     }
 
-    /// Why the server has stopped by itself, if it has: most of all a panic on one of its threads,
-    /// which is a bug of Ironkeeper, with thread, place and reason. Its connections are closed
-    /// then. A test need not ask: [`TestServer::stop`] and [`TestServer::restart`] return it as
-    /// [`Error::Failed`], and dropping the server panics with it.
+    /// Returns why the server has stopped by itself, if it has: usually a panic on one of its
+    /// threads, which is a bug of Ironkeeper, with thread, location and message. All connections
+    /// are closed then. A test need not call this: [`TestServer::stop`] and [`TestServer::restart`]
+    /// return the failure as [`Error::Failed`], and dropping the server panics with it.
     ///
     /// ```
     /// use ironkeeper_testing::TestServer;
@@ -233,8 +233,8 @@ impl TestServer {
         self.running().as_ref().and_then(Server::failure)
     }
 
-    /// Whether the server runs. One that has stopped by itself counts as running until its
-    /// [`failure`](TestServer::failure) was fetched with [`TestServer::stop`].
+    /// Returns true if the server is running. A server that has stopped by itself counts as running
+    /// until [`TestServer::stop`] has returned its [`failure`](TestServer::failure).
     ///
     /// ```
     /// use ironkeeper_testing::TestServer;
@@ -251,9 +251,9 @@ impl TestServer {
         self.running().is_some()
     }
 
-    /// Ends a session at once, exactly as if its client had been silent for too long: its ephemeral
-    /// nodes and its connection are gone when this returns, and the client, when it comes back, is
-    /// told that the session is expired. False if there is no such session.
+    /// Expires a session at once, as if the session timeout had passed. When this returns, its
+    /// ephemeral nodes are deleted and its connection is closed; a client that reconnects receives
+    /// "session expired". Returns false if there is no such session.
     ///
     /// ```
     /// use ironkeeper_testing::{SessionId, TestServer};
@@ -274,7 +274,7 @@ impl TestServer {
         Ok(true)
     }
 
-    /// The sessions there are, connected or not, in the order of their ids.
+    /// Returns all sessions, connected or not, ordered by id.
     ///
     /// ```
     /// use ironkeeper_testing::TestServer;
@@ -292,8 +292,8 @@ impl TestServer {
         Ok(sessions.into_iter().map(|(session, _)| session).collect())
     }
 
-    /// Closes every connection there is now. Sessions live on, and their clients may come back at
-    /// once. Returns how many connections it were.
+    /// Closes all connections that are open now and returns their number. Sessions are not closed,
+    /// and their clients may reconnect at once.
     ///
     /// ```
     /// use std::io::Read;
@@ -322,7 +322,7 @@ impl TestServer {
         Ok(before.len())
     }
 
-    /// How many connections there are.
+    /// Returns the number of open connections.
     ///
     /// ```
     /// use ironkeeper_testing::TestServer;
@@ -338,8 +338,8 @@ impl TestServer {
         Ok(running.as_ref().ok_or(Error::Stopped)?.shared().connections.len())
     }
 
-    /// What the server is doing in its ensemble, see [`TestCluster`](crate::TestCluster); on its own it
-    /// is its own leader.
+    /// Returns the role of the server in its ensemble, see [`TestCluster`](crate::TestCluster); a
+    /// standalone server is [`Role::Leader`].
     ///
     /// ```
     /// use ironkeeper_testing::{Role, TestServer};
@@ -363,7 +363,8 @@ impl TestServer {
         }
     }
 
-    /// Cuts the network between this member of an ensemble and others, or heals it.
+    /// Blocks the connections between this member of an ensemble and `others`, and allows all other
+    /// connections.
     pub(crate) fn cut_off(&self, others: &BTreeSet<i64>) {
         if let Some(server) = self.running().as_ref()
             && let Some(member) = &server.shared().core.member
@@ -372,7 +373,7 @@ impl TestServer {
         }
     }
 
-    /// Whether the session or a connection of it is still there.
+    /// Returns true if the session, or a connection of it, still exists on this server.
     pub(crate) fn knows_session(&self, session: SessionId) -> bool {
         let running = self.running();
         running.as_ref().is_some_and(|server| {
@@ -382,7 +383,7 @@ impl TestServer {
         })
     }
 
-    /// Decides the end of a session; false if it is unknown here.
+    /// Submits the expiry of a session; returns false if this server does not know the session.
     pub(crate) fn expire(&self, session: SessionId) -> Result<bool, Error> {
         let running = self.running();
         Ok(running.as_ref().ok_or(Error::Stopped)?.expire_session(session))
@@ -395,8 +396,8 @@ impl TestServer {
 
 impl Drop for TestServer {
     /// # Panics
-    /// If the server had failed and the test has not fetched the reason: it must not pass
-    /// unnoticed.
+    /// If the server had failed and the test has not read the reason, so that the failure is
+    /// reported.
     fn drop(&mut self) {
         if let Err(failure) = self.stop()
             && !std::thread::panicking()
@@ -406,7 +407,7 @@ impl Drop for TestServer {
     }
 }
 
-/// Waits for something that only a look at the server can tell.
+/// Polls until `holds` returns true; fails after [`PATIENCE`].
 pub(crate) fn until(complaint: &'static str, mut holds: impl FnMut() -> bool) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {

@@ -1,9 +1,9 @@
-//! Incoming bytes, cut into frames.
+//! Splits incoming bytes into frames.
 //!
-//! One buffer takes what one read brings, and frames are looked at in place. It grows only for a frame
-//! that is larger, only up to the limit for replies, and only as its bytes really arrive.
+//! One buffer holds the bytes of one read, and frames are read in place. The buffer grows only for
+//! a larger frame, only up to the limit for replies, and only as its bytes arrive.
 
-/// What one read takes in.
+/// The size of the buffer for one read.
 const CHUNK: usize = 64 * 1024;
 
 #[derive(Debug)]
@@ -11,20 +11,20 @@ pub(crate) struct Frames {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// Bytes of a frame that is passed over.
+    /// Bytes of an oversize frame that are still to be skipped.
     skip: usize,
 }
 
-/// The next thing in the buffer.
+/// The next item in the buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// A frame lies at this range of [`Frames::bytes`].
+    /// A frame at this range of [`Frames::bytes`].
     Frame { start: usize, end: usize },
-    /// A frame begins that is longer than the limit, with this number in front (its xid).
+    /// The start of a frame that is longer than the limit; `xid` is its first field.
     Oversize { len: usize, xid: i32 },
-    /// A length that no frame has.
+    /// A negative length.
     Impossible(i32),
-    /// Read on.
+    /// More bytes are needed.
     Incomplete,
 }
 
@@ -33,7 +33,7 @@ impl Frames {
         Frames { bytes: vec![0; CHUNK], start: 0, end: 0, skip: 0 }
     }
 
-    /// Forgets everything: a new connection begins.
+    /// Discards all bytes, for a new connection.
     pub(crate) fn clear(&mut self) {
         (self.start, self.end, self.skip) = (0, 0, 0);
         self.bytes.truncate(CHUNK);
@@ -44,7 +44,7 @@ impl Frames {
         &self.bytes
     }
 
-    /// Where the next read goes. Never empty.
+    /// Returns the space for the next read. It is never empty.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -63,7 +63,7 @@ impl Frames {
         &mut self.bytes[self.end..]
     }
 
-    /// So many bytes were read into [`Frames::space`].
+    /// Records that `count` bytes were read into [`Frames::space`].
     pub(crate) fn filled(&mut self, count: usize) {
         self.end += count;
         let skipped = self.skip.min(self.end - self.start);
@@ -90,7 +90,7 @@ impl Frames {
         Next::Frame { start, end: self.start }
     }
 
-    /// Passes over the oversize frame that [`Frames::next`] found.
+    /// Skips the oversize frame that [`Frames::next`] returned.
     pub(crate) fn skip_oversize(&mut self, len: usize) {
         self.skip = len + 4;
         self.filled(0);

@@ -1,18 +1,19 @@
-//! The session machine: connect, re-attach, ping, answers in order, watches and credentials after a
-//! reconnect, expiry, close.
+//! The session state machine: connect, re-attach, ping, replies in order, watches and credentials
+//! after a reconnect, expiry, close.
 //!
-//! The contract, by prefix: `handle_*` takes something that happened, `poll_output` hands out what has
-//! to be done about it, bare verbs are commands. The clock is an argument. Requests are encoded into
-//! one outgoing buffer at the moment of [`Machine::submit`], which is also when they take their place
-//! in line; the driver takes the buffer as a whole, so that many requests leave in one write.
+//! The contract, by prefix: `handle_*` methods are inputs, `poll_output` returns the outputs that
+//! the driver performs, bare verbs are commands. The clock is an argument. [`Machine::submit`]
+//! encodes a request into one outgoing buffer and appends it to the queue of pending requests; the
+//! driver takes the whole buffer, so many requests are sent in one write.
 //!
-//! Answers are matched by position, not by number: servers answer a session in order, and a number
-//! that does not fit tells of a broken peer, which costs the connection. Every submitted request ends
-//! exactly once: with the reply, or with a [`Failure`] when connection or session end.
+//! Replies are matched by position: a server replies to the requests of a session in order. A reply
+//! with an unexpected xid shows a broken peer, and the machine drops the connection. Every
+//! submitted request completes exactly once: with the reply, or with a [`Failure`] when the
+//! connection or the session ends.
 //!
-//! Requests made while there is no connection wait for one. They are failed when every server has been
-//! tried in vain, and together with those in flight when a connection breaks: a later request must not
-//! be carried out if an earlier one was lost.
+//! Requests submitted without a connection wait for one. They fail when all servers have been tried
+//! without success. When a connection breaks, all pending requests fail, sent or not: a later
+//! request must not be applied if an earlier one was lost.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -29,40 +30,41 @@ use crate::hosts::{Host, Walk};
 use crate::random::Random;
 use crate::state::ConnectionState;
 
-/// The longest handshake answer worth looking at. Real ones have 36 or 37 bytes.
+/// The longest connect response that is accepted. Real responses have 36 or 37 bytes.
 pub(crate) const HANDSHAKE_BYTES_MAX: usize = 1024;
 
-/// The first pause after all servers have been tried in vain; it doubles up to the second.
+/// The pause after the first round in which no server accepted; it doubles up to `BACKOFF_MAX`.
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// A server that refuses watches is left alone as if this many rounds had been in vain.
+/// A rejected setWatches counts as this many failed rounds in the back-off.
 const REFUSED_ROUNDS: u32 = 3;
-/// The clients of a server that went away do not come back in the same millisecond.
+/// The bound of a random delay, so that the clients of a failed server do not reconnect in the same
+/// millisecond.
 const SPREAD_MS: u64 = 50;
-/// Read-only clients look for a full server this often, doubling.
+/// A client on a read-only server probes for a read-write server at this interval, doubling.
 const PROBE_MIN: Duration = Duration::from_millis(100);
 const PROBE_MAX: Duration = Duration::from_secs(60);
-/// However long the session timeout: middle boxes drop silent connections.
+/// The bound for long session timeouts: middleboxes drop idle connections.
 const PING_INTERVAL_MAX: Duration = Duration::from_secs(10);
 
-/// What the user chose.
+/// The settings of the user.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) session_timeout: Duration,
-    /// How long one server may take to accept and to answer the handshake; `None` shares out the
-    /// session timeout between the servers.
+    /// The time for one server to accept and to reply to the handshake; `None` divides the session
+    /// timeout by the number of servers.
     pub(crate) attempt_timeout: Option<Duration>,
     pub(crate) read_only: bool,
     pub(crate) reply_bytes_max: usize,
     pub(crate) request_bytes_max: usize,
-    /// Bounds what waits to be sent, and with it the memory of a client whose server is slow.
+    /// The bound of unsent requests, and so of the memory of a client whose server is slow.
     pub(crate) waiting_bytes_max: usize,
 }
 
 /// Why a request ended without a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// `sent`: the last byte of it has left, so it may have been carried out.
+    /// `sent`: all bytes of the request were written, so it may have been applied.
     ConnectionLoss {
         sent: bool,
     },
@@ -84,7 +86,7 @@ pub(crate) enum Failure {
     Overloaded,
 }
 
-/// A change in the tree, as the server tells it.
+/// A watch event as received from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RawEvent {
     pub(crate) kind: EventType,
@@ -93,38 +95,38 @@ pub(crate) struct RawEvent {
     pub(crate) oldest_sibling: Option<Zxid>,
 }
 
-/// What the driver has to do, in this order.
+/// An action for the driver. Outputs are performed in order.
 #[derive(Debug)]
 pub(crate) enum Output<T, W> {
-    /// Open a transport, then `handle_opened` or `handle_closed`.
+    /// Open a transport, then call `handle_opened` or `handle_closed`.
     Connect(Host),
-    /// Drop the transport, or the attempt to open one. Nothing is to be reported about it.
+    /// Drop the transport, or the attempt to open one, without calling `handle_closed`.
     Disconnect,
     State(ConnectionState),
     Failed(T, Failure),
     Event(RawEvent, Vec<W>),
-    /// These may have missed events.
+    /// These watchers may have missed events.
     Gap(Vec<W>),
-    /// These will hear no more.
+    /// These watchers receive no more events.
     Ended(Vec<W>),
-    /// Somebody asked for the end of these watches.
+    /// These watches were removed on request.
     Removed(Vec<W>),
-    /// Ask this server whether it takes writes (`isro`), then `handle_probed`.
+    /// Ask this server whether it accepts writes (`isro`), then call `handle_probed`.
     Probe(Host),
     /// Credentials were accepted.
     Authenticated(T),
 }
 
-/// What a frame was.
+/// The result of handling one frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received<'a, T> {
     /// The reply to a request.
     Reply { token: T, err: i32, body: &'a [u8] },
-    /// Look at the outputs.
+    /// No reply; the frame may have produced outputs.
     Nothing,
 }
 
-/// The watch that a request asks for along the way.
+/// The watch that a request sets.
 #[derive(Debug)]
 pub(crate) struct WatchRequest<W> {
     pub(crate) kind: WatchKind,
@@ -135,7 +137,7 @@ pub(crate) struct WatchRequest<W> {
 #[derive(Debug)]
 struct Pending<T, W> {
     xid: i32,
-    /// Where the request ends in the stream of outgoing bytes.
+    /// The offset of the request's end in the stream of outgoing bytes.
     end: u64,
     what: What<T, W>,
 }
@@ -146,17 +148,17 @@ enum What<T, W> {
         token: T,
         watch: Option<WatchRequest<W>>,
     },
-    /// Takes all watches of a kind with it.
+    /// `removeWatches`: its reply removes all watches of these kinds from the table.
     Remove {
         token: T,
         code: i32,
         path: Box<str>,
     },
-    /// Our own; `last` of the batch.
+    /// Sent by the machine itself; `last`: the last request of the batch.
     SetWatches {
         last: bool,
     },
-    /// Nobody waits for the answer.
+    /// The reply is ignored.
     Forgotten,
     Close,
 }
@@ -167,18 +169,18 @@ enum Link {
     Waiting {
         until: Instant,
     },
-    /// The driver opens a transport.
+    /// The driver is opening a transport.
     Opening {
         host: Host,
         deadline: Instant,
     },
-    /// The handshake is under way.
+    /// The connect request is sent or being sent.
     Greeting {
         host: Host,
         deadline: Instant,
     },
     Up(Up),
-    /// The end, and why.
+    /// The session has ended, with this final state.
     Over(ConnectionState),
 }
 
@@ -194,7 +196,7 @@ struct Up {
 struct Probe {
     next: Instant,
     interval: Duration,
-    /// A question is out.
+    /// An `isro` request is in flight.
     asked: bool,
 }
 
@@ -202,7 +204,7 @@ struct Probe {
 struct Credentials<T> {
     scheme: String,
     auth: Vec<u8>,
-    /// Who waits for them to be accepted for the first time.
+    /// The caller that waits until the credentials are accepted for the first time.
     token: Option<T>,
 }
 
@@ -215,41 +217,44 @@ pub(crate) struct Machine<T, W> {
 
     session: SessionId,
     password: [u8; PASSWORD_LEN],
-    /// As negotiated; as wished for before that.
+    /// The negotiated timeout; before the first connection, the requested one.
     timeout: Duration,
-    /// A session that only ever met read-only servers is worth nothing to the others.
+    /// Whether a read-write server has granted the session. Read-write servers do not know a
+    /// session that only read-only servers have granted.
     is_global: bool,
     was_connected: bool,
-    /// Of replies. Events do not count: one transaction can cause several, and if the connection breaks between them,
-    /// the watches that are set anew from here on have the server tell of the rest.
+    /// The largest zxid of replies. Events do not count: one transaction can cause several events,
+    /// and if the connection breaks between them, `setWatches` relative to this zxid makes the
+    /// server send the rest.
     last_zxid: Zxid,
-    /// Of replies and events. No server that knows less is good for us: whoever acts upon an event must find what
-    /// came before it.
+    /// The largest zxid of replies and events. A server whose state is older is not acceptable: a
+    /// task that acts on an event must be able to read everything that precedes it.
     last_zxid_seen: Zxid,
     last_heard: Instant,
-    /// Rounds through all servers since the last useful connection.
+    /// Rounds through all servers since the last connection that delivered a reply.
     rounds: u32,
-    /// Why there is no connection; the latest reason.
+    /// The latest reason why there is no connection.
     trouble: Option<String>,
 
     next_xid: i32,
-    /// May leave now.
+    /// Bytes that may be sent now.
     out: Vec<u8>,
-    /// Requests that wait for a connection, encoded.
+    /// Encoded requests that wait for a connection.
     waiting: Vec<u8>,
-    /// Everything that will be answered, in the order it leaves: `out` first, then `waiting`. Bounded
-    /// by `waiting_bytes_max` for what has not left, by the server's own limits for what has.
+    /// All requests that will receive a reply, in the order of sending: `out` first, then
+    /// `waiting`. Unsent requests are bounded by `waiting_bytes_max`, sent ones by the server's own
+    /// limits.
     in_line: VecDeque<Pending<T, W>>,
-    /// The last byte ever put into the stream of this connection, and the last one that left.
+    /// The number of bytes put into the stream of this connection, and the number written.
     stream_end: u64,
     stream_left: u64,
 
     credentials: Vec<Credentials<T>>,
-    /// Which of them the server has not answered yet, in order of sending.
+    /// Indexes of the credentials that the server has not replied to, in the order of sending.
     auth_in_line: VecDeque<usize>,
     watches: WatchTable<W>,
     closing: bool,
-    /// Who waits for the end.
+    /// The callers that wait for the end of the session.
     closers: Vec<T>,
     outputs: VecDeque<Output<T, W>>,
 }
@@ -292,7 +297,7 @@ impl<T, W: Watcher> Machine<T, W> {
         }
     }
 
-    /// Takes up a session that another client object left behind.
+    /// Resumes the session of another client object.
     pub(crate) fn resume(&mut self, session: SessionId, password: [u8; PASSWORD_LEN]) {
         self.session = session;
         self.password = password;
@@ -311,7 +316,7 @@ impl<T, W: Watcher> Machine<T, W> {
         self.last_zxid
     }
 
-    /// The server in use.
+    /// Returns the connected server.
     pub(crate) fn server(&self) -> Option<&Host> {
         match &self.link {
             Link::Up(up) => Some(&up.host),
@@ -319,12 +324,12 @@ impl<T, W: Watcher> Machine<T, W> {
         }
     }
 
-    /// Why there is no connection, as far as that is known.
+    /// Returns why there is no connection, as far as known.
     pub(crate) fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// The transport says why it is gone, or could not be opened.
+    /// Records why the transport closed or could not be opened.
     pub(crate) fn set_trouble(&mut self, why: impl std::fmt::Display) {
         self.trouble = Some(match &self.link {
             Link::Opening { host, .. } | Link::Greeting { host, .. } => format!("{host}: {why}"),
@@ -341,12 +346,12 @@ impl<T, W: Watcher> Machine<T, W> {
         matches!(self.link, Link::Over(_))
     }
 
-    /// Whether the server owes an answer, so that the driver is going to hear from it.
+    /// Returns whether a reply of the server is pending, so that the driver will be woken by it.
     pub(crate) fn awaits_reply(&self) -> bool {
         matches!(self.link, Link::Up(_)) && !self.in_line.is_empty()
     }
 
-    /// What may leave and has not been taken.
+    /// Returns the number of bytes that may be sent and have not been taken.
     pub(crate) fn outgoing_bytes(&self) -> usize {
         self.out.len()
     }
@@ -366,8 +371,8 @@ impl<T, W: Watcher> Machine<T, W> {
 
     // Commands.
 
-    /// Puts a request at the end of the line; `body` writes what follows its header. On `Err` the
-    /// request did not take a place.
+    /// Appends a request to the pending requests; `body` writes the bytes after the header. On
+    /// `Err` the request was not appended.
     pub(crate) fn submit(
         &mut self,
         op: OpCode,
@@ -387,7 +392,7 @@ impl<T, W: Watcher> Machine<T, W> {
         }
     }
 
-    /// Adds credentials, for this connection and all that follow. The token is answered when a server
+    /// Adds credentials, for this connection and all later ones. The token completes when a server
     /// has accepted them.
     pub(crate) fn authenticate(
         &mut self,
@@ -413,18 +418,19 @@ impl<T, W: Watcher> Machine<T, W> {
         Ok(())
     }
 
-    /// Forgets a watcher; what the server still tells of it is ignored.
+    /// Removes a watcher; further events of the server's watch are ignored.
     pub(crate) fn forget_watch(&mut self, kind: WatchKind, path: &str, id: WatcherId) -> bool {
         self.watches.remove(kind, path, id)
     }
 
-    /// Whether somebody needs the server's watch of this kind and path, or has just asked for it.
+    /// Returns whether a watcher needs the server's watch of this kind and path, or a pending
+    /// request sets it.
     pub(crate) fn is_watched(&self, kind: WatchKind, path: &str) -> bool {
         self.watches.is_watched(kind, path)
             || self.asks_for(kind, path).any(|watch| watch.watcher.is_wanted())
     }
 
-    /// The watches in line that the server will count as the same.
+    /// Returns the pending watches that the server treats as the same watch.
     fn asks_for<'a>(
         &'a self,
         kind: WatchKind,
@@ -439,7 +445,8 @@ impl<T, W: Watcher> Machine<T, W> {
         })
     }
 
-    /// Removes all watches of a node, here and on the server; `code` names the kinds as on the wire.
+    /// Removes all watches of a node, in the table and on the server; `code` gives the kinds as on
+    /// the wire.
     pub(crate) fn remove_watches(
         &mut self,
         code: i32,
@@ -463,9 +470,9 @@ impl<T, W: Watcher> Machine<T, W> {
         }
     }
 
-    /// Tells the server to forget a watch, without waiting for the answer.
+    /// Asks the server to remove a watch and ignores the reply.
     pub(crate) fn unwatch(&mut self, kind: WatchKind, path: &str) {
-        // A server that is not connected knows of no watch, unless a request for one waits to be sent.
+        // Without a connection no server has the watch, unless a request for it waits to be sent.
         let is_known =
             matches!(self.link, Link::Up(_)) || self.asks_for(kind, path).next().is_some();
         if !is_known || self.refusal().is_some() {
@@ -480,9 +487,9 @@ impl<T, W: Watcher> Machine<T, W> {
         }
     }
 
-    /// Ends the session, after everything that is in line. The token fails with `Closed` when it is
-    /// over, however it ended. It is given back if it is over already: then there may be no driver left
-    /// to look at outputs.
+    /// Closes the session after all pending requests. The token fails with `Closed` when the
+    /// session has ended, for whatever reason. If the session has ended already, the token is
+    /// returned: there may be no driver left to process outputs.
     pub(crate) fn close(&mut self, token: Option<T>) -> Option<T> {
         if self.is_over() {
             return token;
@@ -493,7 +500,7 @@ impl<T, W: Watcher> Machine<T, W> {
         }
         self.closing = true;
         if !matches!(self.link, Link::Up(_)) {
-            // Nobody to tell. The server ends the session when its time is over.
+            // There is no server to notify; the session expires by its timeout.
             self.outputs.push_back(Output::Disconnect);
             self.become_over(ConnectionState::Closed);
             return None;
@@ -505,22 +512,22 @@ impl<T, W: Watcher> Machine<T, W> {
         None
     }
 
-    /// Ends everything at once: there is no driver any more.
+    /// Ends the session at once, because the driver was dropped.
     pub(crate) fn abandon(&mut self) {
         if !self.is_over() {
             self.become_over(ConnectionState::Closed);
         }
     }
 
-    /// Moves all that may leave into `buffer`, which has to be empty.
+    /// Moves all outgoing bytes into `buffer`, which has to be empty.
     pub(crate) fn take_outgoing(&mut self, buffer: &mut Vec<u8>) {
         debug_assert!(buffer.is_empty());
         std::mem::swap(&mut self.out, buffer);
     }
 
-    // What happened.
+    // Inputs.
 
-    /// So many bytes left.
+    /// Records that `count` bytes were written.
     pub(crate) fn handle_written(&mut self, now: Instant, count: usize) {
         self.stream_left += count as u64;
         if let Link::Up(up) = &mut self.link {
@@ -528,7 +535,7 @@ impl<T, W: Watcher> Machine<T, W> {
         }
     }
 
-    /// The transport asked for is open.
+    /// Sends the connect request: the transport of `Output::Connect` is open.
     pub(crate) fn handle_opened(&mut self, _now: Instant) {
         let Link::Opening { host, deadline } = &self.link else { return };
         self.link = Link::Greeting { host: host.clone(), deadline: *deadline };
@@ -554,7 +561,7 @@ impl<T, W: Watcher> Machine<T, W> {
         self.stream_end = self.out.len() as u64;
     }
 
-    /// The transport is gone, or could not be opened.
+    /// Handles that the transport has closed or could not be opened.
     pub(crate) fn handle_closed(&mut self, now: Instant) {
         match self.link {
             Link::Over(_) | Link::Waiting { .. } => {}
@@ -563,7 +570,7 @@ impl<T, W: Watcher> Machine<T, W> {
         }
     }
 
-    /// A server answered whether it takes writes; `None` if it could not be asked.
+    /// Handles a server's reply to `isro`; `None` if the probe failed.
     pub(crate) fn handle_probed(&mut self, now: Instant, host: &Host, takes_writes: Option<bool>) {
         let Link::Up(Up { probe: Some(probe), .. }) = &mut self.link else { return };
         if !probe.asked {
@@ -584,7 +591,7 @@ impl<T, W: Watcher> Machine<T, W> {
         }
     }
 
-    /// The longest frame to accept at this point.
+    /// Returns the length of the longest acceptable frame in this state.
     pub(crate) fn frame_bytes_max(&self) -> usize {
         match self.link {
             Link::Up(_) => self.settings.reply_bytes_max,
@@ -592,8 +599,9 @@ impl<T, W: Watcher> Machine<T, W> {
         }
     }
 
-    /// A frame longer than that begins. Says whether the driver may pass over it and go on: only if it
-    /// is the answer to the request whose turn it is, which then fails.
+    /// Handles the start of a frame longer than `frame_bytes_max`. Returns whether the driver may
+    /// skip it and continue: only if it is the reply to the oldest pending request, which then
+    /// fails.
     pub(crate) fn handle_oversize(&mut self, now: Instant, len: usize, xid: i32) -> bool {
         let is_next = matches!(self.link, Link::Up(_))
             && self.in_line.front().is_some_and(|pending| pending.xid == xid);
@@ -615,12 +623,12 @@ impl<T, W: Watcher> Machine<T, W> {
         true
     }
 
-    /// The peer does not speak the protocol.
+    /// Drops the connection, because the peer violates the protocol.
     pub(crate) fn handle_garbage(&mut self, now: Instant) {
         self.drop_connection(now, "not the ZooKeeper protocol");
     }
 
-    /// A whole frame arrived.
+    /// Handles a complete frame.
     pub(crate) fn handle_frame<'a>(&mut self, now: Instant, frame: &'a [u8]) -> Received<'a, T> {
         match &self.link {
             Link::Up(_) => self.on_reply(now, frame),
@@ -632,7 +640,7 @@ impl<T, W: Watcher> Machine<T, W> {
         }
     }
 
-    /// When [`Machine::handle_timeout`] has to be called at the latest.
+    /// Returns the latest instant at which [`Machine::handle_timeout`] has to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let own = match &self.link {
             Link::Waiting { until } => *until,
@@ -648,7 +656,7 @@ impl<T, W: Watcher> Machine<T, W> {
         Some(self.expiry().map_or(own, |expiry| expiry.min(own)))
     }
 
-    /// Does what is due. Early and repeated calls are harmless.
+    /// Performs all actions that are due. Early and repeated calls are harmless.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if self.expiry().is_some_and(|expiry| now >= expiry) {
             self.outputs.push_back(Output::Disconnect);
@@ -675,8 +683,8 @@ impl<T, W: Watcher> Machine<T, W> {
         let ping_interval = self.ping_interval();
         let Link::Up(up) = &mut self.link else { return };
         if now >= up.last_sent + ping_interval {
-            // It leaves in a moment; counting from here keeps one ping per interval even if the
-            // transport is stuck.
+            // The ping is sent shortly; counting from here keeps one ping per interval even if the
+            // transport is blocked.
             up.last_sent = now;
             encode_frame(&mut self.out, &mut self.stream_end, Xid::PING.0, OpCode::Ping, |_| {});
         }
@@ -689,20 +697,22 @@ impl<T, W: Watcher> Machine<T, W> {
                     probe.asked = true;
                     self.outputs.push_back(Output::Probe(host));
                 }
-                // The only server: it drops us by itself when it has found its ensemble.
+                // The only server closes the connection by itself when it joins a quorum.
                 None => up.probe = None,
             }
         }
     }
 
-    /// From when on a connected server has been silent for too long. Up to then the session lives, since we ask for a
-    /// sign of life every third of its timeout.
+    /// Returns the deadline for the next packet of a connected server. The session is live until
+    /// then, because the client sends a ping every third of the session timeout.
     fn silence(&self) -> Instant {
         self.last_heard + self.timeout * 2 / 3
     }
 
-    /// Takes note of a word from a connected server. False if it has been there for who knows how long, since this process
-    /// stood still: the session may be over, and whoever is told that it is its turn would act in the place of another.
+    /// Records a packet of a connected server. Returns false if the packet comes after the
+    /// deadline: it may have been in the socket buffer for any time while this process was
+    /// suspended. The session may have expired, and a task that is notified that it holds a lock
+    /// would act while another session holds it.
     fn hear(&mut self, now: Instant) -> bool {
         if now >= self.silence() {
             self.drop_connection(now, SILENT);
@@ -712,7 +722,8 @@ impl<T, W: Watcher> Machine<T, W> {
         true
     }
 
-    /// Whether the session lives, and its writes are taken, as far as can be told without asking.
+    /// Returns whether the session is live and the server accepts writes, as far as known without a
+    /// request.
     pub(crate) fn is_in_touch(&self, now: Instant) -> bool {
         matches!(&self.link, Link::Up(up) if !up.read_only) && !self.closing && now < self.silence()
     }
@@ -721,8 +732,8 @@ impl<T, W: Watcher> Machine<T, W> {
         (self.timeout / 3).min(PING_INTERVAL_MAX)
     }
 
-    /// When the session has to be given up for lack of any word from a server: not before a server
-    /// would have done so.
+    /// Returns when a disconnected client regards the session as expired: 4/3 of the timeout after
+    /// the last packet, which is not before a server would expire it.
     fn expiry(&self) -> Option<Instant> {
         let apart = matches!(
             self.link,
@@ -742,7 +753,7 @@ impl<T, W: Watcher> Machine<T, W> {
         }
     }
 
-    // The line.
+    // The queue of pending requests.
 
     fn take_xid(&mut self) -> i32 {
         let xid = self.next_xid;
@@ -770,7 +781,7 @@ impl<T, W: Watcher> Machine<T, W> {
             return Err(Failure::RequestTooLarge { len });
         }
         if !is_up {
-            // The place in the stream is known only once there is one.
+            // The offset in the stream is known only after a connection is made.
             return Ok((xid, WAITING));
         }
         self.stream_end = end;
@@ -787,7 +798,7 @@ impl<T, W: Watcher> Machine<T, W> {
         self.auth_in_line.push_back(at);
     }
 
-    /// Fails everything in line.
+    /// Fails all pending requests.
     fn fail_line(&mut self, failure: impl Fn(bool) -> Failure) {
         for pending in self.in_line.drain(..) {
             let sent = pending.end != WAITING && pending.end <= self.stream_left;
@@ -816,7 +827,8 @@ impl<T, W: Watcher> Machine<T, W> {
         self.link = Link::Opening { host, deadline: now + limit };
     }
 
-    /// The next server at once; after the last one, those who wait are told, and a pause is made.
+    /// Tries the next server at once. After the last server of a round, fails the pending requests
+    /// and waits for the back-off.
     fn attempt_failed(&mut self, now: Instant) {
         self.out.clear();
         if !self.walk.round_is_over() {
@@ -838,7 +850,7 @@ impl<T, W: Watcher> Machine<T, W> {
         }
         self.fail_line(|sent| Failure::ConnectionLoss { sent });
         self.walk.start_round();
-        // A connection that breaks before it brought a single answer is no better than none.
+        // A connection that breaks before the first reply counts as a failed attempt.
         let pause = match self.rounds {
             0 => Duration::from_millis(self.random.below(SPREAD_MS + 1)),
             rounds => BACKOFF_MIN.saturating_mul(1 << rounds.min(16)).min(BACKOFF_MAX),
@@ -858,7 +870,8 @@ impl<T, W: Watcher> Machine<T, W> {
     fn become_over(&mut self, end: ConnectionState) {
         self.fail_line(|sent| match end {
             ConnectionState::Lost => Failure::SessionExpired { sent },
-            // A server looks at credentials at once, ahead of requests that came before them.
+            // A server processes an auth packet at once, ahead of earlier requests, so these may
+            // still be applied.
             ConnectionState::AuthFailed => Failure::AuthFailed { sent },
             _ => Failure::Closed { sent },
         });
@@ -892,8 +905,8 @@ impl<T, W: Watcher> Machine<T, W> {
         });
         self.trouble = None;
         self.link = Link::Up(Up { host, last_sent: now, read_only, probe });
-        // On the wire: credentials, watches, then those who waited. Watches come behind credentials
-        // because the server checks what their owner may read.
+        // Order on the wire: credentials, watches, waiting requests. Watches follow the credentials
+        // because the server checks the read permission of a watch.
         for at in 0..self.credentials.len() {
             self.send_credentials(at);
         }
@@ -910,7 +923,7 @@ impl<T, W: Watcher> Machine<T, W> {
         }
         let mut rest = self.waiting.as_slice();
         for mut pending in self.in_line.drain(..) {
-            // Only requests of `submit` are in line without a connection, one frame each.
+            // Without a connection only requests of `encode` are pending, one frame each.
             let Some((head, _)) = rest.split_first_chunk::<4>() else { break };
             let size = 4 + u32::from_be_bytes(*head) as usize;
             self.stream_end += size as u64;
@@ -929,7 +942,7 @@ impl<T, W: Watcher> Machine<T, W> {
         self.outputs.push_back(Output::State(state));
     }
 
-    // What servers say.
+    // Packets of servers.
 
     fn on_greeting(&mut self, now: Instant, frame: &[u8]) {
         let Ok(response) = ConnectResponse::decode(frame) else {
@@ -943,13 +956,13 @@ impl<T, W: Watcher> Machine<T, W> {
             if self.is_global {
                 return self.become_over(ConnectionState::Lost);
             }
-            // A new session cannot have expired; this server does not want us.
+            // A new session cannot have expired: this server rejects it.
             self.set_trouble("the server refuses a new session");
             return self.attempt_failed(now);
         }
         if self.is_global && response.session != self.session {
-            // Another session in place of ours: our ephemeral nodes are not its own, and going on as
-            // if nothing had happened would make two owners of one lock.
+            // Another session in place of ours does not own our ephemeral nodes. Using it as if
+            // nothing had happened would let two clients hold one lock.
             tracing::warn!(ours = %self.session, theirs = %response.session, "session swapped");
             self.outputs.push_back(Output::Disconnect);
             return self.become_over(ConnectionState::Lost);
@@ -1022,8 +1035,8 @@ impl<T, W: Watcher> Machine<T, W> {
             }
             What::SetWatches { last } => {
                 if header.err != 0 {
-                    // Events would be missed in silence. The next connection tries again, though not
-                    // at once: the server may be overloaded.
+                    // Without the watches events would be lost silently. The next connection
+                    // retries, after a pause, because the server may be overloaded.
                     self.rounds = REFUSED_ROUNDS;
                     self.drop_connection(now, "the server did not take the watches back");
                     return Received::Nothing;
@@ -1046,11 +1059,11 @@ impl<T, W: Watcher> Machine<T, W> {
     fn register(&mut self, watch: WatchRequest<W>, err: i32) {
         let kind = match (watch.kind, err) {
             (kind, 0) => kind,
-            // The server watches for the node to appear.
+            // The server has set a watch for the creation of the node.
             (WatchKind::Exist, err) if err == ErrorCode::NoNode.code() => WatchKind::Exist,
             _ => return,
         };
-        // Asked for by exists: the node is there, so it is its data that is watched.
+        // `exists` found the node, so the server has set a data watch.
         let kind = if kind == WatchKind::Exist && err == 0 { WatchKind::Data } else { kind };
         if watch.watcher.is_wanted() {
             self.watches.add(kind, &watch.path, watch.watcher);
@@ -1062,11 +1075,11 @@ impl<T, W: Watcher> Machine<T, W> {
             return self.drop_connection(now, "a watch event that cannot be read");
         };
         let Some(kind) = EventType::from_code(event.kind) else {
-            // Newer servers may know events that we do not.
+            // Newer servers may send events that this client does not know.
             tracing::debug!(kind = event.kind, "unknown kind of watch event");
             return;
         };
-        // Servers before 3.9 do not tell it.
+        // Servers before 3.9 do not send the zxid.
         if header.zxid > Zxid::ZERO {
             self.last_zxid_seen = self.last_zxid_seen.max(header.zxid);
         }
@@ -1098,10 +1111,10 @@ impl<T, W: Watcher> Machine<T, W> {
 
 const SILENT: &str = "the server has been silent for too long";
 
-/// The `end` of requests that wait for a connection. No frame ends at the start of a stream.
+/// The `end` of requests that wait for a connection. No frame ends at offset 0 of a stream.
 const WAITING: u64 = 0;
 
-/// Appends a whole frame; `end` counts the bytes of the stream. Returns the new end.
+/// Appends a complete frame; `end` counts the bytes of the stream. Returns the new end.
 fn encode_frame(
     out: &mut Vec<u8>,
     end: &mut u64,

@@ -1,6 +1,7 @@
-//! For any interleaving of requests, replies, events, cuts, refusals and time: every request ends
-//! exactly once, those that are answered are answered in the order they were made, what is said not to
-//! have been sent never reached the server, and events arrive in the order the server sent them.
+//! Properties of `Machine` for any interleaving of requests, replies, events, lost connections,
+//! failed dials and time: every request ends exactly once; replies are delivered in the order of
+//! the requests; a request reported as not sent never reached the server; events are delivered in
+//! the order in which the server sent them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -26,13 +27,13 @@ enum Step {
     },
     Watch,
     Authenticate,
-    /// The driver writes up to so many bytes.
+    /// The driver writes up to this many bytes.
     Write(usize),
-    /// The transport opens, or does not.
+    /// The transport opens, or fails to open.
     Open(bool),
-    /// The server takes in what arrived and answers up to so many requests.
+    /// The server answers up to this many requests.
     Serve(usize),
-    /// Something changes on the server.
+    /// A node changes on the server; a connected client receives an event.
     Change(EventType),
     Cut,
     Garbage(Vec<u8>),
@@ -60,12 +61,12 @@ fn step() -> impl Strategy<Value = Step> {
 
 #[derive(Default)]
 struct Server {
-    /// Of this connection.
+    /// The bytes of this connection that are not decoded yet.
     arrived: Vec<u8>,
     greeted: bool,
-    /// To be answered: number, operation, and whether it is credentials.
+    /// The unanswered requests: xid, op code and an unused field that is always `None`.
     line: VecDeque<(i32, i32, Option<String>)>,
-    /// Every path that ever arrived in a whole frame.
+    /// Every path that arrived in a complete frame.
     seen: HashSet<String>,
     zxid: i64,
 }
@@ -78,10 +79,10 @@ struct World {
     opening: bool,
     outgoing: Vec<u8>,
     submitted: u32,
-    /// How each token ended.
+    /// The outcome of each token.
     ended: HashMap<u32, Option<Failure>>,
     last_done: u32,
-    /// What each lasting watcher heard.
+    /// The zxids of the events that each persistent watcher received.
     heard: HashMap<u64, Vec<i64>>,
 }
 
@@ -203,7 +204,7 @@ impl World {
                 let count = count.min(self.outgoing.len());
                 self.server.arrived.extend(self.outgoing.drain(..count));
                 if self.open && count > 0 {
-                    // The server has the bytes before the driver knows that they left.
+                    // The server reads the bytes before the driver reports them as written.
                     self.read_arrived();
                     self.machine.handle_written(self.now, count);
                 }
@@ -232,7 +233,7 @@ impl World {
                 }
             }
             Step::Garbage(bytes) if self.open => {
-                // Garbage that happens to be a reply would be one; that is for other tests.
+                // The prefix prevents that random bytes form a valid xid.
                 let mut frame = vec![0x7f, 0xff, 0xff, 0xff];
                 frame.extend(bytes);
                 self.receive(&frame);
@@ -305,7 +306,7 @@ proptest! {
         for step in steps {
             world.take(step);
         }
-        // However it stands: closing ends it, at the latest when the connection is cut.
+        // In any state, `close` followed by a lost connection ends the session.
         assert_eq!(world.machine.close(None), None);
         world.look();
         world.take(Step::Cut);
@@ -325,7 +326,7 @@ proptest! {
         for step in steps {
             world.take(step);
         }
-        // From here on all goes well, so everything that is asked for now is answered.
+        // There are no faults from here on, so a new request must receive its reply.
         world.take(Step::Submit { watch: false });
         let last = world.submitted;
         for _ in 0..400 {

@@ -1,15 +1,18 @@
-//! What the machine does, as transcripts: `testdata/session/*.txt` holds commands, each with the
-//! machine's whole reaction below it. `UPDATE_TRANSCRIPTS=1 cargo test -p ironkeeper-client transcripts`
-//! writes the reactions anew, to be reviewed as a diff.
+//! Transcripts of the machine: `testdata/session/*.txt` contains commands, each followed by all
+//! outputs of the machine. `UPDATE_TRANSCRIPTS=1 cargo test -p ironkeeper-client transcripts`
+//! rewrites the outputs; review them as a diff.
 //!
 //! Commands begin with `- `:
-//! `after <ms>` time passes; `asleep <ms>` time passes, and this process stands still; `opened`, `closed` the
-//! transport; `greet <session> <timeout> [ro]`, `refuse` the handshake;
-//! `submit <token> <op> <path> [data|exist|child|persistent|recursive <watcher>]`;
-//! `auth <scheme> <text> [token]`; `reply <xid> <zxid> <err>`, `ping-reply <zxid>`, `auth-reply <err>`,
-//! `event <type> <path>`, `frame <hex>`, `oversize <len> <xid>` from the server; `write` all that is
-//! outgoing has left, `write <n>` only so much; `forget <kind> <path> <watcher>`,
-//! `unwatch <kind> <path>`, `remove <token> <code> <path>`; `probed <host> rw|ro|none`; `close [token]`.
+//! - `after <ms>`: time passes; `asleep <ms>`: time passes and the process is suspended.
+//! - `opened`, `closed`: the transport; `greet <session> <timeout> [ro]`, `refuse`: the handshake.
+//! - `submit <token> <op> <path> [data|exist|child|persistent|recursive <watcher>]`,
+//!   `auth <scheme> <text> [token]`: requests.
+//! - `reply <xid> <zxid> <err>`, `ping-reply <zxid>`, `auth-reply <err>`, `event <type> <path>`,
+//!   `frame <hex>`, `oversize <len> <xid>`: packets of the server.
+//! - `write`: the driver has written all outgoing bytes; `write <n>`: only `n` bytes.
+//! - `forget <kind> <path> <watcher>`, `unwatch <kind> <path>`, `remove <token> <code> <path>`:
+//!   watches.
+//! - `probed <host> rw|ro|none`: the result of a probe; `close [token]`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -42,7 +45,7 @@ struct World {
     machine: Machine<u32, u64>,
     start: Instant,
     now: Instant,
-    /// What the driver took and has not written.
+    /// The bytes that the driver has taken and not written.
     taken: Vec<u8>,
     greeted: bool,
 }
@@ -442,7 +445,7 @@ fn what_waits_to_be_sent_is_bounded() {
     assert_eq!(outcomes, [true, true, false, false]);
 }
 
-/// Any bytes at any point of a connection: nothing but a dropped connection may come of them.
+/// Random bytes at any point of a connection must not cause anything but a lost connection.
 #[test]
 fn garbage_never_panics_and_never_sticks() {
     let mut random = Random::from_seed(11);
@@ -456,7 +459,7 @@ fn garbage_never_panics_and_never_sticks() {
         }
         let mut frame = Vec::new();
         if random.below(2) == 0 {
-            // A plausible header makes it to the interesting places.
+            // A plausible header, so that more of the decoder runs.
             let xid = [-1, -2, -4, 1, 2][random.below(5) as usize];
             let start = start_frame(&mut frame, Xid(xid), Zxid(random.next() as i64));
             finish_frame(&mut frame, start);
@@ -465,7 +468,7 @@ fn garbage_never_panics_and_never_sticks() {
         frame.extend((0..random.below(60)).map(|_| random.next() as u8));
         let mut out = String::new();
         world.receive(&frame, &mut out);
-        // Whatever became of the connection, the request ends when all servers are gone.
+        // In any state, the request ends after all servers have become unreachable.
         for _ in 0..3 {
             out += &world.run("closed");
             out += &world.run("after 10000");

@@ -1,8 +1,9 @@
-//! The session, free of sockets and clocks.
+//! The session, without sockets and clocks.
 //!
-//! [`machine::Machine`] is told what arrives and what time it is, and says what to send, whom to
-//! connect to and who gets which answer. [`frames::Frames`] cuts incoming bytes into frames and
-//! [`watches::WatchTable`] knows who waits for which node. The driver outside owns the transport.
+//! [`machine::Machine`] receives packets and the time; its outputs are the bytes to send, the
+//! server to connect to and the replies of each caller. [`frames::Frames`] splits incoming bytes
+//! into frames, and [`watches::WatchTable`] stores the watchers of each node. The driver owns the
+//! transport.
 
 pub(crate) mod frames;
 pub(crate) mod machine;

@@ -1,7 +1,7 @@
-//! Who waits for which node.
+//! The table of watchers by node.
 //!
-//! The server keeps watches per connection and forgets them with it; this table is what brings them
-//! back. Paths are those of the server, chroot included.
+//! The server keeps watches per connection and drops them with it. After a reconnect the client
+//! sets them again from this table. Paths are those of the server, chroot included.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,16 @@ use ironkeeper_proto::jute::Put;
 use ironkeeper_proto::watch_event::EventType;
 use ironkeeper_proto::{OpCode, Zxid};
 
-/// Identifies a watcher for as long as the client lives.
+/// The identity of a watcher, unique within a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct WatcherId(pub(crate) u64);
 
-/// The five lists in which a reconnecting client names its watches.
+/// The five lists of watches in a `setWatches2` request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum WatchKind {
-    /// The data of a node that is there.
+    /// The data of an existing node.
     Data,
-    /// A node that is not there yet.
+    /// A node that does not exist yet.
     Exist,
     Child,
     Persistent,
@@ -38,7 +38,7 @@ impl WatchKind {
         matches!(self, WatchKind::Data | WatchKind::Exist | WatchKind::Child)
     }
 
-    /// How a request to remove such watches names them.
+    /// Returns the kind as a `removeWatches` request encodes it.
     pub(crate) fn remove_code(self) -> i32 {
         match self {
             WatchKind::Child => 1,
@@ -49,22 +49,22 @@ impl WatchKind {
     }
 }
 
-/// What the table keeps for its user: a handle to deliver to.
+/// A handle that the table stores to deliver events to.
 pub(crate) trait Watcher: Clone {
     fn id(&self) -> WatcherId;
-    /// Whether anybody still wants to hear of it.
+    /// Returns whether the owner still waits for events.
     fn is_wanted(&self) -> bool;
 }
 
 #[derive(Debug)]
 pub(crate) struct WatchTable<W> {
-    /// By kind. An entry with no watchers is removed at once. Whatever is done with all of them is done in
-    /// the order of their paths: the same watches come back in the same order after every reconnect.
+    /// Indexed by kind. An entry without watchers is removed at once. Operations on all watches go
+    /// in the order of their paths, so every reconnect sets the same watches in the same order.
     lists: [HashMap<Box<str>, Vec<W>>; 5],
 }
 
-/// The text of paths in one setWatches request. Apache refuses frames above 1 MiB; its own client
-/// uses the same figure.
+/// The bytes of paths in one setWatches request. Apache rejects frames above 1 MiB; its own client
+/// uses the same bound.
 const BATCH_BYTES: usize = 128 * 1024;
 
 impl<W: Watcher> WatchTable<W> {
@@ -82,7 +82,7 @@ impl<W: Watcher> WatchTable<W> {
         }
     }
 
-    /// Forgets a watcher. Says whether it was there.
+    /// Removes a watcher. Returns whether it was there.
     pub(crate) fn remove(&mut self, kind: WatchKind, path: &str, id: WatcherId) -> bool {
         let list = &mut self.lists[kind as usize];
         let Some(watchers) = list.get_mut(path) else { return false };
@@ -95,7 +95,8 @@ impl<W: Watcher> WatchTable<W> {
         found
     }
 
-    /// Takes out all watchers of a node whose kind a removal by this code concerns.
+    /// Removes and returns all watchers of a node whose kind matches this code of a `removeWatches`
+    /// request.
     pub(crate) fn take(&mut self, code: i32, path: &str) -> Vec<W> {
         const ANY: i32 = 3;
         let mut taken = Vec::new();
@@ -107,7 +108,7 @@ impl<W: Watcher> WatchTable<W> {
         taken
     }
 
-    /// Whether somebody else waits for what the server counts as the same watch.
+    /// Returns whether another watcher needs a watch that the server treats as the same one.
     pub(crate) fn is_watched(&self, kind: WatchKind, path: &str) -> bool {
         WatchKind::ALL.into_iter().any(|other| {
             other.remove_code() == kind.remove_code()
@@ -119,7 +120,7 @@ impl<W: Watcher> WatchTable<W> {
         self.lists.iter().flat_map(HashMap::values).map(Vec::len).sum()
     }
 
-    /// Those who have to hear of an event. One-shot watches are used up by it.
+    /// Returns the watchers that receive an event, and removes the one-shot ones.
     pub(crate) fn fire(&mut self, event: EventType, path: &str) -> Vec<W> {
         let used_up: &[WatchKind] = match event {
             EventType::NodeCreated | EventType::NodeDataChanged => {
@@ -146,7 +147,7 @@ impl<W: Watcher> WatchTable<W> {
         told
     }
 
-    /// The watchers that a break in the connection may have cost events.
+    /// Returns the persistent watchers, which may miss events while the connection is lost.
     pub(crate) fn lasting(&self) -> Vec<W> {
         [WatchKind::Persistent, WatchKind::Recursive]
             .into_iter()
@@ -155,7 +156,7 @@ impl<W: Watcher> WatchTable<W> {
             .collect()
     }
 
-    /// Everybody, and the table is empty.
+    /// Removes and returns all watchers.
     pub(crate) fn drain(&mut self) -> Vec<W> {
         self.lists
             .iter_mut()
@@ -164,7 +165,7 @@ impl<W: Watcher> WatchTable<W> {
             .collect()
     }
 
-    /// The requests that bring all watches back: for each an operation and its body.
+    /// Returns the requests that set all watches again: for each an operation and its body.
     pub(crate) fn set_watches(&self, relative_zxid: Zxid) -> Vec<(OpCode, Vec<u8>)> {
         let mut requests = Vec::new();
         let mut batch: [Vec<&str>; 5] = Default::default();
@@ -193,7 +194,8 @@ fn sorted<K: Ord, V>(entries: impl Iterator<Item = (K, V)>) -> Vec<(K, V)> {
     entries
 }
 
-/// Servers before 3.6 know nothing of the longer request, so it is used only where it is needed.
+/// Encodes a batch. Servers before 3.6 do not know `SetWatches2`, so it is used only for persistent
+/// watches.
 fn encode_batch(batch: &[Vec<&str>; 5], relative_zxid: Zxid) -> (OpCode, Vec<u8>) {
     let lasting = batch[3..].iter().any(|paths| !paths.is_empty());
     let mut body = Vec::new();

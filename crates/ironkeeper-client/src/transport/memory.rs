@@ -8,12 +8,12 @@ use tokio::sync::mpsc;
 use super::{Opening, Transport};
 use crate::hosts::Host;
 
-/// What one end may be ahead of the other.
+/// The bytes that one end can write before the other reads.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// Connections nobody has taken yet.
+/// The number of connections that are not accepted yet.
 const BACKLOG: usize = 64;
 
-/// Connections inside the process: the other end comes out of a [`MemoryListener`].
+/// Connections inside the process: a [`MemoryListener`] accepts the other end.
 ///
 /// ```
 /// use ironkeeper_client::{Client, MemoryTransport};
@@ -45,7 +45,8 @@ pub struct MemoryListener {
 }
 
 impl MemoryTransport {
-    /// A transport and its listener. Once the listener is dropped, connections are refused.
+    /// Creates a transport and its listener. After the listener is dropped, connections are
+    /// refused.
     ///
     /// ```
     /// let (transport, listener) = ironkeeper_client::MemoryTransport::new();
@@ -57,7 +58,8 @@ impl MemoryTransport {
 }
 
 impl MemoryListener {
-    /// The next connection, and the server it was meant for. `None` when all clients are gone.
+    /// Returns the next connection and the server it is for; `None` after all transports are
+    /// dropped.
     ///
     /// ```
     /// #[tokio::main]

@@ -8,7 +8,7 @@ use super::{Opening, Transport};
 use crate::hosts::Host;
 use crate::random::Random;
 
-/// Plain TCP: what a client uses unless told otherwise.
+/// Plain TCP, the default of a client.
 ///
 /// ```
 /// use ironkeeper_client::{Client, TcpTransport};
@@ -30,9 +30,8 @@ impl Transport for TcpTransport {
     }
 }
 
-/// Tries all addresses of a name, one after the other, in an order that differs from time to time: one
-/// name may stand for a whole ensemble, and an address that swallows packets takes all the time there
-/// is for an attempt.
+/// Tries all addresses of a name, one after the other, in random order: one name may stand for a
+/// whole ensemble, and an address that drops packets uses up the whole time of an attempt.
 pub(super) async fn open(server: &Host) -> io::Result<TcpStream> {
     let mut failure = None;
     let mut addresses: Vec<_> = lookup_host((server.name(), server.port())).await?.collect();
@@ -40,7 +39,8 @@ pub(super) async fn open(server: &Host) -> io::Result<TcpStream> {
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(stream) => {
-                // Requests are gathered before they are written; waiting for more only costs time.
+                // The client batches requests before it writes; Nagle's algorithm would only add
+                // delay.
                 stream.set_nodelay(true)?;
                 return Ok(stream);
             }

@@ -1,4 +1,4 @@
-//! TLS over TCP, by rustls.
+//! TLS over TCP, with rustls.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{Opening, Transport, tcp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hosts::Host;
 
-/// Whom to trust, and who we are.
+/// The trusted authorities, and the certificate of the client.
 ///
 /// ```no_run
 /// use std::fs::read;
@@ -39,7 +39,7 @@ pub struct TlsSettings {
 }
 
 impl TlsSettings {
-    /// Trusts nobody yet.
+    /// Creates settings without a trusted authority.
     ///
     /// ```
     /// use ironkeeper_client::{TlsSettings, TlsTransport};
@@ -64,7 +64,7 @@ impl TlsSettings {
         self
     }
 
-    /// The certificate (with its chain) and the private key by which servers know us, as PEM texts.
+    /// Sets the client's certificate (with its chain) and private key, as PEM texts.
     ///
     /// ```no_run
     /// fn main() -> std::io::Result<()> {
@@ -82,8 +82,8 @@ impl TlsSettings {
         self
     }
 
-    /// The name that the certificates of all servers are for. Unless given, each has to be for the
-    /// name in the connect string.
+    /// Sets the name in the certificates of all servers. The default is each server's name in the
+    /// connect string.
     ///
     /// ```
     /// let settings = ironkeeper_client::TlsSettings::new().server_name("zookeeper.example");
@@ -104,7 +104,7 @@ impl std::fmt::Debug for TlsSettings {
     }
 }
 
-/// TLS over TCP. Behind the feature `tls`.
+/// TLS over TCP. Requires the feature `tls`.
 ///
 /// ```no_run
 /// use ironkeeper_client::{Client, TlsSettings, TlsTransport};
@@ -126,7 +126,8 @@ pub struct TlsTransport {
 }
 
 impl TlsTransport {
-    /// A transport by these settings; an error if a text is not PEM or there is nobody to trust.
+    /// Creates a transport from settings. Returns an error if a text is not PEM or there is no
+    /// trusted authority.
     ///
     /// ```
     /// use ironkeeper_client::{TlsSettings, TlsTransport};
@@ -161,7 +162,8 @@ impl TlsTransport {
         }
     }
 
-    /// A transport by a configuration of rustls, for all that [`TlsSettings`] does not offer.
+    /// Creates a transport from a configuration of rustls, for options that [`TlsSettings`] does
+    /// not have.
     pub fn from_config(config: Arc<ClientConfig>) -> TlsTransport {
         TlsTransport { config, server_name: None }
     }

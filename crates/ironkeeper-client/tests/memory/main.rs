@@ -1,5 +1,5 @@
-//! The client against servers made for the test, in memory: those that talk nonsense, those that are
-//! read-only, those that never answer.
+//! The client against in-memory servers written for the test: servers that send invalid packets,
+//! that are read-only, or that never reply.
 
 mod writing;
 
@@ -25,7 +25,7 @@ async fn until(states: &mut States, wanted: ConnectionState) {
     panic!("the states ended without {wanted}");
 }
 
-/// One frame off the stream; `None` at its end.
+/// Reads one frame from the stream; `None` at its end.
 async fn frame(stream: &mut DuplexStream) -> Option<Vec<u8>> {
     let len = stream.read_i32().await.ok()?;
     let mut frame = vec![0; usize::try_from(len).unwrap()];
@@ -34,7 +34,7 @@ async fn frame(stream: &mut DuplexStream) -> Option<Vec<u8>> {
 }
 
 async fn send(stream: &mut DuplexStream, frame: &[u8]) {
-    // The client may have gone; that is for the test to find out.
+    // The client may have closed the connection; the test checks that.
     let _ = stream.write_all(&[&(frame.len() as i32).to_be_bytes()[..], frame].concat()).await;
 }
 
@@ -47,7 +47,7 @@ fn greeting(session: i64, read_only: bool) -> Vec<u8> {
     frame
 }
 
-/// Answers every request with success and nothing else, until the end.
+/// Replies to every request with success and an empty body.
 async fn serve(mut stream: DuplexStream, session: i64, read_only: bool) {
     if frame(&mut stream).await.is_none() {
         return;
@@ -58,7 +58,7 @@ async fn serve(mut stream: DuplexStream, session: i64, read_only: bool) {
     }
 }
 
-/// Greets, and refuses every request.
+/// Accepts the session and rejects every request with `code`.
 async fn refuse(mut stream: DuplexStream, code: ErrorCode) {
     frame(&mut stream).await.unwrap();
     send(&mut stream, &greeting(9, false)).await;
@@ -136,7 +136,7 @@ async fn nonsense_instead_of_replies_costs_the_connection_only() {
         soon(client.connected()).await.unwrap();
         let asked = client.get("/");
         let request = frame(&mut stream).await.unwrap();
-        // The right number, then anything; or just anything.
+        // A matching xid and random bytes, or random bytes only.
         let mut nonsense = Vec::new();
         if round % 2 == 0 {
             nonsense.extend_from_slice(&request[..4]);
@@ -163,7 +163,7 @@ async fn nonsense_instead_of_replies_costs_the_connection_only() {
 async fn a_reply_that_cannot_be_read_is_an_error_and_the_end_of_the_connection() {
     let (client, mut listener) = client("a");
     let (_, stream) = soon(listener.accept()).await.unwrap();
-    // Answers with success, but without the data.
+    // The server replies with success, but without the data.
     tokio::spawn(serve(stream, 9, false));
     let mut states = client.states();
     let (get, children) = (client.get("/"), client.children("/"));
@@ -212,7 +212,7 @@ async fn a_parent_that_goes_while_others_are_created_is_created_again() {
     let (_, mut stream) = soon(listener.accept()).await.unwrap();
     frame(&mut stream).await.unwrap();
     send(&mut stream, &greeting(9, false)).await;
-    // What is there is an empty container, and the server removes it before it has a child.
+    // `/a` is an empty container, which the server deletes before it has a child.
     for (path, refusal) in [
         ("/a/b", ErrorCode::NoNode),
         ("/a", ErrorCode::NodeExists),
@@ -240,7 +240,7 @@ async fn an_ephemeral_node_of_another_session_is_not_taken_for_our_own() {
     frame(&mut stream).await.unwrap();
     send(&mut stream, &greeting(9, false)).await;
     frame(&mut stream).await.unwrap();
-    // The reply to the first try is lost, and somebody else was faster.
+    // The reply to the first create is lost, and another session creates the node.
     drop(stream);
     let (_, mut stream) = soon(listener.accept()).await.unwrap();
     frame(&mut stream).await.unwrap();
@@ -249,11 +249,11 @@ async fn an_ephemeral_node_of_another_session_is_not_taken_for_our_own() {
     send(&mut stream, &answer(&create, ErrorCode::NodeExists.code(), &[])).await;
     let get = frame(&mut stream).await.unwrap();
     let mut node = [0; 4 + 68];
-    // The owner stands behind four times and three versions.
+    // The ephemeral owner follows four 8-byte fields and three versions.
     node[4 + 44..4 + 52].copy_from_slice(&77i64.to_be_bytes());
     send(&mut stream, &answer(&get, 0, &node)).await;
     let error = soon(created).await.unwrap().unwrap_err();
-    // Ours may have been there before.
+    // The first create may have been applied before.
     assert_eq!((error.kind(), error.happened()), (ErrorKind::NodeExists, Happened::Maybe));
 }
 
@@ -275,7 +275,7 @@ async fn a_read_only_server_is_left_when_another_takes_writes() {
     let (read_only, stream) = soon(listener.accept()).await.unwrap();
     tokio::spawn(serve(stream, 9, true));
     until(&mut states, ConnectionState::ReadOnly).await;
-    // The other one is asked, more and more seldom, until it takes writes.
+    // The client probes the other server at growing intervals until it accepts writes.
     let mut answers = ["ro", "ro", "rw"].into_iter();
     for answer in answers.by_ref() {
         let (asked, mut stream) = soon(listener.accept()).await.unwrap();
@@ -287,7 +287,7 @@ async fn a_read_only_server_is_left_when_another_takes_writes() {
     }
     let (full, mut stream) = soon(listener.accept()).await.unwrap();
     assert_ne!(full, read_only);
-    // The session of the read-only server is of no use here.
+    // The session of the read-only server is not valid here.
     let hello = frame(&mut stream).await.unwrap();
     assert_eq!(hello[16..24], [0; 8]);
     send(&mut stream, &greeting(10, false)).await;
@@ -295,7 +295,7 @@ async fn a_read_only_server_is_left_when_another_takes_writes() {
     assert_eq!((client.session_id().0, client.server()), (10, Some(full)));
 }
 
-/// A server that is cut off, and refuses writes.
+/// Acts as a read-only server that rejects every request.
 async fn serve_reads(mut stream: DuplexStream) {
     frame(&mut stream).await.unwrap();
     send(&mut stream, &greeting(9, true)).await;
@@ -336,7 +336,7 @@ async fn a_client_is_in_touch_with_a_server_that_takes_writes_and_was_heard_from
     send(&mut stream, &greeting(9, false)).await;
     soon(client.connected()).await.unwrap();
     assert!(client.is_in_touch());
-    // Two thirds of the timeout without a word.
+    // Two thirds of the session timeout without a packet.
     tokio::time::advance(Duration::from_millis(3999)).await;
     assert!(client.is_in_touch());
     tokio::time::advance(Duration::from_millis(1)).await;
@@ -377,7 +377,7 @@ async fn pravega_3651_zk_3100_a_server_is_looked_for_by_its_name_at_every_connec
     }
 }
 
-/// The share of clients that start at each server.
+/// Counts how many clients connect first to each server.
 #[tokio::test(start_paused = true)]
 async fn clients_spread_over_the_servers() {
     let mut starts: BTreeMap<String, u32> = BTreeMap::new();
@@ -414,7 +414,7 @@ async fn a_server_that_takes_nothing_in_does_not_use_up_all_memory() {
     }
 }
 
-/// All futures can be sent to another thread.
+/// All futures are `Send`.
 #[test]
 fn futures_are_send() {
     fn check<T: Send>(_: T) {}
@@ -436,7 +436,7 @@ fn futures_are_send() {
     let _ = futures;
 }
 
-/// What a client with a seed sends to a server that gives it a session: the first frames.
+/// Returns the first frames that a client with this seed sends, after it received this session id.
 async fn sent_with_seed(seed: u64, session: i64) -> Vec<Vec<u8>> {
     let (transport, mut listener) = MemoryTransport::new();
     let builder = Client::builder("a,b,c").transport(transport).seed(seed);
@@ -448,7 +448,7 @@ async fn sent_with_seed(seed: u64, session: i64) -> Vec<Vec<u8>> {
     let policy = RetryPolicy::never();
     let creating = client.create_protected("/n-", "", CreateMode::EphemeralSequential, &policy);
     let reading = async { sent.push(frame(&mut stream).await.unwrap()) };
-    // The create is never answered.
+    // The server never replies to the create.
     tokio::select! {
         biased;
         _ = creating => panic!("nobody has answered"),

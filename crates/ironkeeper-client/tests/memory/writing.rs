@@ -1,5 +1,5 @@
-//! Requests made away from the driver: the body of a test on a runtime of several threads has a thread
-//! of its own, as `main` has. Whoever makes requests there writes them to the connection, too.
+//! Requests sent outside of the driver: the body of a test on a multi-threaded runtime has its own
+//! thread, as `main` has. A thread that submits requests there also writes them to the connection.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::{answer, frame, greeting, send, soon};
 
-/// Connections that hold few bytes, and whose writes fail on demand.
+/// A transport whose connections buffer few bytes and whose writes fail on demand.
 #[derive(Debug)]
 struct Narrow {
     connections: mpsc::UnboundedSender<DuplexStream>,
@@ -79,7 +79,7 @@ struct Server {
 }
 
 impl Server {
-    /// A client whose connections hold so many bytes.
+    /// Creates a client whose connections buffer `bytes` bytes.
     fn new(bytes: usize) -> Server {
         let (sender, connections) = mpsc::unbounded_channel();
         let is_broken = Arc::new(AtomicBool::new(false));
@@ -88,11 +88,11 @@ impl Server {
         Server { client, connections, is_broken }
     }
 
-    /// The next connection, behind the handshake.
+    /// Accepts the next connection and completes its handshake.
     async fn greeted(&mut self) -> DuplexStream {
         let mut stream = soon(self.connections.recv()).await.unwrap();
         soon(frame(&mut stream)).await.unwrap();
-        // Time is real here, and a busy machine is no reason to lose the session.
+        // Time is real here; a busy machine must not expire the session.
         let mut greeting = greeting(9, false);
         greeting[4..8].copy_from_slice(&60_000i32.to_be_bytes());
         send(&mut stream, &greeting).await;
@@ -101,7 +101,7 @@ impl Server {
     }
 }
 
-/// The next request that is no ping, and its path.
+/// Returns the next request that is not a ping, and its path.
 async fn asked(stream: &mut DuplexStream) -> (Vec<u8>, String) {
     loop {
         let request = soon(frame(stream)).await.unwrap();
@@ -188,7 +188,7 @@ async fn a_write_that_fails_costs_the_connection() {
     let mut stream = server.greeted().await;
     server.is_broken.store(true, Ordering::Release);
     let error = soon(server.client.set("/a", "", -1)).await.unwrap_err();
-    // Not a byte of it has left.
+    // No byte of the request was sent.
     assert_eq!((error.kind(), error.happened()), (ErrorKind::ConnectionLoss, Happened::No));
     assert!(soon(frame(&mut stream)).await.is_none());
     let mut stream = server.greeted().await;
@@ -198,8 +198,8 @@ async fn a_write_that_fails_costs_the_connection() {
     assert!(soon(reply).await.unwrap().is_none());
 }
 
-/// Threads of their own and tasks of the pool, all with many requests in flight, over a connection that
-/// takes a part of a request at a time.
+/// Separate threads and tasks of the pool, all with many requests in flight, on a connection that
+/// accepts a part of a request at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_of_many_threads_leave_whole_and_in_order() {
     const CALLERS: usize = 6;

@@ -1,4 +1,4 @@
-//! Connections cut behind every single byte, in both directions.
+//! Connections cut after every byte, in both directions.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use ironkeeper_testing::Direction;
 
 use super::place::{Place, patiently, soon};
 
-/// More than the bytes that one of the scripts below moves in either direction.
+/// More bytes than each script below sends in either direction.
 const BYTES: u64 = 420;
-/// Scripts under way at a time.
+/// Scripts that run concurrently.
 const LANES: u64 = 12;
 
-/// Runs a script once for every place where its connection may be cut.
+/// Runs a script once for every byte after which its connection can be cut.
 async fn everywhere<F>(script: impl Fn(Arc<Place>, Direction, u64) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -56,7 +56,7 @@ async fn errors_never_claim_that_a_write_did_not_happen_when_it_did() {
                 }
             }
         }
-        // The client is as good as new.
+        // The client works again.
         client.retry(&patiently(), || client.get("/")).await.unwrap();
         client.close().await.unwrap();
     })
@@ -116,7 +116,7 @@ async fn watches_survive_a_cut_anywhere() {
         let (_, watch) = watch.unwrap();
         proxy.cut_after(direction, cut);
         other.set(&path, "new", Version::Any).await.unwrap();
-        // Traffic, so that the cut comes to pass.
+        // Causes traffic, so that the cut happens.
         let policy = patiently();
         for _ in 0..4 {
             soon(client.retry(&policy, || client.get(&path))).await.unwrap();

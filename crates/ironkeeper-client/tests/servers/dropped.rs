@@ -1,4 +1,4 @@
-//! Futures that are dropped at any point: nothing leaks, nothing is stuck.
+//! Futures that are dropped at any point: no leaks and no hangs.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -8,7 +8,7 @@ use ironkeeper_client::{Client, CreateMode, Version, WatchMode};
 
 use super::place::{Place, patiently, soon};
 
-/// Polls a future so many times, with a turn for the others in between, and drops it.
+/// Polls a future `times` times, yields to other tasks in between, and drops it.
 async fn poll_and_drop<F: Future>(future: F, times: usize) {
     let mut future = pin!(future);
     for _ in 0..times {
@@ -67,7 +67,7 @@ async fn a_dropped_protected_create_leaves_no_node_behind() {
     .await;
 }
 
-/// Neither made nor dropped in a runtime: the session's own is there to clean up.
+/// The create is neither started nor dropped in a runtime: the runtime of the session cleans up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_protected_create_outside_of_runtimes_leaves_no_node_behind() {
     let place = Place::new().await;
@@ -80,7 +80,7 @@ async fn a_protected_create_outside_of_runtimes_leaves_no_node_behind() {
     })
     .join()
     .unwrap();
-    // Behind the create, whose place in line is taken.
+    // The create was submitted first, so this reply follows it.
     let created = client.exists("/p").await.unwrap().unwrap().cversion;
     assert!(created > 0);
     soon(async { while !client.children("/p").await.unwrap().is_empty() {} }).await;
@@ -100,7 +100,7 @@ async fn dropping_while_connections_break_sticks_nothing() {
             if at % 2 == 0 {
                 poll_and_drop(request, at % 7).await;
             } else {
-                // Ends, one way or the other.
+                // The request must end, with success or an error.
                 drop(soon(request).await);
             }
         }

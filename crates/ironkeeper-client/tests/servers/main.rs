@@ -1,9 +1,9 @@
-//! The client against a real server: the one of `ironkeeper-testing`, one for each test, or, if
-//! `IRONKEEPER_TEST_SERVER=host:port` is set, that one for all of them.
+//! The client against a real server: a `TestServer` for each test or, if
+//! `IRONKEEPER_TEST_SERVER=host:port` is set, that server for all tests.
 //!
-//! A server that is not ours is restarted by whoever started it: tests connect to
-//! `IRONKEEPER_TEST_CONTROL=host:port`, send `restart` and a newline, and wait for a line back. They have
-//! to run one at a time then: `--test-threads 1`.
+//! The process that started an external server also restarts it: the tests connect to
+//! `IRONKEEPER_TEST_CONTROL=host:port`, send `restart` and a newline, and wait for a line as the
+//! reply. They must run one at a time: `--test-threads 1`.
 
 mod cuts;
 mod dropped;

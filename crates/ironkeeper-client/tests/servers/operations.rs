@@ -1,4 +1,4 @@
-//! Every operation, once with success and once without.
+//! Every operation, with a success and with an error.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn every_kind_of_node_can_be_created() {
     assert_eq!(create(CreateMode::PersistentWithTtl, "/t").await.path, "/t");
     let sequential = create(CreateMode::PersistentSequentialWithTtl, "/t-").await;
     assert_eq!(sequential.path, "/t-0000000006");
-    // The name of a sequential node may be nothing but its number.
+    // The name of a sequential node may consist of the number only.
     assert_eq!(create(CreateMode::PersistentSequential, "/").await.path, "/0000000007");
     assert_eq!(create(CreateMode::PersistentSequential, "/p/").await.path, "/p/0000000000");
     let mut own = client.ephemerals("/").await.unwrap();
@@ -175,7 +175,7 @@ async fn refused_credentials_end_the_client() {
     assert!(refused.is_session_over());
     assert_eq!(client.get("/").await.unwrap_err().kind(), ErrorKind::AuthFailed);
     let builder = Client::builder(&place.connect_string()).auth("nosuchscheme", "x");
-    // The handshake comes before the credentials, so connecting may look fine at first.
+    // Credentials are sent after the handshake, so `connect` may succeed at first.
     let outcome = soon(async { builder.connect().await?.get("/").await }).await;
     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::AuthFailed);
 }
@@ -198,7 +198,7 @@ async fn arguments_that_no_server_takes_are_refused_before_they_are_sent() {
     assert_eq!(set.kind(), ErrorKind::RequestTooLarge);
     let multi = client.transaction().create("/l", &large, CreateMode::Persistent).commit();
     assert_eq!(multi.await.unwrap_err().kind(), ErrorKind::RequestTooLarge);
-    // Just below the limit is fine, whatever the chroot adds.
+    // A request just below the limit succeeds, whatever the length of the chroot.
     let fits = vec![0; 1048575 - 200];
     client.create("/large", &fits, CreateMode::Persistent).await.unwrap();
     assert_eq!(client.get("/large").await.unwrap().data.len(), fits.len());
@@ -250,7 +250,7 @@ async fn requests_are_carried_out_in_the_order_they_were_made() {
         let get = client.get("/n");
         replies.push((version, set, get));
     }
-    // Awaiting them in another order changes nothing.
+    // Awaiting the replies in another order makes no difference.
     for (version, set, get) in replies.into_iter().rev() {
         assert_eq!(get.await.unwrap().data, version.to_string());
         assert_eq!(set.await.unwrap().version, version + 1);
@@ -291,7 +291,7 @@ async fn a_request_leaves_although_nobody_waits_for_its_reply() {
     asking.abort();
 }
 
-/// `testing_readme.rs` runs with the other tests; users read it in the README.
+/// The README shows `testing_readme.rs`, which runs with the other tests.
 #[test]
 fn the_readme_of_ironkeeper_testing_shows_the_tests_that_are_run_here() {
     let readme = include_str!("../../../ironkeeper-testing/README.md");

@@ -1,4 +1,4 @@
-//! Where a test takes place: a server, and a chroot of its own on it.
+//! The environment of a test: a server, and a chroot on it for this test.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ironkeeper_client::{Client, ConnectionState, ErrorKind, RetryPolicy, States};
 use ironkeeper_testing::{FaultyProxy, TestServer};
 
-/// Nothing in here takes longer unless it hangs.
+/// Only a test that hangs takes longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Place {
@@ -41,12 +41,13 @@ impl Place {
         place
     }
 
-    /// Without the chroot.
+    /// Returns the server's address without the chroot.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Whether the server is the one in this process, which is an Ironkeeper: others may do a little less.
+    /// Returns true if the server is the `TestServer` of this process; other servers may support
+    /// less.
     pub fn has_own_server(&self) -> bool {
         self.own.is_some()
     }
@@ -68,13 +69,13 @@ impl Place {
         FaultyProxy::start(self.address.clone()).expect("a proxy starts")
     }
 
-    /// The connect string that leads through these.
+    /// Returns the connect string that uses these proxies.
     pub fn through(&self, proxies: &[&FaultyProxy]) -> String {
         let list: Vec<String> = proxies.iter().map(|proxy| proxy.connect_string()).collect();
         format!("{}{}", list.join(","), self.chroot)
     }
 
-    /// Stops the server and starts it again on its data.
+    /// Stops the server and starts it again with its data.
     pub async fn restart(&self) {
         match &self.own {
             Some(server) => server.restart().expect("the server restarts"),
@@ -93,10 +94,10 @@ impl Place {
         }
     }
 
-    /// Ends a client's session behind its back, as any client may that knows its password.
+    /// Ends a client's session from another client, which needs only its id and password.
     pub async fn expire(&self, client: &Client) {
-        // The client comes back when its connection is taken away, and may be faster than the close of
-        // the one that took it: until the server knows no such session any more.
+        // The client reconnects when the twin takes over its session, and may do so before the
+        // twin's close. So repeat until the server does not know the session any more.
         loop {
             let twin = Client::builder(&self.connect_string())
                 .resume(client.session_id(), client.session_password())
@@ -111,12 +112,12 @@ impl Place {
     }
 }
 
-/// Fails instead of hanging.
+/// Panics instead of hanging.
 pub async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future).await.expect("it happens soon")
 }
 
-/// Waits for a state; others may come before it.
+/// Waits for a state; other states may precede it.
 pub async fn until(states: &mut States, wanted: ConnectionState) {
     soon(async {
         while let Some(state) = states.next().await {
@@ -129,7 +130,7 @@ pub async fn until(states: &mut States, wanted: ConnectionState) {
     .await;
 }
 
-/// For requests that have to succeed in the end.
+/// Returns a policy for requests that must succeed in the end.
 pub fn patiently() -> RetryPolicy {
     RetryPolicy::until_elapsed(PATIENCE, Duration::from_millis(5))
 }

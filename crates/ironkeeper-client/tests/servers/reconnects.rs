@@ -1,4 +1,4 @@
-//! Connections that break and are made again.
+//! Lost connections and reconnects.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ async fn what_happened_while_away_is_told_afterwards() {
     assert_eq!(soon(deleted).await.unwrap().kind, EventType::NodeDeleted);
     assert_eq!(soon(created).await.unwrap().kind, EventType::NodeCreated);
     assert_eq!(soon(listed).await.unwrap().kind, EventType::NodeChildrenChanged);
-    // The others are still waiting, on the server too.
+    // The other watch is still set, on the server too.
     assert_eq!(client.watch_count(), 1);
     other.set("/listed", "now", Version::Any).await.unwrap();
     assert_eq!(soon(quiet).await.unwrap().kind, EventType::NodeDataChanged);
@@ -71,7 +71,7 @@ async fn curator_593_551_the_session_goes_on_at_another_server_below_the_same_pa
     let client = Client::connect(&place.through(&[&one, &two])).await.unwrap();
     client.add_auth("digest", "me:pw").await.unwrap();
     let session = client.session_id();
-    // The place of every test is below a path of its own.
+    // The chroot of the test applies after the reconnect, too.
     client.create("/here", "", CreateMode::Ephemeral).await.unwrap();
     let mut states = client.states();
     for _ in 0..6 {
@@ -83,7 +83,7 @@ async fn curator_593_551_the_session_goes_on_at_another_server_below_the_same_pa
         assert_eq!(client.server().unwrap().port(), spare.port());
         assert_eq!(client.session_id(), session);
         assert!(client.exists("/here").await.unwrap().is_some());
-        // Credentials came along.
+        // The client has sent its credentials again.
         let who = client.who_am_i().await.unwrap();
         assert!(who.iter().any(|identity| identity.scheme == "digest"));
         used.heal().unwrap();
@@ -96,7 +96,7 @@ async fn requests_tell_whether_they_may_have_happened() {
     let proxy = place.proxy();
     let client = Client::connect(&place.through(&[&proxy])).await.unwrap();
     let mut states = client.states();
-    // The request gets through, its answer does not.
+    // The request reaches the server, its reply does not reach the client.
     proxy.stall(Direction::ToClient);
     let sent = client.create("/maybe", "", CreateMode::Persistent);
     let read = client.get("/");
@@ -114,7 +114,7 @@ async fn requests_tell_whether_they_may_have_happened() {
     let read = soon(read).await.unwrap_err();
     assert_eq!((read.kind(), read.happened()), (ErrorKind::ConnectionLoss, Happened::No));
     until(&mut states, ConnectionState::Suspended).await;
-    // Made without a connection: waits, and was certainly not carried out when it fails.
+    // Sent without a connection: the request waits, and when it fails it was certainly not applied.
     let unsent = soon(client.create("/never", "", CreateMode::Persistent)).await.unwrap_err();
     assert_eq!((unsent.kind(), unsent.happened()), (ErrorKind::ConnectionLoss, Happened::No));
     proxy.heal().unwrap();
@@ -143,7 +143,7 @@ async fn a_silent_server_is_left_for_another() {
     let place = Place::new().await;
     let (one, two) = (place.proxy(), place.proxy());
     let builder = Client::builder(&place.through(&[&one, &two]));
-    // So long that a busy machine has the time to find the other one before the session is over.
+    // Long enough for a busy machine to connect to the other server before the session expires.
     let client = builder.session_timeout(Duration::from_secs(12)).connect().await.unwrap();
     let mut states = client.states();
     let at = client.server().unwrap();
@@ -189,7 +189,7 @@ async fn retries_wait_for_the_connection() {
     let policy = patiently();
     let reading = client.retry(&policy, || client.get("/"));
     let healing = async {
-        // Some tries fail first.
+        // Some attempts fail first.
         assert!(soon(client.get("/")).await.is_err());
         proxy.heal().unwrap();
     };

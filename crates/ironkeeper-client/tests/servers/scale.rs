@@ -26,7 +26,7 @@ async fn a_hundred_thousand_watches_come_back_after_a_reconnect() {
     proxy.refuse();
     proxy.cut();
     until(&mut states, ConnectionState::Suspended).await;
-    // One is missed while away, one comes after the reconnect.
+    // One event happens while disconnected, the others after the reconnect.
     other.create(&path(7), "", CreateMode::Persistent).await.unwrap();
     proxy.heal().unwrap();
     until(&mut states, ConnectionState::Reconnected).await;

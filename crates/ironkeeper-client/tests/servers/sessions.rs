@@ -1,4 +1,4 @@
-//! Sessions: their life, their end, and what is left behind.
+//! Sessions: creation, end, and what remains on the server.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn closing_removes_ephemeral_nodes_and_ends_everything() {
     let mut states = client.states();
     client.create("/e", "", CreateMode::Ephemeral).await.unwrap();
     let before = client.create("/p", "", CreateMode::Persistent);
-    // Two at once: both return when it is done.
+    // Two concurrent closes: both return when the session is closed.
     let (one, two) = tokio::join!(client.close(), client.close());
     one.unwrap();
     two.unwrap();
@@ -72,7 +72,7 @@ async fn a_session_can_be_taken_up_by_another_client() {
     let proxy = place.proxy();
     let first = Client::connect(&place.through(&[&proxy])).await.unwrap();
     first.create("/e", "", CreateMode::Ephemeral).await.unwrap();
-    // Otherwise it would come back and take the session away again.
+    // Otherwise the first client would reconnect and take over the session again.
     proxy.refuse();
     proxy.cut();
     let (id, password) = (first.session_id(), first.session_password());
@@ -105,7 +105,7 @@ async fn an_idle_session_is_kept_alive_by_pings() {
     let client = asked.connect().await.unwrap();
     let mut states = client.states();
     client.create("/e", "", CreateMode::Ephemeral).await.unwrap();
-    // Longer than the server would wait in silence, the roundness of its buckets included.
+    // Longer than the session timeout, including the rounding to expiry buckets.
     let change = tokio::time::timeout(Duration::from_secs(12), states.next()).await;
     assert!(change.is_err(), "{change:?}");
     assert!(client.exists("/e").await.unwrap().is_some());
@@ -113,7 +113,7 @@ async fn an_idle_session_is_kept_alive_by_pings() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_an_error_with_a_reason() {
-    // A port that nobody listens on, and nobody else can get.
+    // A port without a listener, reserved so that no other process gets it.
     let held = HeldPort::take(0).unwrap();
     let address = held.address().to_string();
     let builder = Client::builder(&address);

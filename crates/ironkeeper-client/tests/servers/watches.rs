@@ -1,4 +1,4 @@
-//! Watches: what fires, what stays, what is removed.
+//! Watches: which ones fire, which ones stay, and how they are removed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,7 +94,7 @@ async fn an_event_comes_before_the_answer_that_shows_it() {
         let mut told = false;
         loop {
             let seen = client.get("/n").await.unwrap();
-            // Polled once, without waiting, until it has told.
+            // Polls the watch once, without waiting, until it has fired.
             told = told
                 || std::future::poll_fn(|cx| {
                     std::task::Poll::Ready(std::pin::Pin::new(&mut watch).poll(cx).is_ready())
@@ -154,12 +154,12 @@ async fn dropping_the_last_watcher_ends_the_servers_watch() {
     assert_eq!(gone.kind(), ErrorKind::NoWatcher);
     assert_eq!(client.watch_count(), 0);
 
-    // One that nobody waited for.
+    // A watch whose reply is not awaited.
     drop(client.watch("/a", WatchMode::Persistent));
     let gone = client.check_watches("/a", WatchType::Persistent).await.unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::NoWatcher);
 
-    // A new one that was asked for before the old one was dropped is not taken along.
+    // A new watch requested before the old one is dropped is not removed with it.
     let old = client.watch("/a", WatchMode::Recursive).await.unwrap();
     let new = client.watch("/a", WatchMode::Recursive);
     drop(old);
@@ -175,7 +175,7 @@ async fn watches_are_removed_when_asked() {
     let (_, one) = client.get_and_watch("/").await.unwrap();
     let (_, two) = client.get_and_watch("/").await.unwrap();
     one.remove().await.unwrap();
-    // Somebody else still needs it.
+    // The watch `two` still needs it on the server.
     client.check_watches("/", WatchType::Data).await.unwrap();
     two.remove().await.unwrap();
     assert!(client.check_watches("/", WatchType::Data).await.is_err());

@@ -1,4 +1,4 @@
-//! TLS between the client and a server behind a terminator.
+//! TLS between the client and a server behind a TLS terminator.
 
 #![cfg(feature = "tls")]
 
@@ -22,7 +22,7 @@ async fn connect(port: u16, settings: &TlsSettings) -> Client {
     patient.connect().await.expect("a handshake")
 }
 
-/// Why there is no connection, after as much time as the first handshake may take on a busy machine.
+/// Returns the connect error; the timeout covers the first handshake on a busy machine.
 async fn refused(port: u16, settings: &TlsSettings) -> Error {
     let brief = builder(port, settings).connect_timeout(Duration::from_secs(4));
     brief.connect().await.expect_err("a refusal")
@@ -35,7 +35,7 @@ async fn requests_of_all_sizes_pass_through_tls() {
     let client = connect(port, &TlsSettings::new().trust(AUTHORITY)).await;
     let large = vec![7; 1_000_000];
     client.create("/large", &large, CreateMode::Persistent).await.unwrap();
-    // More than the buffers in between hold, in both directions at once.
+    // More bytes than the buffers in between hold, in both directions at once.
     let writes: Vec<_> = (0..20).map(|_| client.set("/large", &large, Version::Any)).collect();
     let reads: Vec<_> = (0..20).map(|_| client.get("/large")).collect();
     for write in writes {
@@ -56,7 +56,7 @@ async fn names_and_authorities_are_checked() {
     let wrong = refused(port, &trusting.server_name("other.test")).await;
     assert_eq!(wrong.kind(), ErrorKind::ConnectTimeout);
     assert!(wrong.to_string().contains("certificate"), "{wrong}");
-    // The certificate of a server is no authority.
+    // The client's certificate is not the authority that signed the server's.
     let stranger = refused(port, &TlsSettings::new().trust(CLIENT.0)).await;
     assert!(stranger.to_string().contains("certificate"), "{stranger}");
 }

@@ -1,4 +1,4 @@
-//! A server behind TLS, for tests. The keys in this folder protect nothing.
+//! A server behind TLS, for tests. The keys in this directory are public.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().unwrap()
 }
 
-/// Takes TLS off and hands on to the server. Wants certificates from clients if told so.
+/// Terminates TLS and forwards to the server; optionally requires client certificates.
 pub async fn terminator(server: &TestServer, wants_certificates: bool) -> u16 {
     let provider = Arc::new(ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider.clone())

@@ -1,4 +1,4 @@
-//! Each fault, seen from both ends.
+//! Each fault, observed at both ends.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use ironkeeper_testing::{Direction, FaultyProxy, HeldPort, TestServer};
 
 use crate::session::{PATIENCE, Session, dial};
 
-/// A server that does nothing by itself, with a proxy before it.
+/// A listener without a protocol, and a proxy in front of it.
 struct Pair {
     listener: TcpListener,
     proxy: FaultyProxy,
@@ -23,7 +23,7 @@ impl Pair {
         Pair { listener, proxy }
     }
 
-    /// The client's and the server's end of a connection.
+    /// Returns the client's and the server's end of a connection.
     fn connect(&self) -> (TcpStream, TcpStream) {
         let client = dial(self.proxy.address());
         let (server, _) = self.listener.accept().expect("the proxy's connection");
@@ -43,7 +43,7 @@ fn expect(stream: &mut TcpStream, text: &str) {
     assert_eq!(String::from_utf8_lossy(&heard), text);
 }
 
-/// What comes until an orderly end.
+/// Reads until the end of stream.
 #[track_caller]
 fn rest(stream: &mut TcpStream) -> String {
     let mut heard = String::new();
@@ -57,7 +57,7 @@ fn expect_reset(stream: &mut TcpStream) {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
-/// True if nothing comes for a while. It can be wrong only in favour of the proxy.
+/// Returns true if no byte arrives within 30 ms. A byte that arrives later is not detected.
 fn is_silent(stream: &TcpStream) -> bool {
     stream.set_read_timeout(Some(Duration::from_millis(30))).expect("a live socket");
     let peeked = stream.peek(&mut [0]);
@@ -84,7 +84,7 @@ fn bytes_pass_both_ways_and_are_counted() {
 
 #[test]
 fn every_byte_that_has_arrived_is_counted() {
-    /// Many times what the sockets between both ends hold: the proxy sends chunks in pieces.
+    /// Many times the size of the socket buffers, so the proxy sends chunks in pieces.
     const BYTES: usize = 32 << 20;
     let pair = Pair::start();
     let (mut client, mut server) = pair.connect();
@@ -111,7 +111,7 @@ fn a_cut_lets_exactly_so_many_bytes_pass() {
         send(&mut server, "unread by the client");
         send(&mut client, text);
         assert_eq!(rest(&mut server), text[..bytes]);
-        // Said before the cut or lost with it, but in order, and then the end.
+        // The bytes sent before the cut may be lost, but a prefix arrives, then the end of stream.
         assert!("unread by the client".starts_with(&rest(&mut client)));
         assert!(!pair.proxy.is_armed());
     }

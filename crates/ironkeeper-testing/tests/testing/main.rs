@@ -1,4 +1,4 @@
-//! The server, the cluster and the proxy as users' tests meet them.
+//! The server, the cluster and the proxy as a user's test uses them.
 
 mod faulty_proxy;
 mod panics;

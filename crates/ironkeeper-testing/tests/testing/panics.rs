@@ -1,4 +1,4 @@
-//! A server in the test's process that panics is stopped, and the test gets to know why.
+//! A panic stops an in-process server, and the test receives the reason.
 
 use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,8 +11,8 @@ use crate::session::Session;
 
 const LONG_MS: i32 = 600_000;
 
-/// A server that panics at `place` as soon as it comes by, the connection of a client that has seen
-/// an acknowledged write, and an idle one.
+/// Returns a server that panics when it next executes `place`, a session whose write was
+/// acknowledged, and an idle session.
 fn server_with_panic(place: Place) -> (TestServer, Session, Session) {
     let server = TestServer::builder().planted_panic(place).start().expect("a server");
     let idle = Session::open(server.address(), LONG_MS);
@@ -22,11 +22,11 @@ fn server_with_panic(place: Place) -> (TestServer, Session, Session) {
     (server, session, idle)
 }
 
-/// From now on the server panics when it comes by.
+/// Makes the server panic when it next executes `place`.
 fn arm(session: &mut Session, server: i64, place: Place) {
     let node = format!("/panic-{server}");
     match place {
-        // These come by on their own account, maybe before the reply has left.
+        // These threads execute the place by themselves, possibly before the reply is sent.
         Place::Timer | Place::PeerLink => session.begin_create(&node, CreateMode::Persistent),
         _ => session.create(&node, CreateMode::Persistent),
     }

@@ -1,4 +1,4 @@
-//! As much of a client as it takes to see what becomes of sessions.
+//! A minimal client that tests sessions.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use ironkeeper_proto::connect::{ConnectRequest, ConnectResponse};
 use ironkeeper_proto::reply::ReplyHeader;
 use ironkeeper_proto::{CreateMode, ErrorCode, OpCode, Put, Reader, SessionId, Zxid, acl};
 
-/// Longer than any answer takes on a busy machine.
+/// Longer than any reply takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn dial(address: SocketAddr) -> TcpStream {
@@ -18,7 +18,7 @@ pub fn dial(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// One connection with a session.
+/// A connection with a session.
 #[derive(Debug)]
 pub struct Session {
     pub stream: TcpStream,
@@ -31,7 +31,7 @@ impl Session {
         Session::attach(address, SessionId::NONE, timeout_ms).expect("a new session")
     }
 
-    /// `None` if the server says that the session is gone.
+    /// Attaches to a session; `None` if the server replies that the session has expired.
     pub fn attach(address: SocketAddr, id: SessionId, timeout_ms: i32) -> Option<Session> {
         let mut stream = dial(address);
         let mut body = Vec::new();
@@ -59,7 +59,7 @@ impl Session {
 
     fn ask(&mut self, op: OpCode, body: &[u8]) {
         let mut request = Vec::new();
-        // Never the same twice, as a client that takes its session elsewhere goes on counting.
+        // Unique across connections, as the xids of a client that reconnects.
         static XIDS: AtomicI32 = AtomicI32::new(1);
         request.put_i32(XIDS.fetch_add(1, Ordering::Relaxed));
         request.put_i32(op.code());
@@ -71,12 +71,12 @@ impl Session {
         assert_eq!(self.call(OpCode::Create, &create(path, mode)), 0);
     }
 
-    /// Asks for a node and does not wait for the answer.
+    /// Sends a create and does not wait for the reply.
     pub fn begin_create(&mut self, path: &str, mode: CreateMode) {
         self.ask(OpCode::Create, &create(path, mode));
     }
 
-    /// Has the server catch up with everything that is decided.
+    /// Waits until the server has applied all committed transactions.
     pub fn sync(&mut self) {
         let mut body = Vec::new();
         body.put_str("/");
@@ -94,7 +94,7 @@ impl Session {
         }
     }
 
-    /// Asks for the root and does not wait for the answer.
+    /// Sends a read of the root and does not wait for the reply.
     pub fn begin_read(&mut self) {
         let mut body = Vec::new();
         body.put_str("/");
@@ -102,13 +102,13 @@ impl Session {
         self.ask(OpCode::GetData, &body);
     }
 
-    /// Waits for the server to end the connection.
+    /// Waits until the server closes the connection.
     pub fn hear_end(&mut self) {
         let end = receive(&mut self.stream).expect_err("the end of the connection");
         assert_ne!(end.kind(), io::ErrorKind::WouldBlock, "the connection is still there");
     }
 
-    /// The same, behind any number of replies.
+    /// Waits until the server closes the connection, after any number of replies.
     pub fn hear_end_behind_replies(&mut self) {
         let end = loop {
             if let Err(end) = receive(&mut self.stream) {

@@ -1,4 +1,4 @@
-//! An ensemble in one process: it replicates, survives, splits and heals.
+//! An ensemble in one process: replication, failures, partitions.
 
 use ironkeeper_proto::CreateMode;
 use ironkeeper_testing::{Role, TestCluster};
@@ -11,7 +11,7 @@ fn session_at(cluster: &TestCluster, id: i64) -> Session {
     Session::open(cluster.server(id).address(), LONG_MS)
 }
 
-/// Whether a member has a node, after it has caught up.
+/// Returns true if a member has the node, after a sync.
 fn has(cluster: &TestCluster, id: i64, path: &str) -> bool {
     let mut session = session_at(cluster, id);
     session.sync();
@@ -59,7 +59,7 @@ fn a_leader_alone_on_its_side_steps_down_and_the_others_go_on() {
     let others: Vec<i64> = cluster.ids().filter(|id| *id != lonely).collect();
     cluster.partition(&[&[lonely], &others]);
     cluster.wait_for_role(lonely, Role::Looking).expect("it steps down");
-    // A restart does not help it.
+    // The partition also applies after a restart.
     cluster.restart(lonely).expect("it starts");
     let leads = || others.iter().find(|id| cluster.server(**id).role() == Role::Leader);
     let leader = loop {
@@ -69,7 +69,7 @@ fn a_leader_alone_on_its_side_steps_down_and_the_others_go_on() {
         std::thread::yield_now();
     };
     session_at(&cluster, leader).create("/without-it", CreateMode::Persistent);
-    // Between its start and the cut it may have met them for a moment.
+    // Between its start and the partition the member may have connected to the others.
     cluster.wait_for_role(lonely, Role::Looking).expect("it is alone again");
     cluster.heal();
     cluster.wait_until_serving().expect("one ensemble again");
@@ -101,15 +101,15 @@ fn a_session_goes_on_at_another_member() {
     let mut moved = Session::attach(address, session.id, LONG_MS).expect("the session");
     moved.create("/second", CreateMode::Ephemeral);
     assert!(moved.has("/ephemeral"));
-    // The old connection is of no use any more.
+    // The old connection cannot be used any more.
     session.begin_create("/third", CreateMode::Persistent);
     session.hear_end();
     moved.sync();
     assert!(!moved.has("/third"));
 }
 
-/// However long a member was alone, it finds the others when it reaches them again, and no order of
-/// restarts, cuts and repairs leaves one behind. (The simulator has a bound for the time.)
+/// However long a member was isolated, it rejoins when it can connect again, and no order of
+/// restarts, partitions and heals leaves a member out. (The simulator checks a time limit.)
 #[test]
 fn a_restart_a_partition_and_its_end_at_once_leave_one_ensemble() {
     let cluster = TestCluster::builder().voters(3).observers(1).start().expect("a cluster");

@@ -1,4 +1,4 @@
-//! One line starts a server; it does to sessions and connections what it is asked.
+//! Start, stop and restart of a server, and its control over sessions and connections.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -101,8 +101,8 @@ fn data_sessions_and_port_outlive_a_restart() {
     assert!(again.has("/kept") && again.has("/ephemeral"));
 }
 
-/// The system hands out ports one after the other, so that a port that was not held would be given
-/// away to one of these.
+/// The system assigns ports in sequence, so a port that is not reserved would be assigned to one of
+/// these servers.
 #[test]
 fn a_stopped_server_keeps_its_port() {
     let server = TestServer::start().expect("a server");
@@ -151,7 +151,7 @@ async fn everything_can_be_called_on_the_only_thread_of_an_async_test() {
     let mut stream =
         tokio::net::TcpStream::connect(server.connect_string()).await.expect("a connection");
     server.restart().expect("a server again");
-    // A reset if the connection was not yet accepted.
+    // The read fails with a reset if the connection was not yet accepted.
     assert_eq!(stream.read(&mut [0]).await.unwrap_or(0), 0);
     let mut stream =
         tokio::net::TcpStream::connect(server.connect_string()).await.expect("a connection");
