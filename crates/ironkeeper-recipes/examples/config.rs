@@ -1,4 +1,4 @@
-//! Configuration: several values published at once, and one of them followed as a number.
+//! Configuration: publishes several values at once and follows one value as a number.
 //!
 //! Start a server, then this program without values in one terminal, and with values in another:
 //!
@@ -34,7 +34,7 @@ pub async fn publish(config: &Config, values: &[String]) -> Result<(), Box<dyn E
     Ok(())
 }
 
-/// Prints the limit whenever it changes, until the session is over.
+/// Prints the limit whenever it changes, until the session ends.
 async fn follow(config: &Config) -> Result<(), Box<dyn Error>> {
     let mut limit = config.value::<u32>("limit.max");
     println!("the limit is {:?}", limit.last_good());
@@ -42,7 +42,7 @@ async fn follow(config: &Config) -> Result<(), Box<dyn Error>> {
         match changed {
             Ok(Some(limit)) => println!("the limit is {limit} now"),
             Ok(None) => println!("the limit was removed"),
-            // Not a number: go on with the last good one.
+            // Not a number: the last good value stays in use.
             Err(error) => println!("{error}; the limit is still {:?}", limit.last_good()),
         }
     }

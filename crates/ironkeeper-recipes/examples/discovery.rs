@@ -1,8 +1,7 @@
-//! Service discovery: instances register with a weight, and a user of the service gets them in
-//! turn.
+//! Service discovery: instances register with a weight, and a client of the service gets them by
+//! weighted round robin.
 //!
-//! Start a server, then this program in several terminals, each with a port and a weight of its
-//! own:
+//! Start a server, then this program in several terminals, each with its own port and weight:
 //!
 //! ```text
 //! cargo run --release
@@ -28,29 +27,29 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let client = Client::connect(&server).await?;
     let discovery = ServiceDiscovery::new(&client, "/examples/services");
     let web = ServiceInstance::new("web").with_address("127.0.0.1").with_port(port);
-    // Registered for as long as the session lives, or until this is dropped.
+    // Registered until the session ends or `registration` is dropped.
     let registration = discovery.register(web.with_weight(weight)).await?;
     loop {
         println!("requests for each port: {:?}", send_requests(&discovery, 70).await?);
         tokio::select! {
             () = tokio::time::sleep(Duration::from_secs(2)) => {}
-            // The session is over: a new client has to register again.
+            // The session has ended: a new client has to register again.
             ended = registration.ended() => return Err(ended.into()),
         }
     }
 }
 
-/// Sends so many requests to the instances of the service, and counts them.
+/// Sends `requests` requests to the instances of the service and returns the count for each port.
 pub async fn send_requests(
     discovery: &ServiceDiscovery,
     requests: usize,
 ) -> Result<BTreeMap<u16, usize>, Box<dyn Error>> {
-    // Follows the service: a program opens it once, and chooses without a request to the server.
+    // The provider follows the service: open it once; `choose` then sends no request to the server.
     let provider = discovery.provider("web").rule(WeightedRoundRobin::new()).open().await?;
     let mut sent = BTreeMap::new();
     for _ in 0..requests {
         let instance = provider.choose().ok_or("there is no instance")?;
-        // A failed connection is noted by `provider.note_error(&instance)`.
+        // After a failed connection, call `provider.note_error(&instance)`.
         *sent.entry(instance.port.unwrap_or(0)).or_insert(0) += 1;
     }
     Ok(sent)

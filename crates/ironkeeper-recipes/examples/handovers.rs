@@ -1,7 +1,7 @@
-//! A benchmark, not an example to copy: how often a lock changes hands among so many contenders,
-//! dealt out to so many sessions:
-//! `handovers HOST:PORT PATH CONTENDERS SESSIONS`. Tells it every second, until it is stopped.
-//! `interop/java/src/Handovers.java` does the same with Curator, and `cargo xtask bench-handovers` runs both.
+//! A benchmark, not an example to copy: how often a lock changes its holder among CONTENDERS
+//! contenders that share SESSIONS sessions: `handovers HOST:PORT PATH CONTENDERS SESSIONS`. Prints
+//! the rate every second until it is stopped. `interop/java/src/Handovers.java` does the same with
+//! Curator, and `cargo xtask bench-handovers` runs both.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         tasks.spawn(async move {
             loop {
                 match mutex.lock().await {
-                    // The delete is under way when the next request is made: both share one packet, and one
-                    // sync of the server's log.
+                    // The delete is in flight when the next lock request is sent: both share one
+                    // packet and one sync of the server's log.
                     Ok(guard) => drop(guard),
                     Err(error) => return error,
                 }

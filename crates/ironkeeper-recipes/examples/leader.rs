@@ -1,9 +1,9 @@
-//! A leader, and the loop around it: when a session is lost, a new client and a new latch take
-//! over.
+//! A leader, and the loop around it: when a session has ended, a new client with a new latch
+//! replaces it.
 //!
-//! Start a server, then this program in several terminals. Kill the leader, or stop and continue it
-//! (`kill -STOP`, `kill -CONT`), and another process leads; restart the server, and the same one
-//! does.
+//! Start a server, then this program in several terminals. Kill the leader, or suspend and continue
+//! it (`kill -STOP`, `kill -CONT`): another process becomes the leader. Restart the server: the
+//! leader stays the same.
 //!
 //! ```text
 //! cargo run --release
@@ -24,10 +24,10 @@ async fn main() {
     take_part(&server, &name).await;
 }
 
-/// Is a candidate for as long as the program runs, over any number of sessions.
+/// Participates in the election for as long as the program runs, with any number of sessions.
 pub async fn take_part(server: &str, name: &str) {
-    // Pauses that grow to 10 s and are random, so that the clients of a restarted server do not
-    // come back all at once.
+    // Random pauses that grow to 10 s, so that the clients of a restarted server do not reconnect
+    // all at once.
     let (first, longest) = (Duration::from_millis(100), Duration::from_secs(10));
     let policy = RetryPolicy::bounded_exponential(first, longest, u32::MAX);
     let mut pauses = policy.pauses();
@@ -44,32 +44,32 @@ pub async fn take_part(server: &str, name: &str) {
     }
 }
 
-/// Everything that belongs to one session: it is made here, and dropped when this returns. Nothing
-/// of it can be used with the next session.
+/// Everything that belongs to one session: created here and dropped on return. None of it can be
+/// used with the next session.
 async fn one_session(client: &Client, name: &str) -> Result<(), Box<dyn Error>> {
     let latch = LeaderLatch::start(client, "/examples/leader", name);
     loop {
-        // An error if the session is over. A broken connection is none: the latch waits.
+        // Returns an error if the session has ended. If the connection is lost, the latch waits.
         let leadership = latch.leading().await?;
         println!("{name} leads, with token {}", leadership.fencing_token().as_i64());
         tokio::select! {
             failed = lead(&latch, &leadership) => failed?,
-            // Dropping the future of `lead` is what stops the work.
+            // Dropping the future of `lead` stops the work.
             () = latch.over(&leadership) => println!("{name} leads no more"),
         }
     }
 }
 
-/// The work of the leader, until it fails.
+/// The work of the leader; returns when it fails.
 async fn lead(latch: &LeaderLatch, leadership: &Leadership) -> Result<(), Box<dyn Error>> {
     loop {
-        // False while the connection is broken. Another process may lead soon: do nothing.
+        // False while the connection is lost. Another process may become the leader: do nothing.
         if latch.has_leadership() {
-            // A transaction that the server rejects if another client leads.
+            // A transaction that the server rejects if this process is not the leader any more.
             match leadership.transaction().commit().await {
                 Ok(_) => println!("an order of the leader"),
-                // The connection broke: try again when it is back. Or the node of the leader is
-                // gone: `latch.over` is about to end this.
+                // The connection was lost: try again later. Or the leader's node is deleted: then
+                // `latch.over` returns and drops this future.
                 Err(error) if error.is_retriable() || error.kind() == ErrorKind::NoNode => {}
                 Err(error) => return Err(error.into()),
             }

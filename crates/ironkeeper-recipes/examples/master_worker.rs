@@ -1,6 +1,5 @@
-//! Masters and workers in as many processes as one likes. The work: how many primes are there below a
-//! number? Start a server, then some masters and workers, kill any of them, and see the others go
-//! on.
+//! Masters and workers in any number of processes. The work: count the primes below a number. Start
+//! a server, then some masters and workers, and kill any of them: the others continue.
 //!
 //! ```text
 //! cargo run --release
@@ -16,9 +15,9 @@ use ironkeeper_recipes::RecipeError;
 use ironkeeper_recipes::master_worker::{Assignment, Master, MasterState, Outcome, Tasks, Worker};
 
 const PATH: &str = "/primes";
-/// How many numbers are looked at between two reports.
+/// How many numbers are tested between two reports.
 const STRIDE: u64 = 10_000;
-/// A task that three workers could not do is not worth a fourth.
+/// A task fails after three attempts.
 const ATTEMPTS: u32 = 3;
 
 #[tokio::main(flavor = "current_thread")]
@@ -63,7 +62,7 @@ async fn work(client: &Client, name: &str) -> Result<(), Box<dyn Error>> {
         println!("{name} has {} for the {}. time", assignment.task(), assignment.attempt());
         let counted = tokio::select! {
             counted = count(&assignment) => counted,
-            // Somebody else has it, or nobody wants it any more. Dropping the assignment does no harm.
+            // The task has another worker or was cancelled. Dropping the assignment is safe.
             lost = assignment.lost() => {
                 println!("{name}: {lost}");
                 continue;
@@ -88,7 +87,7 @@ async fn count(assignment: &Assignment) -> Result<u64, Box<dyn Error>> {
     while from < end {
         let to = end.min(from + STRIDE);
         primes += (from..to).filter(is_prime).count() as u64;
-        // Refused by the server as soon as the task is somebody else's.
+        // The server rejects the report as soon as the task has another worker.
         assignment.report(format!("{primes} below {to}")).await?;
         from = to;
     }

@@ -1,4 +1,4 @@
-//! A lock: of several processes, one at a time writes the report.
+//! A lock: at most one process at a time writes the report.
 //!
 //! Start a server, then this program in two terminals at once:
 //!
@@ -29,11 +29,11 @@ pub async fn write_report(server: &str) -> Result<i64, Box<dyn Error>> {
     let Some(guard) = mutex.lock_within(Duration::from_secs(60)).await? else {
         return Err("another process has held the lock for a minute".into());
     };
-    // Grows with every grant.
+    // Increases with every grant.
     let token = guard.fencing_token().as_i64();
     tokio::select! {
         done = save(token) => done?,
-        // The session is over: another process may hold the lock from here on.
+        // The session has ended: another process may hold the lock.
         lost = guard.lost() => return Err(lost.into()),
     }
     guard.release().await?;
@@ -41,9 +41,9 @@ pub async fn write_report(server: &str) -> Result<i64, Box<dyn Error>> {
     Ok(token)
 }
 
-/// Whatever stores the report should refuse a token that is smaller than the largest it has seen:
-/// then a process that stood still for a minute, and does not know yet that its lock is lost,
-/// cannot overwrite what a later holder has stored.
+/// The storage of the report should reject a token smaller than the largest token it has seen. Then
+/// a process that was suspended for a minute, and has not noticed that its lock is lost, cannot
+/// overwrite the report of a later holder.
 async fn save(token: i64) -> Result<(), Box<dyn Error>> {
     println!("update report set text = ..., token = {token} where token <= {token}");
     tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,5 +1,5 @@
-//! A queue of work: some processes put orders in, others take them out, and an order whose worker
-//! dies is given to another one.
+//! A work queue: some processes put orders in, others take them out. If a worker's session ends,
+//! its order is delivered to another worker.
 //!
 //! Start a server, then workers in some terminals, and put orders in another:
 //!
@@ -35,13 +35,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Takes what is next in the queue, works on it, and removes it.
+/// Takes the next delivery of the queue, works on it, and removes it.
 pub async fn work(queue: &WorkQueue) -> Result<Vec<String>, RecipeError> {
     let delivery = queue.next().await?;
     let orders = delivery.items().iter().map(|item| String::from_utf8_lossy(item).into_owned());
     let orders = orders.collect();
-    // Without this the item stays in the queue, and another worker gets it. `done_with` adds other
-    // writes to the transaction that removes it.
+    // Without this call the item stays in the queue and another worker gets it. `done_with` adds
+    // other writes to the transaction that removes the item.
     delivery.done().await?;
     Ok(orders)
 }

@@ -1,9 +1,10 @@
-//! Nodes of a common name that somebody in this program stands for.
+//! The registry of this process for owned nodes whose name is not unique.
 //!
-//! A claim whose reply was lost finds its node again by the mark in it. If somebody has written to the node meanwhile,
-//! as a revocation does, the mark is gone, and other tasks of the same session may have claimed the same path. So all
-//! of them note here what is theirs: a node of the session that nobody has noted is that of a claim in doubt, and only
-//! one can note it.
+//! An owned node on a fixed path is found after a lost reply by the unique data in it. If another
+//! client has overwritten the data meanwhile, as a revocation does, the data no longer identifies
+//! the node, and other tasks of the same session may have tried to create the same path. So each
+//! task registers the czxid of the node it owns: an unregistered node of the session was created by
+//! a request whose reply was lost, and only one task can register it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,12 +23,13 @@ fn entries() -> MutexGuard<'static, Vec<Arc<Entry>>> {
     CLAIMED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A node that is somebody's until this is dropped.
+/// The registration of a node by its owner. Dropping it removes the entry.
 #[derive(Debug)]
 pub(crate) struct Claimed(Arc<Entry>);
 
 impl Claimed {
-    /// `None` if it is somebody's already.
+    /// Registers the node with this `czxid`. Returns `None` if the session has registered it
+    /// already.
     pub(crate) fn note(client: &Client, czxid: Zxid) -> Option<Claimed> {
         let mut entries = entries();
         let is_known =
@@ -43,7 +45,7 @@ impl Claimed {
 
 impl Drop for Claimed {
     fn drop(&mut self) {
-        // The client, and with it perhaps the session, goes after the lock is free again.
+        // `self.0` drops the client, and perhaps with it the session, after the mutex is unlocked.
         entries().retain(|entry| !Arc::ptr_eq(entry, &self.0));
     }
 }
@@ -65,7 +67,7 @@ mod tests {
             "whoever was refused leaves it as it is"
         );
         let another = Claimed::note(&client, Zxid(8)).unwrap();
-        // Servers that have nothing to do with one another may give the same numbers.
+        // Independent servers may assign the same zxids.
         let elsewhere = Claimed::note(&other, Zxid(7)).unwrap();
         drop(claimed);
         assert!(Claimed::note(&client, Zxid(7)).is_some());

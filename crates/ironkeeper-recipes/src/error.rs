@@ -1,13 +1,13 @@
-//! What can go wrong in a recipe, beyond what can go wrong in a request.
+//! Errors of recipes, in addition to the errors of single requests.
 
 use ironkeeper_client::ErrorKind;
 
 use crate::lost::Lost;
 
-/// The result of everything a recipe does.
+/// The result type of all recipes.
 pub type Result<T, E = RecipeError> = std::result::Result<T, E>;
 
-/// Why a recipe could not do what it was asked for.
+/// The error of a recipe.
 ///
 /// ```
 /// use ironkeeper_recipes::RecipeError;
@@ -19,30 +19,31 @@ pub type Result<T, E = RecipeError> = std::result::Result<T, E>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecipeError {
-    /// A request failed, and repeating it would not help.
+    /// A request failed, and a retry would not help.
     #[error(transparent)]
     Client(#[from] ironkeeper_client::Error),
-    /// What was to be given back or used had been lost before.
+    /// What the caller releases or uses, such as a lock or a leadership, was lost before.
     #[error("{path}: {why}")]
     Lost {
-        /// The node that stood for it.
+        /// The node that represents it.
         path: String,
-        /// How it was lost.
+        /// The reason of the loss.
         why: Lost,
     },
-    /// The caller holds nothing that it could give back.
+    /// The caller does not hold what it tries to release.
     #[error("{path}: not held, so it cannot be released")]
     NotHeld {
         /// The path of the recipe.
         path: String,
     },
-    /// Somebody else deleted the node by which the caller waited its turn.
+    /// Another client deleted the node of a waiting caller.
     #[error("{path}: our node was deleted by somebody else while we waited")]
     NodeGone {
         /// The node.
         path: String,
     },
-    /// The node is owned by another session than the one that asked: what it stands for is not ours.
+    /// The node is owned by another session than the client's, so the caller does not hold what the
+    /// node represents.
     #[error("{path}: the node belongs to another session")]
     ForeignSession {
         /// The node.
@@ -53,69 +54,69 @@ pub enum RecipeError {
     OtherRecipe {
         /// The path of the recipe.
         path: String,
-        /// The child that gave it away.
+        /// The child that belongs to the other recipe.
         child: String,
-        /// What it is a part of.
+        /// The other recipe.
         recipe: &'static str,
     },
-    /// A node of the recipe holds what the recipe did not put there.
+    /// A node of the recipe contains data that the recipe did not write.
     #[error("{path}: {why}")]
     Malformed {
         /// The node.
         path: String,
-        /// What is wrong with it.
+        /// The reason why the node is malformed.
         why: String,
     },
-    /// The rules for a path forbid it. Nothing was asked of the server.
+    /// A schema forbids the operation. No request was sent.
     #[error("{path}: forbidden by the schema {schema:?}: {why}")]
     Schema {
         /// The node.
         path: String,
         /// The name of the schema.
         schema: String,
-        /// Which rule.
+        /// The rule that forbids it.
         why: String,
     },
-    /// The arguments make no sense.
+    /// The arguments are invalid.
     #[error("{0}")]
     Misuse(String),
-    /// The wait would never have ended, and this participant was chosen to give way.
+    /// The wait was part of a deadlock, and this participant was chosen as the victim.
     #[error("{path}: given up to end a deadlock: {cycle}")]
     Deadlock {
-        /// The node that waited.
+        /// The waiting node.
         path: String,
-        /// Who waits for whom.
+        /// The cycle of the wait-for graph.
         cycle: String,
     },
-    /// The round of a cyclic barrier was ended before all had come.
+    /// The round of a cyclic barrier was ended before all parties had arrived.
     #[error("{path}: the round was ended before all had come")]
     Broken {
         /// The path of the barrier.
         path: String,
     },
-    /// There is nothing in the queue.
+    /// The queue is empty.
     #[error("{path}: the queue is empty")]
     Empty {
         /// The path of the queue.
         path: String,
     },
-    /// There is none left of what there is a limited number of.
+    /// A limited resource is exhausted.
     #[error("{path}: {what}")]
     Exhausted {
         /// The path of the recipe.
         path: String,
-        /// What has run out.
+        /// The exhausted resource.
         what: &'static str,
     },
-    /// The clock of this machine is too far behind the ids that have been handed out already.
+    /// The clock of this machine is too far behind the ids that were issued before.
     #[error("{path}: the clock is {behind_ms} ms behind the ids that were handed out before")]
     ClockBehind {
         /// The path of the recipe.
         path: String,
-        /// How far, in milliseconds.
+        /// The lag in milliseconds.
         behind_ms: i64,
     },
-    /// The recipe was closed, or its task ended, while somebody waited for it.
+    /// The recipe was closed, or its task ended, while a caller waited for it.
     #[error("{path}: closed")]
     Closed {
         /// The path of the recipe.
@@ -124,7 +125,7 @@ pub enum RecipeError {
 }
 
 impl RecipeError {
-    /// Whether the session is over, so that a new client is needed.
+    /// Returns whether the session has ended, so that a new client is needed.
     pub fn is_session_over(&self) -> bool {
         match self {
             RecipeError::Client(error) => error.is_session_over(),
@@ -134,7 +135,7 @@ impl RecipeError {
         }
     }
 
-    /// The failure of the request behind this, if it was one.
+    /// Returns the error of the failed request, if a request failed.
     pub fn client_error(&self) -> Option<&ironkeeper_client::Error> {
         match self {
             RecipeError::Client(error) => Some(error),
@@ -142,7 +143,7 @@ impl RecipeError {
         }
     }
 
-    /// The kind of the failed request behind this, if it was one.
+    /// Returns the kind of the failed request's error, if a request failed.
     pub fn kind(&self) -> Option<ErrorKind> {
         self.client_error().map(ironkeeper_client::Error::kind)
     }

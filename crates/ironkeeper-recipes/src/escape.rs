@@ -1,12 +1,13 @@
-//! Any text as the name of a node, and any bytes as one word of readable text.
+//! Encoding of any text as a node name, and of any bytes as one word of readable text.
 //!
-//! Letters, digits and most punctuation stay as they are; everything else becomes `%` and two
-//! hexadecimal digits for each byte, as in web addresses.
+//! Letters, digits and most punctuation stay as they are; each other byte becomes `%` and two
+//! hexadecimal digits, as in URLs.
 
-/// Letters beyond that are two for Java, or are not allowed in paths.
+/// The last character that may stay: above it are characters that paths may not contain and
+/// characters that take two UTF-16 units in Java.
 const LAST_PLAIN: char = '\u{d7ff}';
 
-/// Bytes as text without white space, slashes, or anything that a path may not contain.
+/// Encodes bytes as text without white space, slashes, or characters that a path may not contain.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut escaped = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -38,7 +39,7 @@ fn push_bytes(escaped: &mut String, bytes: &[u8]) {
     }
 }
 
-/// The bytes behind [`escape`]; `None` if it is not what that makes.
+/// Decodes the result of [`escape`]. Returns `None` if an escape sequence is invalid.
 pub(crate) fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -56,17 +57,17 @@ pub(crate) fn unescape(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Any text as the name of a node.
+/// Encodes any text as a node name.
 pub(crate) fn to_name(key: &str) -> String {
     match key {
-        // No name is empty, and these two would be other nodes.
+        // Node names must not be empty, `.` or `..`.
         "" => "%".to_owned(),
         "." | ".." => key.replace('.', "%2E"),
         _ => escape(key.as_bytes()),
     }
 }
 
-/// The text behind a name; `None` if the name was not made by [`to_name`].
+/// Decodes a node name. Returns `None` if [`to_name`] cannot have produced it.
 pub(crate) fn from_name(name: &str) -> Option<String> {
     if name == "%" {
         return Some(String::new());

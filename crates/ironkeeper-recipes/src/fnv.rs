@@ -1,4 +1,5 @@
-//! FNV-1a, 64 bits: a hash that is the same in every process and build. Not against adversaries.
+//! FNV-1a, 64 bits: a hash with the same result in every process and build. It does not resist
+//! adversaries.
 
 pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);

@@ -1,4 +1,5 @@
-//! What is held: a node that proves it, a token that orders it, and the news of its end.
+//! Guards of locks, leases and leaderships: the node that proves the ownership, the fencing token,
+//! and the notification of a loss.
 
 use std::fmt;
 use std::future::Future;
@@ -19,36 +20,38 @@ use crate::lock::LockEvent;
 use crate::lost::Lost;
 use crate::place::{Place, patient};
 
-/// What a revocation request puts into the node of the holder, as Curator's does.
+/// The data that a revocation request writes to the holder's node, as Curator's does.
 pub(crate) const REVOKE_MESSAGE: &[u8] = b"__REVOKE__";
 
-/// Something held. Give it back with [`Guard::release`]; dropping it does the same in the background.
+/// A held lock, lease or leadership. Release it with [`Guard::release`]; dropping it does the same
+/// in the background.
 ///
-/// A guard is held as long as its node is there and its session lives. Nobody can promise more than to
-/// notice the end soon: work that must not be done by two at once should
+/// A guard is held as long as its node exists and its session is open. A holder can detect the end
+/// only after a delay. So work that must never be done by two holders at the same time should
 ///
 /// - stop when [`Guard::lost`] resolves,
-/// - hand [`Guard::fencing_token`] to whatever it writes to, which then refuses smaller tokens than the
-///   largest it has seen,
-/// - or write by [`Guard::fence`], so that the server itself refuses when the guard is gone.
+/// - pass [`Guard::fencing_token`] to the systems it writes to, which then reject tokens smaller
+///   than the largest they have received,
+/// - or write by [`Guard::fence`], so that the server rejects the write if the guard is lost.
 ///
-/// While the connection is broken the guard is in doubt: [`Guard::is_valid`] says no, and
-/// [`Guard::lost`] waits for what becomes of the session, unless the recipe was told to take a broken
-/// connection for a loss.
+/// While the connection is lost the guard is in doubt: [`Guard::is_valid`] returns `false`, and
+/// [`Guard::lost`] stays pending until the session has ended, or until a read after the reconnect
+/// finds that the node was deleted, unless the recipe treats a lost connection as a loss.
 ///
-/// A plain hand-over costs one watch event, at the next in line. Whoever awaits [`Guard::lost`] or
-/// [`Guard::revocation`] has a watch on its own node, which fires once more when that is released.
+/// A plain change of holders costs one watch event, at the next contender. A holder that awaits
+/// [`Guard::lost`] or [`Guard::revocation`] has a watch on its own node, which fires once more on
+/// release.
 #[must_use = "a guard that is dropped gives back what it holds"]
 pub struct Guard {
     place: Place,
     token: Zxid,
-    /// The changes of the connection since the grant, if a broken one is to be taken for a loss.
+    /// The connection states since the grant, if a lost connection counts as a loss.
     suspensions: Option<Mutex<Suspensions>>,
-    /// When the lease ends by itself.
+    /// The time at which the lease expires.
     deadline: Option<Instant>,
     known_lost: AtomicBool,
     events: Option<broadcast::Sender<LockEvent>>,
-    /// A node, and its version, that says that the holder has not released yet. See the lock-delay.
+    /// The path and version of the lock-delay marker, which exists until the holder releases.
     marker: Option<(String, i32)>,
 }
 
@@ -88,7 +91,7 @@ impl Guard {
     pub(crate) fn losing_on_suspend(mut self, yes: bool) -> Guard {
         self.suspensions = yes.then(|| {
             let changes = self.client().states();
-            // What came before is not among the changes.
+            // `changes` does not contain the present state.
             Mutex::new(Suspensions { changes, seen: !self.client().state().is_connected() })
         });
         self
@@ -109,7 +112,8 @@ impl Guard {
         self
     }
 
-    /// Whether somebody has found out that it is lost.
+    /// Returns whether a loss was detected: by [`Guard::lost`], by [`Guard::check`], or by a lost
+    /// connection that counts as a loss.
     pub(crate) fn is_known_lost(&self) -> bool {
         self.was_suspended() || self.known_lost.load(Ordering::Acquire)
     }
@@ -118,37 +122,39 @@ impl Guard {
         &self.place
     }
 
-    /// The node that stands for what is held.
+    /// Returns the path of the node that represents the guard.
     pub fn path(&self) -> &str {
         self.place.path()
     }
 
-    /// The name of that node.
+    /// Returns the name of that node.
     pub fn node_name(&self) -> &str {
         self.place.name()
     }
 
-    /// The session that holds it.
+    /// Returns the session that holds the guard.
     pub fn session_id(&self) -> SessionId {
         SessionId(self.place.stat().ephemeral_owner)
     }
 
-    /// The client it is held by.
+    /// Returns the client of that session.
     pub fn client(&self) -> &Client {
         self.place.client()
     }
 
-    /// A number that grows with every grant: the transaction that created the node. Whoever receives
-    /// work of several holders can refuse what comes with a smaller token than the largest seen.
+    /// Returns a number that increases with every grant: the zxid of the transaction that created
+    /// the node. A receiver of work from several holders can reject work whose token is smaller
+    /// than the largest it has received.
     #[doc(alias = "fence")]
     #[doc(alias = "czxid")]
     pub fn fencing_token(&self) -> Zxid {
         self.token
     }
 
-    /// Whether, as far as this process knows, it is held: the session lives, the connection stands and has been
-    /// heard of, and nothing else is known. Makes no request. It says no at once after this process has stood still for
-    /// so long that the session may be over.
+    /// Returns whether the guard is held, as far as this process knows: the session is open, the
+    /// client is connected and has recently received a packet, and no loss was detected. Makes no
+    /// request. Returns `false` immediately after this process was suspended for so long that the
+    /// session may have ended.
     #[doc(alias = "is_held")]
     #[doc(alias = "is_acquired")]
     #[doc(alias = "isAcquiredInThisProcess")]
@@ -162,25 +168,26 @@ impl Guard {
             && self.deadline.is_none_or(|deadline| Instant::now() < deadline)
     }
 
-    /// Lets a transaction take place only if this is still held, by a check that the server itself
-    /// makes. A stale holder's write fails with [`ErrorKind::NoNode`](ironkeeper_client::ErrorKind).
+    /// Adds a check to a transaction, so that the server applies it only if the guard is still
+    /// held. A stale holder's write fails with [`ErrorKind::NoNode`](ironkeeper_client::ErrorKind).
     ///
-    /// The check is for the node by its name, which is unique to a guard in most recipes. Those whose
-    /// holders use a common name say so.
+    /// The check tests the path of the node, which is unique to a guard in most recipes. Recipes
+    /// whose holders share a path document that.
     pub fn fence(&self, transaction: Transaction) -> Transaction {
         transaction.check(self.path(), Version::Any)
     }
 
-    /// A transaction that takes place only if this is still held. See [`Guard::fence`].
+    /// Returns a transaction that the server applies only if the guard is still held. See
+    /// [`Guard::fence`].
     pub fn transaction(&self) -> Transaction {
         self.fence(self.client().transaction())
     }
 
-    /// Asks the server whether it is held.
+    /// Asks the server whether the guard is still held.
     pub async fn check(&self) -> Result<bool> {
         let client = self.place.client();
         let found = client.retry(&patient(), || client.exists(self.path())).await?;
-        // By its creation: another may have made a node of the same name since.
+        // Compare the czxid: another client may have created a node with the same name since.
         let held = found.is_some_and(|stat| {
             stat.czxid == self.place.czxid() && stat.ephemeral_owner == client.session_id().0
         });
@@ -190,12 +197,13 @@ impl Guard {
         Ok(held)
     }
 
-    /// Resolves when it is lost: when the session is over, or when somebody else has deleted the node.
+    /// Waits until the guard is lost: the session has ended, or another client has deleted the
+    /// node.
     #[doc(alias = "on_lost")]
     #[doc(alias = "connection_lost")]
     pub async fn lost(&self) -> Lost {
         let lost = tokio::select! {
-            // Of several reasons, the one that is final.
+            // `biased`: if several reasons apply, return the final one.
             biased;
             lost = self.ended() => lost,
             () = self.suspended(), if self.suspensions.is_some() => Lost::Suspended,
@@ -203,7 +211,7 @@ impl Guard {
         };
         self.known_lost.store(true, Ordering::Release);
         if let Some(events) = &self.events {
-            // Nobody listens, then.
+            // `Err` means that there are no listeners.
             let _ = events.send(LockEvent::Lost { path: self.path().to_owned(), why: lost });
         }
         lost
@@ -217,8 +225,8 @@ impl Guard {
         }
     }
 
-    /// Resolves when the node's data satisfies a condition; with an error when there is no node, or
-    /// another one in its place.
+    /// Waits until the node satisfies a condition. Returns an error if the node does not exist or
+    /// was replaced by another one.
     async fn changed(&self, condition: impl Fn(&Node) -> bool) -> Result<(), Lost> {
         let client = self.place.client();
         loop {
@@ -228,13 +236,14 @@ impl Guard {
                 }
                 Ok((node, _)) if condition(&node) => return Ok(()),
                 Ok((_, watch)) => {
-                    // A watch that somebody removed tells nothing: it is looked again.
+                    // If the watch was removed, read the node again.
                     if watch.await.is_err_and(|error| error.is_session_over()) {
                         return Err(Lost::SessionEnded);
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::NoNode => return Err(Lost::NodeDeleted),
-                // Whoever may not read its own node learns of its end only with the session.
+                // Without permission to read its own node, the holder detects only the end of the
+                // session.
                 Err(error) if error.kind() == ErrorKind::NoAuth => {
                     let mut states = client.states();
                     while !client.state().is_final() && states.next().await.is_some() {}
@@ -245,7 +254,7 @@ impl Guard {
         }
     }
 
-    /// Whether the connection has broken since the grant, and that counts.
+    /// Returns whether the connection was lost since the grant, if that counts as a loss.
     fn was_suspended(&self) -> bool {
         let Some(suspensions) = &self.suspensions else { return false };
         let mut suspensions = suspensions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -271,8 +280,9 @@ impl Guard {
         }
     }
 
-    /// Resolves when somebody asks the holder to give it back ([`crate::lock::revoke`], or Curator's
-    /// `Revoker`); with an error when it is lost before that. Heeding it is up to the holder.
+    /// Waits until another client asks the holder to release ([`crate::lock::revoke`], or Curator's
+    /// `Revoker`). Returns an error if the guard is lost before that. The holder decides whether to
+    /// comply.
     #[doc(alias = "makeRevocable")]
     pub async fn revocation(&self) -> Result<()> {
         self.changed(|node| node.data == REVOKE_MESSAGE)
@@ -280,17 +290,17 @@ impl Guard {
             .map_err(|why| RecipeError::Lost { path: self.path().to_owned(), why })
     }
 
-    /// Gives it back. Broken connections are waited for; when this returns without an error, the node
-    /// is gone. [`RecipeError::Lost`] says that it was gone before: somebody else may have held it
-    /// meanwhile.
+    /// Releases the guard. While the connection is lost, waits for the reconnect; when this returns
+    /// `Ok`, the node is deleted. [`RecipeError::Lost`] means that the node had been deleted
+    /// before: another holder may have held the lock meanwhile.
     #[doc(alias = "unlock")]
     pub async fn release(mut self) -> Result<()> {
         let path = self.path().to_owned();
         let lost = |why| RecipeError::Lost { path: path.clone(), why };
         if let Some((marker, version)) = self.marker.take() {
             let client = self.place.client();
-            // Of another version or gone, it is not ours any more. A marker that stays costs the next
-            // holder a delay, no more.
+            // With another version, the marker belongs to another holder. If the marker stays, the
+            // next holder waits for the lock-delay once.
             let _ = client.retry(&patient(), || client.delete(&marker, version)).await;
         }
         let was_there = match self.place.withdraw().await {
@@ -308,19 +318,19 @@ impl Guard {
 
 pub(crate) fn tell(events: Option<&broadcast::Sender<LockEvent>>, event: LockEvent) {
     if let Some(events) = events {
-        // An error says that nobody listens.
+        // `Err` means that there are no listeners.
         let _ = events.send(event);
     }
 }
 
-/// The moment after so long. What is too far away to be counted is an age away.
+/// Returns the instant `time` from now, at most 30 years from now.
 pub(crate) fn from_now(time: Duration) -> Instant {
     const AGE: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
     let now = Instant::now();
     now.checked_add(time.min(AGE)).unwrap_or(now)
 }
 
-/// Resolves at a moment, or never if there is none.
+/// Waits until `deadline`, or forever if it is `None`.
 pub(crate) async fn at(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,

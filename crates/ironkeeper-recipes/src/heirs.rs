@@ -1,19 +1,21 @@
-//! Contenders of one session hand a lock on among themselves, without waiting for the server.
+//! Handover of a lock between two contenders of one session, in memory.
 //!
-//! Whoever stands right behind the holder can be the next one only: nobody gets in between, since new nodes have
-//! higher numbers. If both are of the same session, the holder need not wait until the server has deleted its node,
-//! and the heir need not hear of it and look at the line: the turn passes in memory while the deletion is under way.
-//! To everybody else the two are one holder for so much longer. The order is that of the line, as ever; an heir in
-//! another process, or of another session, is passed on to by the server.
+//! The contender right behind the holder is always the next holder: new nodes have higher sequence
+//! numbers, so none is inserted between the two. If both contenders belong to the same session, the
+//! lock passes to the next one while the deletion of the holder's node is in flight. The holder
+//! does not wait for the reply, and the receiver needs neither the watch event nor a new list.
+//! Other sessions see the holder's node exist slightly longer. The order of the queue is unchanged;
+//! a contender of another session or process gets the lock by the watch event of the server.
 //!
-//! What a look at the line would have told, the heir still knows:
+//! The guarantees of a list of the children still hold for the receiver:
 //!
-//! - It sees all that the last holder wrote: requests of one session are carried out in the order in which they
-//!   were made. That is why the session has to be the same.
-//! - Its session lives as far as anybody here knows: nothing is handed on while the connection is broken, or after this
-//!   process has stood still.
-//! - Its node is there. That is asked right behind the deletion, and if somebody else has deleted it, the
-//!   guard is lost from the beginning, as if that had happened a moment later.
+//! - It reads everything that the previous holder wrote, because the server executes the requests
+//!   of one session in the order in which they were sent. So both must have the same session.
+//! - Its session is open, as far as this process knows: there is no handover while the connection
+//!   is lost, or after this process was suspended.
+//! - Its node exists. An `exists` request follows the deletion; if the receiver's node has been
+//!   deleted, the new guard is lost from the beginning, as if the deletion had come after the
+//!   grant.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -24,12 +26,13 @@ use std::task::{Context, Poll, Waker};
 use ironkeeper_client::{Client, Reply, SessionId, Stat, Zxid};
 use tokio::sync::oneshot;
 
-/// Those who wait, by the name of the node that they wait for. Names have a UUID in them.
+/// The waiting contenders, by the name of the node that each waits for. The names are unique
+/// because they contain a UUID.
 static HEIRS: Mutex<BTreeMap<String, Entry>> = Mutex::new(BTreeMap::new());
 
 struct Entry {
     session: SessionId,
-    /// The heir's own node.
+    /// The node of the waiting contender.
     path: String,
     turn: oneshot::Sender<Inheritance>,
 }
@@ -38,18 +41,20 @@ fn heirs() -> MutexGuard<'static, BTreeMap<String, Entry>> {
     HEIRS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// To be called by a holder that has just made the request to delete its node, of this name.
+/// Hands the lock over to the contender that waits for `node`, if it belongs to the same session.
+/// The holder calls this right after it has sent the request to delete its own node `node`.
 pub(crate) fn hand_on(client: &Client, node: &str) {
     let heir = heirs().remove(node);
     let is_ours = |heir: &Entry| heir.session == client.session_id() && !heir.turn.is_closed();
     if let Some(heir) = heir.filter(is_ours).filter(|_| client.is_in_touch()) {
         let asked = State::Asked(client.exists(&heir.path));
-        // Who gives up at this moment withdraws its node, and the server tells the next.
+        // `Err`: the receiver was dropped just now. It deletes its node, and the contender
+        // behind it is notified by the server.
         let _ = heir.turn.send(Inheritance(Mutex::new(asked)));
     }
 }
 
-/// A contender that waits for the end of a node.
+/// A contender that waits for the deletion of another node and accepts a handover.
 #[derive(Debug)]
 pub(crate) struct Heir {
     predecessor: String,
@@ -57,7 +62,7 @@ pub(crate) struct Heir {
 }
 
 impl Heir {
-    /// `path` is its own node.
+    /// Registers the contender with the node `path`, which waits for the node `predecessor`.
     pub(crate) fn of(predecessor: &str, client: &Client, path: &str) -> Heir {
         let (turn, receiver) = oneshot::channel();
         let entry = Entry { session: client.session_id(), path: path.to_owned(), turn };
@@ -65,11 +70,11 @@ impl Heir {
         Heir { predecessor: predecessor.to_owned(), turn: receiver }
     }
 
-    /// Resolves when the turn is handed on, and never if it is not.
+    /// Waits for the handover. Stays pending forever if there is none.
     pub(crate) async fn inherited(&mut self) -> Inheritance {
         match (&mut self.turn).await {
             Ok(inheritance) => inheritance,
-            // The holder could not, or somebody else stands right behind it.
+            // The holder could not hand over, or another contender registered for the same node.
             Err(_) => std::future::pending().await,
         }
     }
@@ -79,14 +84,14 @@ impl Drop for Heir {
     fn drop(&mut self) {
         self.turn.close();
         let mut heirs = heirs();
-        // If it is closed it is ours, or of another that is about to do the same.
+        // A closed entry is this one, or that of another `Heir` that is being dropped.
         if heirs.get(&self.predecessor).is_some_and(|entry| entry.turn.is_closed()) {
             heirs.remove(&self.predecessor);
         }
     }
 }
 
-/// A turn that was handed on, and the question whether the heir's node is there.
+/// A handover, with the `exists` request for the receiver's node.
 #[derive(Debug)]
 pub(crate) struct Inheritance(Mutex<State>);
 
@@ -97,14 +102,15 @@ enum State {
 }
 
 impl Inheritance {
-    /// Whether the node that this transaction created is known to have been gone.
+    /// Returns whether the reply has arrived and shows that the node with this `czxid` did not
+    /// exist. Never waits.
     pub(crate) fn is_void(&self, czxid: Zxid) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let State::Asked(reply) = &mut *state
             && let Poll::Ready(answer) =
                 Pin::new(reply).poll(&mut Context::from_waker(Waker::noop()))
         {
-            // No answer says nothing, and then the connection has been lost.
+            // An error leaves it open whether the node exists; the connection was lost then.
             let is_there =
                 answer.map_or(true, |found| found.is_some_and(|stat| stat.czxid == czxid));
             *state = State::Answered { is_there };

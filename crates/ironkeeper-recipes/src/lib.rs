@@ -1,5 +1,4 @@
-//! What people use ZooKeeper for: locks, elections, queues, barriers and more, on Ironkeeper and on
-//! Apache ZooKeeper alike.
+//! Locks, elections, queues, barriers and other recipes for Ironkeeper and Apache ZooKeeper.
 //!
 //! ```
 //! use ironkeeper_client::Client;
@@ -27,14 +26,14 @@
 //!
 //! | I want | recipe |
 //! | --- | --- |
-//! | one process at a time to do something | [`lock::Mutex`]; [`lock::Reentrant`] if it asks again while it holds it |
+//! | one process at a time to do something | [`lock::Mutex`]; [`lock::Reentrant`] if the holder acquires it again |
 //! | many readers or one writer | [`lock::ReadWriteLock`] |
 //! | at most N at a time | [`lock::Semaphore`] |
 //! | several locks at once | [`lock::MultiLock`] |
 //! | to skip the work if another process does it | [`lock::Mutex::try_lock`], [`lock::NonBlockingLease`] |
-//! | one process to be in charge for as long as it lives | [`election::LeaderLatch`] |
+//! | one leader, until its session ends | [`election::LeaderLatch`] |
 //! | one process to do a job and then let the next one do it | [`election::LeaderSelector`] |
-//! | to know who is in charge, without taking part | [`election::LeaderObserver`] |
+//! | to know the leader, without taking part | [`election::LeaderObserver`] |
 //! | to know which processes are alive | [`group::GroupMember`], [`group::Group`] |
 //! | to find the instances of a service, and spread load on them | [`service::ServiceDiscovery`], [`service::ServiceProvider`] |
 //! | settings that many processes follow | [`config::Config`]; one value: [`cache::NodeCache`], [`shared::SharedValue`] |
@@ -42,7 +41,7 @@
 //! | jobs that any of several workers does, none lost | [`queue::WorkQueue`]; with a result: [`master_worker`] |
 //! | jobs in the order of priority, or not before a time | [`queue::PriorityQueue`], [`queue::DelayQueue`] |
 //! | a fixed set of partitions shared out among processes | [`group::SetPartitioner`] |
-//! | to wait until all are there, or all are done | [`barrier::DoubleBarrier`], [`barrier::CountDownLatch`] |
+//! | to wait until all processes have arrived, or are done | [`barrier::DoubleBarrier`], [`barrier::CountDownLatch`] |
 //! | a counter | [`shared::AtomicLong`] |
 //! | unique ids | [`naming::Snowflake`] (no request for each), [`naming::SequentialIds`] |
 //! | to change several nodes at once | [`Client::transaction`](ironkeeper_client::Client::transaction); with reads: [`stm::Memory`] |
@@ -52,19 +51,20 @@
 //!
 //! # What is common to all recipes
 //!
+//! - A lock, lease or leadership is held by a [`Guard`]. [`Guard::lost`] reports its loss,
+//!   [`Guard::fencing_token`] returns a fencing token, and writes made with [`Guard::fence`] are
+//!   rejected by the server once the guard is lost.
+//! - Every future may be dropped at any await: the recipe then withdraws the request that it began.
+//! - A lost reply leaves no orphaned node: a node is found again by its protection id or its data.
+//! - No recipe wakes clients that have nothing to do. Each recipe documents how many watch events
+//!   a change of holders costs.
+//! - The recipes use Curator's node layout, so that Java programs can take part. Locks and
+//!   elections can use kazoo's layout ([`lock::Mutex::with_kazoo_names`]); parties and
+//!   partitioners always do.
 //!
-//! - What is held is a [`Guard`]. It knows when it is lost ([`Guard::lost`]), carries a fencing token
-//!   ([`Guard::fencing_token`]), and can make writes that fail at the server when it is not held any
-//!   more ([`Guard::fence`]).
-//! - Every future may be dropped at any await: what it began is withdrawn.
-//! - A lost reply leaves no orphan: nodes carry a mark by which they are found again.
-//! - Nobody is woken who has nothing to do. Each recipe says how many watch events a hand-over costs.
-//! - On the tree the recipes look as Curator's do, so that Java programs take part. Locks and elections can look as
-//!   kazoo's do ([`lock::Mutex::with_kazoo_names`]); parties and partitioners always do.
-//!
-//! A [`Client`](ironkeeper_client::Client) is one session. When that is over, everything held by it is
-//! lost, and every recipe says so; a new client and new recipes take over ([`session_lost`]).
-//! Nothing here goes on with another session behind its user's back.
+//! A [`Client`](ironkeeper_client::Client) is one session. When the session ends, every guard of it
+//! is lost and every recipe returns an error; the program creates a new client and new recipes
+//! ([`session_lost`]). No recipe continues with another session on its own.
 //!
 //! # All recipes, and their names elsewhere
 //!
@@ -164,7 +164,7 @@ pub use guard::Guard;
 pub use lost::Lost;
 pub use queue_of_waiters::Participant;
 
-/// The programs in the READMEs are tested with the other examples.
+/// The READMEs, so that their examples run as doc tests.
 #[cfg(doctest)]
 mod readmes {
     #[doc = include_str!("../README.md")]

@@ -1,18 +1,18 @@
-//! How something that was held comes to an end without being released.
+//! The reasons for the end of a guard without a release.
 
 use std::fmt;
 
-/// Why a guard is not valid any more.
+/// The reason why a guard was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Lost {
-    /// The session is over, and its ephemeral nodes with it.
+    /// The session has ended, and its ephemeral nodes are deleted.
     SessionEnded,
-    /// The node was deleted by somebody else.
+    /// Another client deleted the node.
     NodeDeleted,
-    /// The connection broke, and the guard was told to take that for a loss.
+    /// The connection was lost, and the recipe treats that as a loss.
     Suspended,
-    /// The time for which it was granted has passed.
+    /// The lease time has passed.
     Expired,
 }
 

@@ -1,12 +1,13 @@
-//! Telling by the name of a child which recipe has put it there, so that two recipes on one path, which
-//! would not see each other, are refused. Names that belong to no recipe are nobody's business.
+//! Detection of the recipe that created a child, by the child's name. A recipe returns an error if
+//! another recipe uses the same path, because the two would ignore each other. Names that belong to
+//! no recipe are ignored.
 
 use crate::error::{RecipeError, Result};
 use crate::place::unprotected;
 use crate::queue::recipe_of_item;
 use crate::queue_of_waiters::{Bases, Contender};
 
-/// All recipes that stand in line, by what the names of their nodes end with.
+/// The recipes with queues of contenders, by the ends of their node names before the number.
 const LINES: &[(Bases, &str)] = &[
     (&["lock-"], "mutex or leader selector"),
     (&["__READ__", "__WRIT__"], "read/write lock"),
@@ -18,7 +19,7 @@ const LINES: &[(Bases, &str)] = &[
     (&["n_"], "election support"),
 ];
 
-/// Refuses a path with a child of a recipe. Those are left out that are `ours`.
+/// Returns an error if a child belongs to a recipe. Children for which `ours` is true are ignored.
 pub(crate) fn refuse(path: &str, names: &[String], ours: impl Fn(&str) -> bool) -> Result<()> {
     for name in names.iter().filter(|name| !ours(name)) {
         if let Some(recipe) = recipe_of(name) {
@@ -40,12 +41,13 @@ fn recipe_of(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The name without the mark of whoever made the node, Curator's and ours or kazoo's.
+/// Returns the name without its unique prefix: the protection of Curator and of this crate, or
+/// kazoo's. Returns `None` if there is no such prefix.
 pub(crate) fn marked(name: &str) -> Option<&str> {
     unprotected(name).or_else(|| of_kazoo(name))
 }
 
-/// The name without kazoo's own mark, if it is that of one of its locks.
+/// Returns the name of a kazoo lock node without its unique prefix of 32 hexadecimal digits.
 fn of_kazoo(name: &str) -> Option<&str> {
     let (mark, rest) = name.split_at_checked(32)?;
     let is_mark = mark.bytes().all(|byte| byte.is_ascii_hexdigit());

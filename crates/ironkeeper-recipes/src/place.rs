@@ -1,11 +1,12 @@
-//! A node of ours among the children of a path: taken without orphans, given back without leftovers.
+//! Owned nodes: ephemeral nodes that a recipe creates without orphans and deletes on drop.
 //!
-//! The name of the node carries Curator's unique mark, `_c_<uuid>-`, by which the client finds it again
-//! if the answer to the create is lost. A future that takes a place may be dropped at any await: the
-//! client looks for the mark in the background then, and this file deletes what was found before.
+//! The name of the node carries Curator's protection, `_c_<uuid>-`, by which the client finds it
+//! again if the reply to the create is lost. A future that creates an owned node may be dropped at
+//! any await: if the create is in flight, the client searches for the protection id in the
+//! background and deletes the node; if the node is known, `Drop` in this file deletes it.
 //!
-//! A request takes its place in line when it is made, and `Drop` makes the delete: whatever the same
-//! client asks after the drop comes after the deletion.
+//! The client sends requests in the order in which they are made, and `Drop` makes the request to
+//! delete: requests that the same client makes after the drop are executed after the deletion.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,13 +21,14 @@ use crate::error::{RecipeError, Result};
 use crate::heirs::{self, Inheritance};
 use crate::naming::Uuid;
 
-/// For requests that shall outlast broken connections: until they are answered or the session is
-/// over. After a lost connection the client waits for the next one, not for the clock.
+/// Returns the retry policy for requests that are repeated over lost connections, until a reply
+/// arrives or the session ends. After a lost connection the client waits for the next connection,
+/// not for a delay.
 pub(crate) fn patient() -> RetryPolicy {
     RetryPolicy::forever(Duration::from_millis(5))
 }
 
-/// The name without Curator's protection, if it has one.
+/// Returns the name without Curator's protection, or `None` if it has none.
 pub(crate) fn unprotected(name: &str) -> Option<&str> {
     let rest = name.strip_prefix("_c_")?;
     let (uuid, rest) = rest.split_at_checked(36)?;
@@ -34,17 +36,17 @@ pub(crate) fn unprotected(name: &str) -> Option<&str> {
     rest.strip_prefix('-')
 }
 
-/// The path of a child.
+/// Returns the path of a child.
 pub(crate) fn join(parent: &str, name: &str) -> String {
     if parent == "/" { format!("/{name}") } else { format!("{parent}/{name}") }
 }
 
-/// The last part of a path.
+/// Returns the last component of a path.
 pub(crate) fn name_of(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// Refuses what cannot be the name of one node below `parent`.
+/// Returns an error if `name` cannot be the name of a child of `parent`.
 pub(crate) fn refuse_bad_name(parent: &str, name: &str) -> Result<()> {
     if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
         return Err(RecipeError::Misuse(format!(
@@ -54,27 +56,30 @@ pub(crate) fn refuse_bad_name(parent: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// An ephemeral node of ours. Dropping it deletes the node, in the background if need be.
+/// An ephemeral node that this recipe created. Dropping it deletes the node, in the background if
+/// necessary.
 #[derive(Debug)]
 pub(crate) struct Place {
     client: Client,
     parent: String,
     path: String,
-    /// As of its creation.
+    /// The stat at the creation of the node.
     stat: Stat,
     /// Whether the node is still to be deleted.
     open: bool,
-    /// Others use the same name, if this is there: it is ours only as long as it is the node we created.
+    /// `Some` if other clients use the same path: the node at the path is the owned node only if
+    /// its czxid is that of `stat`.
     claimed: Option<Claimed>,
-    /// Nobody in its line is before it, and whoever is behind it comes next. See [`heirs`].
+    /// Whether the node holds a lock with one holder at a time, so that the lock can be handed over
+    /// to the next contender. See [`heirs`].
     hands_on: bool,
-    /// How it got there, if that was handed on to it.
+    /// The handover by which the node got the lock, if there was one.
     inheritance: Option<Inheritance>,
 }
 
 impl Place {
-    /// Creates an ephemeral node whose name ends with `name` (and a number if it is sequential), and
-    /// the parents as containers if they are not there.
+    /// Creates an ephemeral node whose name ends with `name` (and a number if it is sequential),
+    /// and missing parents as containers.
     pub(crate) async fn take(
         client: &Client,
         parent: &str,
@@ -84,7 +89,7 @@ impl Place {
     ) -> Result<Place> {
         loop {
             match Place::take_below(client, parent, name, data, mode).await {
-                // In a loop: an empty container may go before our node is in it.
+                // In a loop: the server may delete the empty container before the node is created.
                 Err(error) if error.kind() == Some(ErrorKind::NoNode) => {
                     create_containers(client, &join(parent, name)).await?;
                 }
@@ -93,8 +98,9 @@ impl Place {
         }
     }
 
-    /// As [`Place::take`], with the children of `parent` as of then, this node among them. Both requests go
-    /// out together; no list comes with a place that took more than one try.
+    /// As [`Place::take`], and also returns the children of `parent` after the creation, this node
+    /// included. Both requests are sent together; there is no list if the create took more than one
+    /// try.
     pub(crate) async fn take_and_list(
         client: &Client,
         parent: &str,
@@ -120,7 +126,7 @@ impl Place {
         }
     }
 
-    /// As [`Place::take`], below a node that is there.
+    /// As [`Place::take`], but does not create parents.
     pub(crate) async fn take_below(
         client: &Client,
         parent: &str,
@@ -137,7 +143,7 @@ impl Place {
         Place::of(client, parent.to_owned(), (created.path, created.stat), None)
     }
 
-    /// The place that a node of ours is.
+    /// Returns the owned node for a node that this client created.
     fn of(
         client: &Client,
         parent: String,
@@ -154,16 +160,15 @@ impl Place {
             hands_on: false,
             inheritance: None,
         };
-        // A server that swaps the session behind our back must not make us the owner of anything.
+        // The node must belong to the client's session, even if the server misbehaves.
         if !place.is_of_this_session() {
             return Err(RecipeError::ForeignSession { path: place.path().to_owned() });
         }
         Ok(place)
     }
 
-    /// Creates the one ephemeral node at `path`, unless it is there, and the parents as containers if
-    /// they are not there. Its data must be unique, since it is by the data that the node is found again
-    /// after a lost reply.
+    /// Creates the ephemeral node `path`, and missing parents as containers. Returns `None` if the
+    /// node exists. The data must be unique, because it identifies the node after a lost reply.
     pub(crate) async fn claim(client: &Client, path: &str, data: &[u8]) -> Result<Option<Place>> {
         loop {
             match Place::claim_below(client, path, data).await {
@@ -175,7 +180,7 @@ impl Place {
         }
     }
 
-    /// As [`Place::claim`], below a node that is there.
+    /// As [`Place::claim`], but does not create parents.
     pub(crate) async fn claim_below(
         client: &Client,
         path: &str,
@@ -188,7 +193,7 @@ impl Place {
             Ok(created) => Place::of_claim(client, created.path, created.stat)?,
             Err(error) if error.kind() == ErrorKind::NodeExists => match error.happened() {
                 Happened::No => None,
-                // An earlier try may have created it.
+                // An earlier try with a lost reply may have created the node.
                 Happened::Maybe => Place::of_claim_in_doubt(client, path, data).await?,
             },
             Err(error) => {
@@ -200,17 +205,19 @@ impl Place {
         Ok(place)
     }
 
-    /// The place that a claimed node is, unless somebody else here has it.
+    /// Registers a node on a fixed path and returns the owned node. Returns `None` if another task
+    /// of the session has registered the same node.
     fn of_claim(client: &Client, path: String, stat: Stat) -> Result<Option<Place>> {
         let Some(claimed) = Claimed::note(client, stat.czxid) else { return Ok(None) };
         let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent).to_owned();
         Place::of(client, parent, (path, stat), Some(claimed)).map(Some)
     }
 
-    /// The place that a claim has become although its reply was lost.
+    /// Returns the owned node that a create with a lost reply has created, if it has.
     ///
-    /// It looks behind a `sync`: a server that we have come to by a reconnect may not know yet what was carried
-    /// out elsewhere, and whatever has not been carried out before the `sync` is refused, since the session has moved.
+    /// The read follows a `sync`: after a reconnect the new server may not have applied the create
+    /// yet. A create that was not executed before the `sync` is rejected later, because the session
+    /// has moved.
     async fn of_claim_in_doubt(client: &Client, path: &str, data: &[u8]) -> Result<Option<Place>> {
         let look = async || {
             client.sync(path).await?;
@@ -220,7 +227,7 @@ impl Place {
             Err(error) if error.kind() == ErrorKind::NoNode => return Ok(None),
             node => node?,
         };
-        // Somebody may have written to it, as a revocation does, and our mark is gone.
+        // Another client may have overwritten the unique data, as a revocation does.
         let is_of_this_session = stat.ephemeral_owner == client.session_id().0;
         if found != data && !(is_of_this_session && stat.version > 0) {
             return Ok(None);
@@ -252,23 +259,23 @@ impl Place {
         self.stat.czxid
     }
 
-    /// Whether the session that created the node is the client's still.
+    /// Returns whether the session that created the node is still the session of the client.
     pub(crate) fn is_of_this_session(&self) -> bool {
         self.stat.ephemeral_owner == self.client.session_id().0
     }
 
-    /// Notes that it is the first in its line, and the only one whose turn it is.
+    /// Records that the node is the only holder of its lock, and the handover by which it got it.
     pub(crate) fn note_turn(&mut self, inheritance: Option<Inheritance>) {
         self.hands_on = true;
         self.inheritance = inheritance;
     }
 
-    /// Whether it is known not to have been there when it was its turn.
+    /// Returns whether the node is known to have been deleted before it got the lock by a handover.
     pub(crate) fn is_void(&self) -> bool {
         self.inheritance.as_ref().is_some_and(|inheritance| inheritance.is_void(self.czxid()))
     }
 
-    /// To be called when the request to delete it has just been made.
+    /// Hands the lock over to the next contender, right after the request to delete the node.
     fn hand_on(&self) {
         if self.hands_on {
             heirs::hand_on(&self.client, self.name());
@@ -279,13 +286,13 @@ impl Place {
         Meant::Creation(self.czxid())
     }
 
-    /// Ends it for a node that is known to be gone.
+    /// Drops the owned node without a request, for a node that is known to be deleted.
     pub(crate) fn forget(mut self) {
         self.open = false;
     }
 
-    /// Deletes the node, however long that takes. Says whether it was there until now. An error only
-    /// if the session is over, or the server refuses.
+    /// Deletes the node, with retries without limit. Returns whether the node existed. Returns an
+    /// error only if the session ends or the server rejects the request.
     pub(crate) async fn withdraw(mut self) -> Result<bool> {
         if self.claimed.is_some() {
             let was_there = self.meant().delete(&self.client, self.path()).await?;
@@ -302,7 +309,7 @@ impl Place {
                 async move {
                     match deleting.await {
                         Ok(()) => Ok(true),
-                        // By an earlier try whose answer was lost, or by somebody else.
+                        // Deleted by an earlier try whose reply was lost, or by another client.
                         Err(error) if error.kind() == ErrorKind::NoNode => {
                             Ok(unsure.load(Ordering::Relaxed))
                         }
@@ -321,7 +328,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // With the session its nodes go, too.
+        // The end of the session deletes its nodes.
         if !self.open || self.client.state().is_final() {
             return;
         }
@@ -331,18 +338,19 @@ impl Drop for Place {
                 if let Err(error) = meant.delete(&client, &path).await {
                     warn_of_leftover(&path, &error.into());
                 }
-                // Nobody may take it for his own before it is gone.
+                // No other task may register the node before it is deleted.
                 drop(claimed);
             });
             return;
         }
-        // The request is made now, and repeated in the background if it has to be.
+        // The request is made now, and repeated in the background if necessary.
         drop(self.client.delete_guaranteed(&self.path, Version::Any));
         self.hand_on();
     }
 }
 
-/// A claim under way. Dropping it withdraws it.
+/// A create on a fixed path that is in flight. If it is dropped while open, a node that the create
+/// made is deleted in the background.
 struct Claim<'a> {
     client: &'a Client,
     path: &'a str,
@@ -365,11 +373,11 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Which of the nodes that have the same path one after the other.
+/// The identity of a node among those that exist on the same path one after the other.
 pub(crate) enum Meant {
-    /// The one that this transaction created.
+    /// The node that this transaction created.
     Creation(Zxid),
-    /// The one that this transaction was the last to write.
+    /// The node whose last write was this transaction.
     Write(Zxid),
 }
 
@@ -381,12 +389,13 @@ impl Meant {
         }
     }
 
-    /// Deletes it, however long that takes. Says whether it was there until now.
+    /// Deletes the node, with retries without limit. Returns whether the node existed.
     ///
-    /// Every try looks first, for the one before may have been carried out although its answer was lost,
-    /// and then it is another's node that is there by now. In doubt it looks behind a `sync`: a server
-    /// that we have come to by a reconnect may not know yet what was carried out elsewhere, and whatever
-    /// has not been carried out before the `sync` is refused, since the session has moved.
+    /// Every try reads the stat first: an earlier try whose reply was lost may have deleted the
+    /// node, and the path may have a node of another client now. After a lost reply the read
+    /// follows a `sync`: after a reconnect the new server may not have applied the delete yet. A
+    /// delete that was not executed before the `sync` is rejected later, because the session has
+    /// moved.
     pub(crate) async fn delete(
         &self,
         client: &Client,
@@ -407,7 +416,7 @@ impl Meant {
                     Err(error) if error.kind() == ErrorKind::NoNode => {
                         return Ok(unsure.load(Ordering::Relaxed));
                     }
-                    // Written to meanwhile, as a revocation does.
+                    // Another client wrote to the node, as a revocation does: read again.
                     Err(error) if error.kind() == ErrorKind::BadVersion => {}
                     Err(error) => {
                         unsure.fetch_or(error.happened() == Happened::Maybe, Ordering::Relaxed);
@@ -420,20 +429,21 @@ impl Meant {
     }
 }
 
-/// Tells of a node that could not be deleted. The end of the session takes it along.
+/// Logs that a node could not be deleted. The end of the session will delete it.
 fn warn_of_leftover(path: &str, error: &RecipeError) {
     if !error.is_session_over() {
         tracing::warn!(path, %error, "a node that is not needed any more stays");
     }
 }
 
-/// Creates the nodes above `path` as containers, which go away by themselves when they are empty.
+/// Creates the missing nodes above `path` as containers, which the server deletes when they are
+/// empty.
 pub(crate) async fn create_containers(client: &Client, path: &str) -> Result<()> {
     let containers = CreateOptions::new(CreateMode::Container);
     let persistent = CreateOptions::new(CreateMode::Persistent);
     let created = client.retry(&patient(), || client.create_parents_with(path, &containers)).await;
     match created {
-        // A server before 3.5.
+        // Servers before 3.5 have no containers.
         Err(error) if error.kind() == ErrorKind::Unimplemented => {
             client.retry(&patient(), || client.create_parents_with(path, &persistent)).await?;
         }
@@ -442,7 +452,7 @@ pub(crate) async fn create_containers(client: &Client, path: &str) -> Result<()>
     Ok(())
 }
 
-/// Creates an empty persistent node, with containers above it, unless it is there.
+/// Creates an empty persistent node unless it exists, and missing parents as containers.
 pub(crate) async fn ensure_persistent(client: &Client, path: &str) -> Result<()> {
     loop {
         let mode = CreateMode::Persistent;
@@ -457,7 +467,7 @@ pub(crate) async fn ensure_persistent(client: &Client, path: &str) -> Result<()>
     }
 }
 
-/// A path for what belongs to a recipe and must not be among its own children.
+/// Returns the path of a sibling, for nodes of a recipe that must not be among its children.
 pub(crate) fn beside(path: &str, what: &str) -> Result<String> {
     if path == "/" {
         let why = format!("the recipe cannot be at the root: its {what} stand beside it");

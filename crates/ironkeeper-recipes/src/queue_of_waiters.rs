@@ -1,25 +1,26 @@
-//! The one algorithm behind the mutex, the read/write lock, the latch and the selector: contenders
-//! stand in line as ephemeral sequential children of a path, and each watches only the one that is in
-//! its way.
+//! The algorithm behind the mutex, the read/write lock, the latch and the selector: contenders are
+//! ephemeral sequential children of a path, and each contender watches only the contender that
+//! blocks it.
 //!
 //! ```text
 //! /path                                     container
-//!   _c_<uuid>-lock-0000000007               whoever stands first has it
+//!   _c_<uuid>-lock-0000000007               the first contender holds the lock
 //!   _c_<uuid>-lock-0000000008               watches 7
 //!   _c_<uuid>-lock-0000000009               watches 8
 //! ```
 //!
-//! Steps: take a place; list; decide by the sorted list alone; if somebody is in the way, watch that
-//! one node by reading it (a read that finds nothing leaves no watch behind, as `exists` would) and
-//! list again whatever the event says. A predecessor that is gone means a new list, never a new place:
-//! two contenders that take new places whenever the other moves would do so for ever.
+//! Steps: create the contender; list the children; decide by the sorted list alone; if another
+//! contender blocks, read its node with a watch (a read of a missing node leaves no watch, unlike
+//! `exists`), wait for the event and list again, whatever the event is. When the predecessor is
+//! deleted, a contender lists again and never creates a new node: two contenders that create new
+//! nodes whenever the other one does would do so for ever.
 //!
-//! Two short cuts. Ironkeeper's servers say along with the event who is the oldest in line from now on: whoever
-//! is that one need not list again. And among contenders of one session a holder hands its turn on without
-//! all that (`heirs.rs`).
+//! Two shortcuts. Ironkeeper's servers add the czxid of the oldest remaining child to the event
+//! (oldest-sibling watch): the contender with that czxid need not list again. Among contenders of
+//! one session the holder passes the lock on in memory, by a handover (`heirs.rs`).
 //!
-//! Children that are no contenders are not counted. Numbers are compared with wrap-around: after
-//! 2^31 creations they go on with negative ones.
+//! Children that are not contenders are ignored. Sequence numbers are compared with wrap-around:
+//! after 2^31 creations they continue with negative numbers.
 
 use std::cmp::Reverse;
 
@@ -31,15 +32,15 @@ use crate::other_recipes;
 use crate::place::{Place, join, name_of, patient};
 use crate::reads::{children_or_none, get_children};
 
-/// What the names of contenders end with, before the number. The place in the list is the kind of
+/// The endings of the contenders' names, without the number. The index in the list is the kind of
 /// contender.
 pub(crate) type Bases = &'static [&'static str];
 
-/// One in the line.
+/// A child of a lock's path that stands for one request to acquire the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contender<'a> {
     pub(crate) name: &'a str,
-    /// Which of the bases its name has.
+    /// The index of the base in its name.
     pub(crate) kind: usize,
     pub(crate) sequence: i32,
 }
@@ -50,10 +51,10 @@ impl<'a> Contender<'a> {
         let (before, number) = name.split_at(name.len() - digits);
         let (kind, number) = match kind_of(before, bases) {
             Some(kind) => (kind, number),
-            // Numbers below zero, after the overflow.
+            // Negative numbers, after the overflow.
             None => (kind_of(before.strip_suffix('-')?, bases)?, &name[before.len() - 1..]),
         };
-        // Java pads to ten characters, a minus included.
+        // Java pads to ten characters, including the minus.
         let sequence = if number.len() < 10 { return None } else { number.parse().ok()? };
         Some(Contender { name, kind, sequence })
     }
@@ -63,10 +64,11 @@ fn kind_of(before: &str, bases: Bases) -> Option<usize> {
     bases.iter().rposition(|base| before.ends_with(base))
 }
 
-/// The contenders among `names`, in the order of their turns as seen from `me` (or from any of them).
+/// Returns the contenders among `names`, sorted by sequence number relative to `me` (or to any of
+/// them).
 ///
-/// Equal numbers come from downgrades: the reader that a writer has become stands where the writer
-/// stood, behind it.
+/// Equal numbers come from downgrades: the reader that a writer has become is sorted directly
+/// behind the writer.
 pub(crate) fn line_up<'a>(
     names: impl IntoIterator<Item = &'a String>,
     bases: Bases,
@@ -84,30 +86,30 @@ pub(crate) fn line_up<'a>(
     line
 }
 
-/// The contender of kind 0 is a reader, that of kind 1 a writer, where the two differ.
+/// Kind 0 is a reader and kind 1 a writer, in recipes that distinguish them.
 pub(crate) const READER: usize = 0;
 pub(crate) const WRITER: usize = 1;
 
-/// Who may have it.
+/// The condition under which a contender is granted the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// Whoever stands first.
+    /// It is the first contender.
     First,
-    /// Those with no writer before them.
+    /// No writer precedes it.
     Reader,
 }
 
-/// What the list says about one of the contenders.
+/// The decision about one contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict<'a> {
     Granted,
-    /// Not as long as this one is there.
+    /// Blocked as long as this contender exists.
     WaitFor(Contender<'a>),
-    /// It is not in the list.
+    /// Its node is not in the list.
     Missing,
 }
 
-/// A pure function of the sorted list.
+/// Decides about the contender `me`. A pure function of the sorted list.
 pub(crate) fn decide<'a>(line: &[Contender<'a>], me: &str, rule: Rule) -> Verdict<'a> {
     let Some(at) = line.iter().position(|contender| contender.name == me) else {
         return Verdict::Missing;
@@ -115,13 +117,13 @@ pub(crate) fn decide<'a>(line: &[Contender<'a>], me: &str, rule: Rule) -> Verdic
     let before = &line[..at];
     let in_the_way = match rule {
         Rule::First => before.last(),
-        // The nearest writer, not the first one: it goes last, so we wake up once.
+        // The nearest writer, not the first one: it is granted last, so the reader wakes up once.
         Rule::Reader => before.iter().rev().find(|contender| contender.kind == WRITER),
     };
     in_the_way.map_or(Verdict::Granted, |contender| Verdict::WaitFor(*contender))
 }
 
-/// Refuses a path on which a recipe of another kind is at work: the two would not see each other.
+/// Rejects a path with nodes of another recipe: the two recipes would ignore each other's nodes.
 pub(crate) fn refuse_other_recipes(path: &str, names: &[String], bases: Bases) -> Result<()> {
     let is_ours = |name: &str| {
         other_recipes::marked(name).is_some() && Contender::parse(name, bases).is_some()
@@ -129,51 +131,53 @@ pub(crate) fn refuse_other_recipes(path: &str, names: &[String], bases: Bases) -
     other_recipes::refuse(path, names, is_ours)
 }
 
-/// A place in a line.
+/// A contender of this client, which waits for the lock.
 #[derive(Debug)]
 pub(crate) struct Standing<'a> {
     pub(crate) place: &'a Place,
     pub(crate) bases: Bases,
     pub(crate) rule: Rule,
-    /// Deadlocks are told by the data of the waiting node. Watching it costs a read when the wait
-    /// begins, and one event when the node goes.
+    /// Whether to watch the data of the own node, into which the deadlock detector writes. The
+    /// watch costs one read when the wait begins, and one event when the node is deleted.
     pub(crate) heeds_deadlocks: bool,
-    /// Whether a holder of the same session may hand its turn on to us.
+    /// Whether a holder of the same session may hand the lock over to this contender.
     pub(crate) inherits: bool,
 }
 
-/// What a waiting node says when its owner shall give up, followed by the cycle.
+/// The prefix of the data of a waiting node whose owner is the deadlock victim and has to abandon
+/// the wait. The cycle follows.
 pub(crate) const DEADLOCK_MESSAGE: &[u8] = b"__DEADLOCK__ ";
 
-/// What a waiting node says when its owner is a part of a deadlock and need not give up, followed by the
-/// cycle, a line break, and what the node said before.
+/// The prefix of the data of a waiting node whose owner is part of a deadlock, but not the victim.
+/// The cycle, a line break and the node's own data follow.
 const NOTICE: &[u8] = b"__IN_DEADLOCK__ ";
 
-/// What a node is to say so that its owner learns of a deadlock.
+/// Returns the data that notifies the owner of a node of a deadlock.
 pub(crate) fn notice(cycle: &str, data: &[u8]) -> Vec<u8> {
     let line = cycle.replace('\n', " ");
     [NOTICE, line.as_bytes(), b"\n", own_data(data)].concat()
 }
 
-/// The cycle of a notice, and what the node said before it.
+/// Splits a notice into the cycle and the node's own data.
 fn read_notice(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = data.strip_prefix(NOTICE)?;
     let end = rest.iter().position(|byte| *byte == b'\n')?;
     Some((&rest[..end], &rest[end + 1..]))
 }
 
-/// What a node says of its owner.
+/// Returns the node's own data, without a notice.
 pub(crate) fn own_data(data: &[u8]) -> &[u8] {
     read_notice(data).map_or(data, |(_, own)| own)
 }
 
 impl<'a> Standing<'a> {
-    /// Whoever is first has it, and no more to it.
+    /// Returns a contender with [`Rule::First`], without deadlock notices and without handover.
     pub(crate) fn plain(place: &'a Place, bases: Bases) -> Standing<'a> {
         Standing { place, bases, rule: Rule::First, heeds_deadlocks: false, inherits: false }
     }
 
-    /// Looks once: `None` if it is our turn, else who is in the way.
+    /// Lists the children. Returns `None` if the lock is granted, else the path of the blocking
+    /// contender.
     pub(crate) async fn look(&self) -> Result<Option<String>> {
         let (client, parent) = (self.place.client(), self.place.parent());
         let names = match client.retry(&patient(), || client.children(parent)).await {
@@ -184,7 +188,7 @@ impl<'a> Standing<'a> {
         self.judge(&names)
     }
 
-    /// What a list of the children says: `None` if it is our turn, else who is in the way.
+    /// Decides by a list of the children, and returns the same as [`Standing::look`].
     pub(crate) fn judge(&self, names: &[String]) -> Result<Option<String>> {
         let parent = self.place.parent();
         let line = line_up(names, self.bases, Some(self.place.name()));
@@ -201,9 +205,10 @@ impl<'a> Standing<'a> {
         }
     }
 
-    /// Whether the end of the one in our way has made us the first, by the server's own word. It is the one that a
-    /// look would give: the node of ours is there, no other is older, and in a line of one kind the older one has
-    /// the smaller number. (Not so where there are readers: a downgrade takes an old number.)
+    /// Returns whether the deletion of the blocking contender has made this contender the first,
+    /// according to the server's event. A new list would give the same result: the own node exists,
+    /// no sibling is older, and among contenders of one kind the older node has the smaller number.
+    /// (That does not hold with readers: a downgrade creates a new node with an old number.)
     fn is_first_after(&self, event: &WatchEvent) -> bool {
         self.bases.len() == 1
             && event.oldest_sibling == Some(self.place.czxid())
@@ -215,14 +220,15 @@ impl<'a> Standing<'a> {
         RecipeError::NodeGone { path: self.place.path().to_owned() }
     }
 
-    /// Waits until it is our turn. `on_wait` is told of everybody we wait for.
+    /// Waits until the lock is granted. Calls `on_wait` with the path of each contender that it
+    /// waits for.
     pub(crate) async fn wait(&self, on_wait: impl FnMut(&str)) -> Result<()> {
         self.wait_telling(None, on_wait, |_| {}).await.map(drop)
     }
 
-    /// As [`Standing::wait`], beginning with a list that is there already, if there is one. `on_deadlock` is
-    /// told of every cycle that we are a part of without being the one to give way. Says if the turn was handed
-    /// on to us.
+    /// Waits as [`Standing::wait`] does, beginning with the children in `listed`, if given. Calls
+    /// `on_deadlock` with every cycle that contains this contender without making it the victim.
+    /// Returns the [`Inheritance`] if the lock was handed over.
     pub(crate) async fn wait_telling(
         &self,
         listed: Option<Vec<String>>,
@@ -238,7 +244,7 @@ impl<'a> Standing<'a> {
             let watched =
                 client.retry(&patient(), || client.get_and_watch_in_line(&in_the_way)).await;
             let watch = match watched {
-                // Nobody's session ends with it, and nobody waits for its turn.
+                // No session owns this node, so the server would never delete it.
                 Ok((node, _)) if node.stat.ephemeral_owner == 0 => {
                     let why = "stands in line, but is not ephemeral: its turn would never end";
                     return Err(RecipeError::Malformed { path: in_the_way, why: why.to_owned() });
@@ -254,7 +260,7 @@ impl<'a> Standing<'a> {
                 self.inherits.then(|| Heir::of(name_of(&in_the_way), client, self.place.path()));
             on_wait(&in_the_way);
             tokio::select! {
-                // Whoever can go on need not give way.
+                // A grant takes precedence over a deadlock notice.
                 biased;
                 inheritance = inherited(heir.as_mut()) => return Ok(Some(inheritance)),
                 event = watch => {
@@ -272,8 +278,9 @@ impl<'a> Standing<'a> {
     }
 }
 
-/// Resolves when a waiting node of ours is told to give up, or is gone. `on_deadlock` is told of every cycle that
-/// we are a part of without being the one to give way.
+/// Waits until the own waiting node contains [`DEADLOCK_MESSAGE`] or is deleted, and returns the
+/// error. Calls `on_deadlock` with every cycle that contains this contender without making it the
+/// victim.
 pub(crate) async fn told_to_give_up(place: &Place, on_deadlock: impl Fn(&str)) -> RecipeError {
     let (client, path) = (place.client(), place.path());
     loop {
@@ -290,8 +297,8 @@ pub(crate) async fn told_to_give_up(place: &Place, on_deadlock: impl Fn(&str)) -
         }
         if let Some((cycle, ours)) = read_notice(&node.data) {
             on_deadlock(&String::from_utf8_lossy(cycle));
-            // Others shall read what we say of ourselves. Whatever fails here, the node is looked
-            // at again, and the next change wakes us.
+            // Restores the node's own data, which other clients read. If the write fails, the next
+            // change fires the watch, and the node is read again.
             let _ = client.set(path, ours, node.stat.version).await;
         }
         if let Err(error) = watch.await {
@@ -307,30 +314,30 @@ async fn inherited(heir: Option<&mut Heir>) -> Inheritance {
     }
 }
 
-/// Somebody in a line, as seen from outside.
+/// A contender, as read by any client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Participant {
-    /// Its node.
+    /// The path of its node.
     pub path: String,
-    /// What it says about itself.
+    /// The data that its owner has written.
     pub data: Vec<u8>,
     /// The session that owns the node.
     pub session: SessionId,
-    /// When it took its place; also its fencing token.
+    /// The zxid of its creation; also its fencing token.
     pub czxid: Zxid,
-    /// Whether its turn has come.
+    /// Whether it holds the lock or the leadership.
     pub is_granted: bool,
 }
 
 impl Participant {
-    /// What it says about itself, as text.
+    /// Returns the data as text; invalid UTF-8 is replaced.
     pub fn id(&self) -> String {
         String::from_utf8_lossy(&self.data).into_owned()
     }
 }
 
-/// Everybody in the line of a path, in order. Those who leave meanwhile are left out.
+/// Returns the contenders of a path, in order, without those that are deleted during the reads.
 pub(crate) async fn participants(
     client: &Client,
     path: &str,
@@ -441,7 +448,7 @@ mod tests {
     fn a_notice_keeps_what_the_node_said() {
         let told = notice("one waits\nfor two", b"task\n1");
         assert_eq!(read_notice(&told), Some((&b"one waits for two"[..], &b"task\n1"[..])));
-        // A second one replaces the first.
+        // A second notice replaces the first.
         assert_eq!(own_data(&notice("again", &told)), b"task\n1");
         assert_eq!(own_data(b"task"), b"task");
         assert_eq!(read_notice(NOTICE), None);
@@ -469,7 +476,7 @@ mod tests {
             assert!(refuse_other_recipes("/p", &reader, bases).is_err());
         }
         assert!(refuse_other_recipes("/p", &lock, KAZOO).is_ok());
-        // A lock that does not look for readers has no place beside them.
+        // A lock that ignores readers is rejected beside them.
         assert!(refuse_other_recipes("/p", &reader, KAZOO).is_err());
         assert!(refuse_other_recipes("/p", &[lock, reader].concat(), KAZOO_READ_WRITE).is_ok());
         let nobody = names(&["__lock__0000000001", "readme__lock__0000000001"]);
@@ -477,7 +484,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Exactly one is first, and following "who is in the way" leads to it from everywhere.
+        /// Exactly one contender is granted, and each of the others waits for its direct
+        /// predecessor.
         #[test]
         fn whoever_waits_waits_for_somebody_before_it(start: i32, count in 1..40_i32, seed: u64) {
             let mut list: Vec<String> = (0..count)

@@ -1,14 +1,14 @@
-//! Reads for which a node that is not there is an answer, repeated until there is one.
+//! Reads that return `None` for a missing node, and are retried after a lost connection.
 
 use ironkeeper_client::{Client, ErrorKind, Node};
 
 use crate::error::Result;
 use crate::place::{join, patient};
 
-/// How many reads are under way at once.
+/// The maximum number of reads in flight.
 const BATCH: usize = 64;
 
-/// The node; `None` if it is not there.
+/// Returns the node; `None` if it does not exist.
 pub(crate) async fn get_or_none(client: &Client, path: &str) -> Result<Option<Node>> {
     match client.retry(&patient(), || client.get(path)).await {
         Err(error) if error.kind() == ErrorKind::NoNode => Ok(None),
@@ -16,7 +16,7 @@ pub(crate) async fn get_or_none(client: &Client, path: &str) -> Result<Option<No
     }
 }
 
-/// The names of a node's children; none if it is not there.
+/// Returns the names of a node's children; none if the node does not exist.
 pub(crate) async fn children_or_none(client: &Client, path: &str) -> Result<Vec<String>> {
     match client.retry(&patient(), || client.children(path)).await {
         Err(error) if error.kind() == ErrorKind::NoNode => Ok(Vec::new()),
@@ -24,8 +24,8 @@ pub(crate) async fn children_or_none(client: &Client, path: &str) -> Result<Vec<
     }
 }
 
-/// Children of a node in the order of their names given; `None` for those that are gone. The reads of
-/// one batch travel together.
+/// Returns children of a node in the order of the given names; `None` for a child that does not
+/// exist. The reads of one batch are sent together.
 pub(crate) async fn get_children<'a>(
     client: &Client,
     parent: &str,

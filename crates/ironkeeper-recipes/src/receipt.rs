@@ -1,9 +1,10 @@
-//! Transactions that are carried out once, even if their reply is lost.
+//! Transactions that are applied once, even if their reply is lost.
 //!
-//! A receipt is an ephemeral node of ours. Every transaction writes to it, from the version that we
-//! know. When a reply is lost the same transaction is sent again, and if the receipt's version has
-//! changed then the first one was carried out. A receipt serves one transaction at a time; those that
-//! are free are kept for the next, so there are as many as there were writes at the same time.
+//! A receipt is an ephemeral node of this session. Every transaction also writes to it, conditional
+//! on its known version. When a reply is lost, the same transaction is sent again; if the receipt's
+//! version has changed, the first one was applied. A receipt serves one transaction at a time, and
+//! a free receipt is kept for a later transaction, so the number of receipts is the largest number
+//! of concurrent writes so far.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,16 +15,16 @@ use tokio::sync::watch;
 use crate::error::{RecipeError, Result};
 use crate::place::{Place, create_containers, patient};
 
-/// What a transaction writes into its receipt.
+/// The data that a transaction writes into its receipt.
 const DONE: &[u8] = b"done";
-/// What is written when a transaction shall not be carried out any more.
+/// The data that prevents a transaction in flight from being applied later.
 const FENCE: &[u8] = b"fence";
 
 #[derive(Debug)]
 pub(crate) struct Receipts {
     path: String,
     free: Mutex<Vec<Receipt>>,
-    /// How many removals are being taken back.
+    /// The number of removals that are being rolled back.
     taken_back: watch::Sender<usize>,
 }
 
@@ -34,7 +35,7 @@ pub(crate) struct Receipt {
 }
 
 impl Receipts {
-    /// Receipts below `path`. Makes no request.
+    /// Creates an empty pool of receipts below `path`. Makes no request.
     pub(crate) fn new(path: String) -> Receipts {
         Receipts { path, free: Mutex::default(), taken_back: watch::Sender::new(0) }
     }
@@ -43,7 +44,7 @@ impl Receipts {
         &self.path
     }
 
-    /// Carries out a transaction once. `build` adds the operations, and is called for every try.
+    /// Applies a transaction once. `build` adds the operations, and is called for every attempt.
     pub(crate) async fn commit(
         &self,
         client: &Client,
@@ -75,8 +76,8 @@ impl Receipts {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Deletes a node once. `false` if somebody else was faster. If the future
-    /// is dropped, the node stays or is put back.
+    /// Deletes a node once. Returns `false` if another client has deleted or changed it first. If
+    /// the future is dropped, the node stays or is created again.
     pub(crate) async fn remove(&self, client: &Client, path: &str, node: &Node) -> Result<bool> {
         let receipt = self.take(client).await?;
         let taken_back = &self.taken_back;
@@ -96,22 +97,22 @@ impl Receipts {
         Ok(done)
     }
 
-    /// Waits until all removals whose future was dropped have been taken back.
+    /// Waits until all removals whose future was dropped are rolled back.
     pub(crate) async fn settled(&self) {
-        // The sender is here, so that waiting cannot fail.
+        // `self` owns the sender, so the wait cannot fail.
         let _ = self.taken_back.subscribe().wait_for(|count| *count == 0).await;
     }
 }
 
-/// What the server had against one of the operations that were added, if that is what failed: nothing was
-/// carried out then, and the receipt is as it was.
+/// Returns the error code of the server if one of the operations that `build` added has failed:
+/// then nothing was applied, and the receipt is unchanged.
 pub(crate) fn refusal(error: &RecipeError) -> Option<ErrorKind> {
     let error = error.client_error()?;
     error.failed_operation().filter(|at| *at > 0).map(|_| error.kind())
 }
 
 impl Receipt {
-    /// See [`refusal`] about errors.
+    /// Applies a transaction once. See [`refusal`] about errors.
     async fn commit(
         &mut self,
         client: &Client,
@@ -148,14 +149,14 @@ impl Receipt {
         Ok(())
     }
 
-    /// Sees to it that the transaction under way is not carried out any more. Says whether it was; the
-    /// receipt can be used on then.
+    /// Prevents the transaction in flight from being applied later. Returns whether it was applied
+    /// already; only then can the receipt be used again.
     async fn fence(&mut self, client: &Client) -> Result<bool> {
         let path = self.place.path();
         match client.retry(&patient(), || client.set(path, FENCE, self.version)).await {
             Ok(_) => Ok(false),
             Err(error) if error.kind() == ErrorKind::BadVersion => {
-                // By the transaction, or by an earlier try of the fence.
+                // Changed by the transaction, or by an earlier attempt of the fence.
                 let node = client.retry(&patient(), || client.get(path)).await?;
                 self.version = node.stat.version;
                 Ok(node.data == DONE)
@@ -165,7 +166,7 @@ impl Receipt {
     }
 }
 
-/// A removal under way. Dropping it takes it back.
+/// A removal in flight. Dropping it rolls it back.
 struct Removal<'a> {
     client: &'a Client,
     path: &'a str,
@@ -195,11 +196,12 @@ impl Drop for Removal<'_> {
     }
 }
 
-/// Creates a node where it was, or, if the queue has gone meanwhile and begun anew, at its end: numbers are
-/// given out from the beginning then, and the one that it had is another's, or will be.
+/// Creates the node again under its old name, or, if the queue was deleted and created again
+/// meanwhile, at the end of the queue: the sequence numbers have started over, and the old number
+/// belongs to another node, or will.
 async fn put_back(client: &Client, receipt: &mut Receipt, path: &str, node: &Node) -> Result<()> {
     let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
-    // The number is of ten digits.
+    // The sequence number has ten digits.
     let base = path.len().checked_sub(10).and_then(|end| path.get(..end)).unwrap_or(path);
     let found = client.retry(&patient(), || client.exists(parent)).await?;
     let mut is_free = found.is_some_and(|stat| stat.czxid < node.stat.czxid);

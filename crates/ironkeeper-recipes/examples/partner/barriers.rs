@@ -5,7 +5,7 @@
 //! set-barrier PATH          -> PATH set
 //! remove-barrier PATH       -> PATH open
 //! pass NAME PATH            -> NAME passed, when the barrier is open
-//! enter NAME PATH SIZE      -> NAME held, when all are inside of the double barrier
+//! enter NAME PATH SIZE      -> NAME held, when SIZE members have entered the double barrier
 //! ```
 
 use ironkeeper_client::Client;

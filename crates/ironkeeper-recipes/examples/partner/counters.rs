@@ -4,11 +4,11 @@
 //! read KIND PATH              -> PATH is VALUE
 //! write KIND PATH VALUE       -> PATH written
 //! swap KIND PATH OLD NEW      -> PATH swapped, or PATH kept
-//! follow KIND PATH VALUE      -> PATH became VALUE, when it is seen there; shared kinds only
-//! add KIND PATH NUMBER TIMES  -> PATH added, after adding NUMBER so often
-//! next KIND PATH BLOCK TIMES  -> PATH handed out N,N,N: from blocks of that size; long and integer only
+//! follow KIND PATH VALUE      -> PATH became VALUE, when the watch shows it; shared kinds only
+//! add KIND PATH NUMBER TIMES  -> PATH added, after adding NUMBER TIMES times
+//! next KIND PATH BLOCK TIMES  -> PATH handed out N,N,N: from blocks of BLOCK; long, integer only
 //! ```
-//! KIND is shared-count, shared-value, long, integer, or promoted-long: with a lock at `PATH-lock`.
+//! KIND is shared-count, shared-value, long, integer, or promoted-long, with a lock at `PATH-lock`.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use ironkeeper_recipes::shared::{
 
 use crate::{Answer, Anything};
 
-/// How long to wait for the lock of a promoted number; it only bounds failure.
+/// The timeout for the lock of a promoted number; only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn long(client: &Client, kind: &str, path: &str) -> AtomicLong {
@@ -79,7 +79,7 @@ async fn swap(client: &Client, kind: &str, path: &str, old: &str, new: &str) -> 
     })
 }
 
-/// Waits until the background has seen a value.
+/// Waits until the background task of a shared value has read `wanted`.
 async fn follow(client: &Client, path: &str, wanted: &[u8]) -> Anything<()> {
     let value = SharedValue::open(client, path, "").await?;
     let mut changes = value.changes();

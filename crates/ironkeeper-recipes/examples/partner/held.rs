@@ -1,4 +1,4 @@
-//! What is held under a name until it is released.
+//! Objects that are held under a name until `release`.
 //!
 //! ```text
 //! release NAME      -> NAME released
@@ -19,30 +19,30 @@ use tokio::sync::oneshot;
 
 use crate::{Answer, Anything};
 
-/// Whatever can be held.
+/// An object that can be held.
 pub enum Held {
     Guard(Guard),
     Writing(WriteGuard),
     Latch(LeaderLatch),
-    /// The work of a selector goes on until it is told so.
+    /// The work of a selector; it ends on a message.
     Selected(oneshot::Sender<()>),
     Registered(Registration),
     Inside(Membership),
     Delivered(Delivery),
     Member(GroupMember),
     Party(Party),
-    /// A set is shared out until it is told so.
+    /// The loop of a set partitioner; it ends on a message.
     Sharing(oneshot::Sender<()>),
     Node(PersistentNode),
     Ttl(TtlNode),
 }
 
-/// What is held, by name.
+/// The held objects by name.
 #[derive(Clone, Default)]
 pub struct Names(Arc<Mutex<HashMap<String, Held>>>);
 
 impl Names {
-    /// Holds it, and says so.
+    /// Stores `held` and returns the reply.
     pub fn hold(&self, name: &str, held: Held) -> String {
         self.names().insert(name.to_owned(), held);
         format!("{name} held")

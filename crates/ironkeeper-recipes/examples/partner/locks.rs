@@ -1,17 +1,17 @@
 //! Locks and elections.
 //!
 //! ```text
-//! take NAME KIND PATH        -> NAME held, when it is
+//! take NAME KIND PATH        -> NAME held, when acquired
 //! try NAME KIND PATH         -> NAME held, or NAME busy
 //! downgrade NAME             -> NAME held
-//! revocation NAME            -> NAME revoked, when somebody asks for it
+//! revocation NAME            -> NAME revoked, when a client requests it
 //! revoke KIND PATH           -> KIND asked
 //! counter PATH               -> counter PATH
 //! count NAME KIND PATH TIMES -> NAME counted, after adding one TIMES times under the lock
 //! leader KIND PATH           -> KIND ID
 //! ```
-//! KIND is mutex, read, write, semaphore (of two), semaphore-mutex, latch or selector; with kazoo's names it is
-//! kazoo-mutex, kazoo-read, kazoo-write or kazoo-selector.
+//! KIND is mutex, read, write, semaphore (of two), semaphore-mutex, latch or selector; with kazoo's
+//! node names: kazoo-mutex, kazoo-read, kazoo-write or kazoo-selector.
 
 use ironkeeper_client::{Client, CreateMode, Version};
 use ironkeeper_recipes::election::{Election, LeaderLatch, LeaderObserver, LeaderSelector};
@@ -81,7 +81,7 @@ async fn take_if_free(client: &Client, kind: &str, path: &str) -> Anything<Optio
     })
 }
 
-/// Adds one in two steps that only the lock keeps together.
+/// Increments a number by a read and a write; only the lock makes the two atomic.
 async fn count(client: &Client, kind: &str, path: &str, times: usize) -> Anything<()> {
     let counter = format!("{path}-count");
     for _ in 0..times {

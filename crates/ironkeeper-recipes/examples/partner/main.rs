@@ -1,9 +1,9 @@
-//! A part of a test, not an example to copy: the Rust side of the interoperation with Curator's and
-//! kazoo's recipes. It carries out the orders on its standard input, line by line, and writes the
-//! outcomes to its standard output. Run by `cargo xtask interop`.
+//! A part of a test, not an example to copy: the Rust side of the interoperation tests with the
+//! recipes of Curator and kazoo. It executes the commands on its standard input, one per line, and
+//! prints the results on its standard output. `cargo xtask interop` runs it.
 //!
-//! Each module has a list of the orders it understands. An order that takes its time, because it waits for
-//! something, does not hold up those behind it.
+//! Each module documents its commands. Commands run concurrently: a command that waits does not
+//! delay the commands after it.
 
 mod barriers;
 mod counters;
@@ -20,15 +20,15 @@ use ironkeeper_client::Client;
 
 use held::Names;
 
-/// What any recipe may come to.
+/// The result of any recipe.
 type Anything<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// What an order came to: what is said then, or nothing if the module does not know such an order.
+/// The reply to a command, or `None` if the module does not know the command.
 type Answer = Anything<Option<String>>;
 
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // Whoever does not listen any more has ended us.
+    // If the reader of the output has ended, it also ends this process.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 

@@ -1,9 +1,9 @@
-//! Members of groups, nodes that are kept, and services.
+//! Group members, persistent nodes, and services.
 //!
 //! ```text
 //! join NAME PATH ID DATA             -> NAME held, when it is a member
-//! members PATH ID=DATA,ID=DATA       -> PATH has them, when these and no others are there
-//! keep NAME MODE PATH DATA           -> NAME held at PATH: ephemeral, sequential or ttl (of an hour)
+//! members PATH ID=DATA,ID=DATA       -> PATH has them, when exactly these are members
+//! keep NAME MODE PATH DATA           -> NAME held at PATH; MODE: ephemeral, sequential, ttl (1 h)
 //! register NAME PATH SERVICE ID PORT -> NAME held, when the instance is registered
 //! find PATH SERVICE ID               -> found URI PAYLOAD
 //! ```
@@ -22,7 +22,7 @@ use crate::{Answer, Anything};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Waits until exactly these are members.
+/// Waits until the members are exactly `wanted`.
 async fn until_members(client: &Client, path: &str, wanted: &str) -> Anything<()> {
     let mut members = BTreeMap::new();
     for member in wanted.split(',').filter(|member| !member.is_empty()) {

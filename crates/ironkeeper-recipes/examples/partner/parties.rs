@@ -1,10 +1,10 @@
-//! Parties, and sets that are shared out.
+//! Parties and set partitioners.
 //!
 //! ```text
-//! party NAME KIND PATH ID           -> NAME held, when it takes part: deep or shallow
-//! participants NAME ID,ID           -> NAME sees them, when these and no others are there
-//! share NAME PATH ID ITEM,ITEM,ITEM -> NAME has ITEM,ITEM each time it has a share, which is given back when others
-//!                                      want it; `release NAME` leaves, and NAME left is said when that is done
+//! party NAME KIND PATH ID           -> NAME held, when joined; KIND is deep or shallow
+//! participants NAME ID,ID           -> NAME sees them, when exactly these have joined
+//! share NAME PATH ID ITEM,ITEM,ITEM -> NAME has ITEM,ITEM for each share; a share is released when
+//!                                      the members change; `release NAME` leaves, then: NAME left
 //! ```
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use crate::held::{Held, Names};
 use crate::{Answer, Anything, say};
 
-/// How long members must not change before shares are taken.
+/// How long the members must not change before shares are taken.
 const SETTLING: Duration = Duration::from_millis(50);
 
 async fn share(
@@ -25,7 +25,7 @@ async fn share(
     mut is_done: oneshot::Receiver<()>,
 ) -> Anything<()> {
     loop {
-        // Dropped at the end: we may leave while we wait for a share.
+        // The future of `acquire` is dropped, so `release` works while a share is awaited.
         let share = tokio::select! {
             share = partitioner.acquire() => share?,
             _ = &mut is_done => break,
@@ -49,7 +49,7 @@ async fn share(
     Ok(())
 }
 
-/// Waits until exactly these are there, in the order of their names.
+/// Waits until the participants are exactly `wanted`, which is sorted.
 async fn until_participants(client: &Client, party: &Party, wanted: &str) -> Anything<()> {
     let wanted: Vec<&str> = wanted.split(',').filter(|id| !id.is_empty()).collect();
     loop {
@@ -58,7 +58,7 @@ async fn until_participants(client: &Client, party: &Party, wanted: &str) -> Any
         if present == wanted {
             return Ok(());
         }
-        // Every look is a round trip.
+        // One check per round trip.
         client.sync("/").await?;
     }
 }

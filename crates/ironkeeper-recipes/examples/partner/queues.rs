@@ -4,17 +4,18 @@
 //! offer PATH ITEM...              -> PATH offered
 //! poll NAME PATH                  -> NAME took ITEM, or NAME found nothing
 //! await-item NAME PATH            -> NAME took ITEM, when there is one
-//! drain NAME PATH                 -> NAME took ITEM,ITEM,ITEM until there was nothing
+//! drain NAME PATH                 -> NAME took ITEM,ITEM,ITEM: all items
 //! put KIND PATH KEY ITEM,ITEM     -> PATH put: as one node
-//! work NAME KIND PATH LOCKS       -> NAME has ITEM,ITEM and holds it, when there is one
+//! work NAME KIND PATH LOCKS       -> NAME has ITEM,ITEM, when there is a delivery; holds it
 //! look NAME KIND PATH LOCKS       -> the same, or NAME found nothing
-//! work-off NAME KIND PATH LOCKS   -> NAME took ITEM,ITEM,ITEM until there was nothing
-//! id-of NAME                      -> NAME is ID and holds it still
+//! work-off NAME KIND PATH LOCKS   -> NAME took ITEM,ITEM,ITEM: all items
+//! id-of NAME                      -> NAME is ID; still holds the delivery
 //! requeue NAME                    -> NAME requeued
 //! remove-id PATH LOCKS ID         -> PATH lost NUMBER
 //! ```
-//! The first four are about simple queues. KIND is plain, id, priority, delay or sharded; KEY is the id, the
-//! priority or the milliseconds since 1970 at which it is due; LOCKS is the path of the locks, or `-`.
+//! The first four are for simple queues. KIND is plain, id, priority, delay or sharded. KEY is the
+//! id, the priority, or the due time in milliseconds since 1970. LOCKS is the path of the locks, or
+//! `-`.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -75,7 +76,7 @@ async fn look(client: &Client, kind: &str, path: &str, locks: &str) -> Anything<
     })
 }
 
-/// Of a simple queue.
+/// Removes all items of a simple queue.
 async fn drain(client: &Client, path: &str) -> Anything<Vec<bytes::Bytes>> {
     let queue = SimpleQueue::new(client, path)?;
     let mut taken = Vec::new();

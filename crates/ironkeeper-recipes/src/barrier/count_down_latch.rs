@@ -1,5 +1,5 @@
-//! A latch that opens when a number of things have been counted. The `CountDownLatch` of menagerie and
-//! of java.util.concurrent.
+//! A latch that opens after a number of counts. The `CountDownLatch` of menagerie and of
+//! java.util.concurrent.
 //!
 //! # On the tree
 //! ```text
@@ -9,23 +9,25 @@
 //! ```
 //!
 //! # Steps
-//! Whoever uses the latch first creates it and `closed` in one transaction.
-//! 1. [`CountDownLatch::count_down`]: read the number; then in one transaction create a receipt, write
-//!    the number less one if nobody else has written it meanwhile, and with the last count delete
-//!    `closed`. A receipt that is there already means that an earlier try was carried out whose reply
+//! The first client that uses the latch creates its node and `closed` in one transaction.
+//! 1. [`CountDownLatch::count_down`]: read the number; then in one transaction create a receipt,
+//!    write the number less one with the version that was read, and with the last count delete
+//!    `closed`. NodeExists for the receipt means that an earlier attempt was applied and its reply
 //!    was lost.
-//! 2. [`CountDownLatch::wait`]: read and watch `closed`, and go on when it is gone and the number is 0.
+//! 2. [`CountDownLatch::wait`]: read and watch `closed`; return when `closed` does not exist and
+//!    the number is 0.
 //!
 //! # Guarantees
-//! Every count counts once, whatever happens to the connection. With
-//! [`CountDownLatch::count_down_as`] that holds across sessions and restarts too: its receipt stays,
-//! and a second count under the same id does nothing. A wait costs one watch event, with the last count.
+//! Every count is applied exactly once, also when the connection is lost. With
+//! [`CountDownLatch::count_down_as`] this holds across sessions and restarts as well: its receipt
+//! is persistent, and a second count with the same id changes nothing. A wait costs one watch
+//! event, at the last count.
 //!
 //! # When things break
-//! - Disconnected: both go on after the reconnect.
-//! - Session over: both end with an error. Whether the count was done is not known then; use an id, and
-//!   count again.
-//! - The future of a count dropped: it was done or not, once at most.
+//! - Disconnected: counts and waits continue after the reconnect.
+//! - Session ended: counts and waits return an error. The caller cannot know whether the count was
+//!   applied; with an id, it can count again.
+//! - The future of a count dropped: the count is applied at most once.
 
 use std::time::Duration;
 
@@ -63,7 +65,8 @@ pub struct CountDownLatch {
     count: u64,
 }
 
-/// A receipt that is of no use when the count is over. It goes in the background, or with the session.
+/// The receipt of an anonymous count, not needed after the count. `Drop` deletes the node in the
+/// background; it is ephemeral, so it ends with the session at the latest.
 struct Receipt<'a> {
     client: &'a Client,
     path: String,
@@ -78,8 +81,8 @@ impl Drop for Receipt<'_> {
 }
 
 impl CountDownLatch {
-    /// A latch on `path`, which opens after `count` counts. Whoever comes first decides about the
-    /// number. Makes no request.
+    /// Creates a latch on `path` that opens after `count` counts. If the node exists, its number
+    /// applies and `count` is ignored. Sends no request.
     pub fn new(client: &Client, path: impl Into<String>, count: u64) -> Result<CountDownLatch> {
         if count == 0 {
             return Err(RecipeError::Misuse("a latch that is never closed: 0 counts".to_owned()));
@@ -87,25 +90,25 @@ impl CountDownLatch {
         Ok(CountDownLatch { client: client.clone(), path: path.into(), count })
     }
 
-    /// The path of the latch.
+    /// Returns the path of the latch.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// How many counts are missing.
+    /// Returns how many counts are missing.
     pub async fn missing(&self) -> Result<u64> {
         Ok(self.read().await?.1)
     }
 
-    /// Counts one. Says how many are missing then. Does nothing if the latch is open.
+    /// Counts one and returns how many counts are missing. Has no effect if the latch is open.
     pub async fn count_down(&self) -> Result<u64> {
         let path = join(&self.path, &format!("counted-{}", self.client.random_uuid()));
         let receipt = Receipt { client: &self.client, path };
         self.count(&receipt.path, CreateMode::Ephemeral).await
     }
 
-    /// Counts one for `id`, which counts once however often that is asked for and by whomever. Says how
-    /// many are missing then.
+    /// Counts one for `id` and returns how many counts are missing. An id is counted once,
+    /// whichever clients count with it and however often.
     pub async fn count_down_as(&self, id: &str) -> Result<u64> {
         if id.is_empty() || id.contains('/') {
             return Err(RecipeError::Misuse(format!("{id:?} cannot be part of a node's name")));
@@ -122,14 +125,15 @@ impl CountDownLatch {
         loop {
             match client.retry(&patient(), || client.get_and_watch(&closed)).await {
                 Ok((_, watch)) => drop(watch.await?),
-                // Open, or not made yet: the number tells.
+                // The latch is open, or it does not exist yet: the number decides.
                 Err(error) if error.kind() == ErrorKind::NoNode => {
                     let (node, missing) = self.read_latest().await?;
                     if missing == 0 {
                         return Ok(());
                     }
-                    // The child comes with the latch and goes with its last count. Not there between two
-                    // looks at the same latch, it is missing.
+                    // `closed` is created with the latch and deleted by its last count. If it is
+                    // missing at two consecutive reads of the same latch (same czxid), the latch is
+                    // malformed.
                     if seen.replace(node.stat.czxid) == Some(node.stat.czxid) {
                         return Err(self.unseen());
                     }
@@ -139,7 +143,7 @@ impl CountDownLatch {
         }
     }
 
-    /// Waits this long at most. Says whether the latch is open.
+    /// Waits until the latch is open, at most for `patience`. Returns whether it is open.
     pub async fn wait_within(&self, patience: Duration) -> Result<bool> {
         match tokio::time::timeout(patience, self.wait()).await {
             Ok(waited) => waited.map(|()| true),
@@ -147,7 +151,7 @@ impl CountDownLatch {
         }
     }
 
-    /// Removes the latch, open or not. Those who wait begin to wait for a new one.
+    /// Removes the latch, open or not. Clients that wait create a new one and wait for it.
     pub async fn remove(&self) -> Result<()> {
         let client = &self.client;
         match client.retry(&patient(), || client.delete_recursive(&self.path)).await {
@@ -200,14 +204,14 @@ impl CountDownLatch {
         }
     }
 
-    /// As [`CountDownLatch::read`], from a server that has caught up.
+    /// Reads as [`CountDownLatch::read`] does, after a `sync`.
     async fn read_latest(&self) -> Result<(Node, u64)> {
         let client = &self.client;
         client.retry(&patient(), || client.sync(&self.path)).await?;
         self.read().await
     }
 
-    /// The node and the number. Creates the latch if it is not there.
+    /// Returns the node and the number. Creates the latch if it does not exist.
     async fn read(&self) -> Result<(Node, u64)> {
         let client = &self.client;
         loop {

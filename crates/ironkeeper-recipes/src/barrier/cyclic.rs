@@ -1,4 +1,4 @@
-//! A barrier that opens for a number of parties at a time, again and again. The `CyclicBarrier` of
+//! A barrier that opens for a fixed number of parties, round after round. The `CyclicBarrier` of
 //! menagerie and of java.util.concurrent.
 //!
 //! # On the tree
@@ -6,28 +6,30 @@
 //! /barriers/step                           persistent; its version is the number of the round
 //!   _c_<uuid>-round-7-0000000021           ephemeral: a party of round 7 that waits
 //! ```
-//! The data says how the last rounds ended, one per line: `6 passed 20` (the parties up to number 20
-//! went on) or `6 reset`.
+//! The data records how the last rounds ended, one per line: `6 passed 20` (the parties with
+//! sequence numbers up to 20 passed) or `6 reset`.
 //!
 //! # Steps
 //! 1. Read the barrier: its version is the round. Create an ephemeral sequential node for it.
-//! 2. Read and watch the barrier; list its children. Whoever finds the number complete ends the round by
-//!    one transaction: the version must still be that of the round, and all who are counted must still
-//!    be there.
-//! 3. When the round is over, the data says who went on. Who came too late begins again at 1.
+//! 2. Read and watch the barrier; list its children. A party that finds the round complete ends it
+//!    with one transaction, which checks that the version is still that of the round and that the
+//!    nodes of all counted parties still exist.
+//! 3. When the round has ended, the data shows which parties passed. A party that came too late
+//!    starts again at 1.
 //!
 //! # Guarantees
-//! A round ends with exactly as many parties as the barrier is for, all of them present in the very
-//! transaction that ends it. A party that gives up after a time ([`CyclicBarrier::wait_within`])
-//! either withdrew before the end of the round or went on with the others: the server decides, by the
-//! version. One watch event per waiting party and round; an arrival wakes nobody.
+//! A round ends with exactly as many parties as the size of the barrier, and the nodes of all of
+//! them exist in the transaction that ends the round. A party that times out
+//! ([`CyclicBarrier::wait_within`]) either withdrew before the end of the round or passed with the
+//! others: the server decides, by the version. One watch event per waiting party and round; an
+//! arrival causes no event.
 //!
 //! # When things break
-//! - Disconnected: the wait goes on after the reconnect.
-//! - Session over: the wait ends with an error; the party does not count any more.
-//! - Our node deleted by somebody else: [`RecipeError::NodeGone`] at the next look.
-//! - [`CyclicBarrier::reset`]: all who wait get [`RecipeError::Broken`].
-//! - The future dropped: the party withdraws, and the round goes on with another one.
+//! - Disconnected: the wait continues after the reconnect.
+//! - Session ended: the wait returns an error; the party does not count any more.
+//! - Own node deleted by another client: [`RecipeError::NodeGone`] at the next read.
+//! - [`CyclicBarrier::reset`]: all waiting parties get [`RecipeError::Broken`].
+//! - The future dropped: the party withdraws, and the round needs another party.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -39,10 +41,11 @@ use crate::error::{RecipeError, Result};
 use crate::guard::from_now;
 use crate::place::{Place, create_containers, join, patient, unprotected};
 
-/// A party that is this many rounds late cannot tell any more what became of its own.
+/// How many ended rounds the data records. A party whose round ended earlier than that cannot know
+/// whether it passed, and gets [`RecipeError::Broken`].
 const ROUNDS_REMEMBERED: usize = 32;
 
-/// More would not fit into one transaction.
+/// The largest size: the checks of more parties would not fit into one transaction.
 const SIZE_MAX: usize = 4096;
 
 /// A barrier for a number of parties, round after round.
@@ -77,28 +80,29 @@ pub struct CyclicBarrier {
     size: usize,
 }
 
-/// A round that ended with all parties.
+/// A round that ended with all its parties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Arrival {
-    /// Its number.
+    /// The number of the round.
     pub round: i32,
-    /// Whether this party was the last to come. Exactly one is.
+    /// Whether this party has the highest sequence number of the round. Exactly one party has.
     pub is_last: bool,
 }
 
-/// What became of a round, for one party.
+/// How a round ended for one party.
 enum End {
     Passed(Arrival),
-    /// It came too late for this one.
+    /// The party came too late for this round.
     NotCounted,
     Reset,
-    /// Too long ago.
+    /// The data does not record the round any more.
     Forgotten,
 }
 
 impl CyclicBarrier {
-    /// A barrier on `path` for `size` parties, who should all say the same number. Makes no request.
+    /// Creates a barrier on `path` for `size` parties. All parties should use the same size. Sends
+    /// no request.
     pub fn new(client: &Client, path: impl Into<String>, size: usize) -> Result<CyclicBarrier> {
         if size == 0 || size > SIZE_MAX {
             let why = format!("a cyclic barrier is for 1 to {SIZE_MAX} parties, not {size}");
@@ -107,24 +111,25 @@ impl CyclicBarrier {
         Ok(CyclicBarrier { client: client.clone(), path: path.into(), size })
     }
 
-    /// The path of the barrier.
+    /// Returns the path of the barrier.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Waits until all parties are here.
+    /// Waits until all parties have arrived.
     pub async fn wait(&self) -> Result<Arrival> {
         let arrived = self.wait_until(None).await?;
         Ok(arrived.expect("without a deadline nobody gives up"))
     }
 
-    /// Waits this long at most. `None` if the party withdrew before all were here. That takes an
-    /// answer of the server: while there is no connection the wait goes on.
+    /// Waits until all parties have arrived, at most for `patience`. Returns `None` if the party
+    /// withdrew before the round was complete. The withdrawal needs a reply of the server, so the
+    /// wait continues while there is no connection.
     pub async fn wait_within(&self, patience: Duration) -> Result<Option<Arrival>> {
         self.wait_until(Some(from_now(patience))).await
     }
 
-    /// Ends the round for all who wait, with an error. The next one begins with nobody.
+    /// Ends the round: all waiting parties get an error. The next round starts without parties.
     pub async fn reset(&self) -> Result<()> {
         let client = &self.client;
         loop {
@@ -149,7 +154,8 @@ impl CyclicBarrier {
                 return Err(refused.into());
             }
             let Some(lost) = doubt else { continue };
-            // Nobody of the next round may hear of a reset that has ended this one.
+            // If the lost request was applied, it has ended `round`; a repeated reset would break
+            // the next round.
             match end_of(&self.read().await?, round, 0) {
                 End::Reset => return Ok(()),
                 End::Forgotten => return Err(lost.into()),
@@ -158,7 +164,7 @@ impl CyclicBarrier {
         }
     }
 
-    /// How many wait for the round to end.
+    /// Returns how many parties wait for the end of the round.
     pub async fn waiting(&self) -> Result<usize> {
         let round = self.read().await?.stat.version;
         Ok(self.line(round, 0).await?.len())
@@ -172,7 +178,8 @@ impl CyclicBarrier {
             let place = Place::take(&self.client, &self.path, &name, b"", mode).await?;
             let Some(end) = self.stand(&place, round, deadline).await? else { return Ok(None) };
             match end {
-                // The node goes in the background: the others do not look at it any more.
+                // `Place` deletes the node in the background: the other parties do not read it any
+                // more.
                 End::Passed(arrival) => return Ok(Some(arrival)),
                 End::NotCounted => {}
                 End::Reset | End::Forgotten => {
@@ -182,7 +189,7 @@ impl CyclicBarrier {
         }
     }
 
-    /// Waits for the end of a round. `None` if we withdrew before.
+    /// Waits for the end of a round. Returns `None` if the party withdrew before.
     async fn stand(
         &self,
         place: &Place,
@@ -200,7 +207,7 @@ impl CyclicBarrier {
             }
             let line = self.line(round, me).await?;
             if !line.iter().any(|(_, name)| name == place.name()) {
-                // Deleted by somebody else, or by the end of our session.
+                // Deleted by another client, or by the end of the session.
                 return Err(gone());
             }
             if line.len() >= self.size {
@@ -212,7 +219,7 @@ impl CyclicBarrier {
                 continue;
             };
             tokio::select! {
-                // Whoever is let through at the last moment is through.
+                // If the event and the deadline are ready together, the event counts.
                 biased;
                 event = watch => { event?; }
                 () = tokio::time::sleep_until(deadline) => {
@@ -224,7 +231,7 @@ impl CyclicBarrier {
         }
     }
 
-    /// Tries to end the round. If it does not succeed, the next look shows why.
+    /// Tries to end the round. If the transaction is rejected, the caller's next read shows why.
     async fn end_round(&self, node: &Node, counted: &[(i32, String)]) -> Result<()> {
         let client = &self.client;
         let (last, _) = counted.last().expect("a barrier is for one party at least");
@@ -246,7 +253,7 @@ impl CyclicBarrier {
         }
     }
 
-    /// Gives up, if the round is not over. Says whether that was so.
+    /// Withdraws the party if the round has not ended. Returns whether it withdrew.
     async fn withdraw(&self, place: &Place, round: i32) -> Result<bool> {
         let client = &self.client;
         let mut unsure = false;
@@ -257,7 +264,8 @@ impl CyclicBarrier {
                 Ok(_) => return Ok(true),
                 Err(error) if error.kind() == ErrorKind::NoNode && unsure => return Ok(true),
                 Err(error) if matches!(error.kind(), ErrorKind::BadVersion | ErrorKind::NoNode) => {
-                    // With BadVersion after a lost reply it may be our withdrawal that came first.
+                    // After a lost reply, BadVersion can mean that the withdrawal was applied and
+                    // the round ended after it.
                     if !unsure {
                         return Ok(false);
                     }
@@ -274,7 +282,7 @@ impl CyclicBarrier {
         }
     }
 
-    /// The node of the barrier, which is created if it is not there.
+    /// Returns the node of the barrier, and creates the node if it does not exist.
     async fn read(&self) -> Result<Node> {
         let client = &self.client;
         loop {
@@ -296,7 +304,8 @@ impl CyclicBarrier {
         }
     }
 
-    /// The parties of a round in the order of their coming, as seen from `me`.
+    /// Returns the parties of a round in the order of their arrival. `me` is the reference for the
+    /// wrap-around of sequence numbers.
     async fn line(&self, round: i32, me: i32) -> Result<Vec<(i32, String)>> {
         let client = &self.client;
         let names = client.retry(&patient(), || client.children(&self.path)).await?;
@@ -307,12 +316,12 @@ impl CyclicBarrier {
     }
 }
 
-/// The number of a party of this round.
+/// Returns the sequence number of a party of this round.
 fn sequence(name: &str, round: i32) -> Option<i32> {
     unprotected(name)?.strip_prefix(&format!("round-{round}-"))?.parse().ok()
 }
 
-/// The data after the end of the round that `node` shows.
+/// Returns the new data of the barrier, with the end of the round that `node` shows.
 fn ended(node: &Node, how: &str) -> String {
     let mut data = format!("{} {how}\n", node.stat.version);
     let before = std::str::from_utf8(&node.data).unwrap_or_default();
@@ -322,7 +331,7 @@ fn ended(node: &Node, how: &str) -> String {
     data
 }
 
-/// What the data says about a round.
+/// Returns how the data records the end of a round.
 fn end_of(node: &Node, round: i32, me: i32) -> End {
     let text = std::str::from_utf8(&node.data).unwrap_or_default();
     for line in text.lines() {

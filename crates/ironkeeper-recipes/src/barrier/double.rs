@@ -10,28 +10,29 @@
 //! ```
 //!
 //! # Steps
-//! Enter: create a node; watch `ready`; list the children. Whoever finds the number complete creates
-//! `ready`. The others wait for it.
+//! Enter: create a node; watch `ready`; list the children. A member that finds the number complete
+//! creates `ready`. The others wait for it.
 //!
-//! Leave: list the children. The one with the lowest name stays, waits for the highest, and looks
-//! again until it is alone; then it deletes `ready` and goes. The others go at once and wait for the
-//! lowest.
+//! Leave: list the children. The member with the lowest name keeps its node, waits for the member
+//! with the highest name, and lists again until it is alone; then it deletes `ready` and its own
+//! node. The other members delete their nodes at once and wait for the lowest.
 //!
 //! # Guarantees
-//! Nobody goes on before the number was complete: a reconnect, or a `ready` that an earlier round left behind, is
-//! no reason, and no event but that of a `ready` which is written while we wait. More members than the number may come: they pass as long as somebody
-//! of the round is inside. Nobody returns from leaving before all who were inside have left.
+//! No member enters before the number was complete: a reconnect or a `ready` left by an earlier
+//! round does not open the barrier, and the only event that does is that of a `ready` written while
+//! the member waits. More members than the number may come: they enter as long as a member of the
+//! round is inside. No member returns from leaving before all members that were inside have left.
 //!
-//! Entering costs one watch event per waiting member, when the last one comes, and none before. A
-//! member that leaves wakes one other, the last wakes all. Participants of Curator and kazoo count as
-//! ours do; they go on when they find `ready`, however old it is.
+//! Entering costs one watch event per waiting member, when the last member comes, and none before.
+//! A member that leaves wakes at most one other member, the last one wakes all. Participants of
+//! Curator and kazoo are counted as members; they enter when they find `ready`, however old it is.
 //!
 //! # When things break
-//! - Disconnected: the wait goes on after the reconnect.
-//! - Session over: the wait ends with an error; for the others the member has left.
-//! - Our node deleted by somebody else: [`RecipeError::NodeGone`] at the next look.
-//! - A future dropped, or given up after a time: the member is not inside any more. Others may have
-//!   counted it and gone on.
+//! - Disconnected: the wait continues after the reconnect.
+//! - Session ended: the wait returns an error; for the other members this member has left.
+//! - Own node deleted by another client: [`RecipeError::NodeGone`] at the next read.
+//! - A future dropped, or a timeout: the member is not inside any more. Other members may have
+//!   counted it and entered.
 
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ use ironkeeper_client::Client;
 use super::gathering::{Gathering, Membership, Size};
 use crate::error::{RecipeError, Result};
 
-/// A barrier for a number of members.
+/// A barrier for a fixed number of members.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -68,7 +69,8 @@ pub struct DoubleBarrier {
 }
 
 impl DoubleBarrier {
-    /// A barrier on `path` for `size` members, who should all say the same number. Makes no request.
+    /// Creates a barrier on `path` for `size` members. All members should use the same size. Sends
+    /// no request.
     pub fn new(client: &Client, path: impl Into<String>, size: usize) -> Result<DoubleBarrier> {
         if size == 0 {
             return Err(RecipeError::Misuse("a barrier for nobody: its size is 0".to_owned()));
@@ -77,22 +79,23 @@ impl DoubleBarrier {
         Ok(DoubleBarrier { gathering: Gathering { client, path, size: Size::Fixed(size) } })
     }
 
-    /// The path of the barrier.
+    /// Returns the path of the barrier.
     pub fn path(&self) -> &str {
         &self.gathering.path
     }
 
-    /// How many are inside or waiting to be.
+    /// Returns how many members are inside or wait to enter.
     pub async fn count(&self) -> Result<usize> {
         self.gathering.count().await
     }
 
-    /// Waits until all are here.
+    /// Waits until all members have come.
     pub async fn enter(&self) -> Result<Membership> {
         self.gathering.enter().await
     }
 
-    /// Waits this long at most. `None` if not all came: we have left then.
+    /// Waits until all members have come, at most for `patience`. Returns `None` if the number was
+    /// not complete in time: this member has left then.
     #[doc(alias = "enter_timeout")]
     pub async fn enter_within(&self, patience: Duration) -> Result<Option<Membership>> {
         match tokio::time::timeout(patience, self.enter()).await {

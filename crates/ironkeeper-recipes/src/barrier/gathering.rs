@@ -1,12 +1,13 @@
-//! What the double barrier and the sized barrier share: members gather below a path, go on together,
-//! and leave together.
+//! The common part of the double barrier and the sized barrier: members gather below a path, enter
+//! together, and leave together.
 //!
-//! Whether the barrier is open is told by the node `ready`, which whoever completes the number makes.
-//! It may be there from an earlier round whose last member died; so it counts only if it was written
-//! after we came, or if somebody who came before it was written is still inside. Whoever completes a
-//! round and finds an old one writes to it, which the waiting see as they see a new one. The event of
-//! that write is as good as the node: members of kazoo delete `ready` as soon as they leave, before others
-//! may have looked.
+//! The barrier is open if the node `ready` exists and is valid; the member that completes the
+//! number creates it. `ready` may be stale, left by an earlier round whose last member's session
+//! ended. It is valid iff `ready.mzxid > own.czxid`, or some present member's `czxid <
+//! ready.mzxid`. A member that completes a round and finds a stale `ready` writes to it; for the
+//! waiting members that write has the effect of a creation. The event of the creation or write is
+//! sufficient by itself: members of kazoo delete `ready` as soon as they leave, possibly before
+//! other members have read it.
 
 use std::collections::BTreeSet;
 
@@ -18,15 +19,15 @@ use crate::guard::Guard;
 use crate::naming::Uuid;
 use crate::place::{Place, join, name_of, patient, unprotected};
 
-/// The node that says that the number is complete.
+/// The node that marks the number as complete.
 const READY: &str = "ready";
 const MEMBER: &str = "member";
 
-/// How many have to come.
+/// How many members have to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Size {
     Fixed(usize),
-    /// The data of the barrier's node says it, as a decimal number.
+    /// The number is the data of the barrier's node, in decimal.
     InData,
 }
 
@@ -39,7 +40,8 @@ pub(super) struct Gathering {
 
 impl Gathering {
     pub(super) async fn enter(&self) -> Result<Membership> {
-        // Before there is anything to withdraw; and a barrier without a size is not made by entering.
+        // Before the own node is created: an error leaves nothing to withdraw, and `enter` does not
+        // create a barrier that has no size.
         self.read_size().await?;
         let mode = CreateMode::Ephemeral;
         let place = Place::take(&self.client, &self.path, MEMBER, b"", mode).await?;
@@ -74,8 +76,9 @@ impl Gathering {
                     fired = resized.fired() => fired.map(|_| None)?,
                 },
             };
-            // Written after we came. By the time we look it may have gone again: one of Curator's who
-            // leaves, or of kazoo's, does not wait for those who have not seen it yet.
+            // `ready` was written after the own node was created. A later read may not find it: a
+            // leaving member of Curator or kazoo deletes it without waiting for the members that
+            // have not seen it yet.
             if matches!(opened, Some(EventType::NodeCreated | EventType::NodeDataChanged)) {
                 break;
             }
@@ -86,7 +89,7 @@ impl Gathering {
         Ok(Membership { guard: Guard::new(place), path: self.path.clone() })
     }
 
-    /// How many are inside.
+    /// Returns how many members are inside.
     pub(super) async fn count(&self) -> Result<usize> {
         match self.members().await {
             Err(error) if error.kind() == Some(ErrorKind::NoNode) => Ok(0),
@@ -115,7 +118,8 @@ impl Gathering {
         }
     }
 
-    /// Tells all who wait. If two see the number complete at the same time, one of them does it.
+    /// Notifies all waiting members by creating `ready` or writing to it. If several members find
+    /// the number complete at the same time, one of them does it.
     async fn open(&self, ready_path: &str, place: &Place) -> Result<()> {
         let client = &self.client;
         loop {
@@ -142,8 +146,8 @@ impl Gathering {
         }
     }
 
-    /// Whether somebody is inside who saw the barrier open: then the round goes on, and whoever comes
-    /// too late for the count belongs to it.
+    /// Returns whether a member that was present when `ready` was written is still inside: then the
+    /// round continues, and a member that came after the count belongs to it.
     async fn is_round_on(&self, ready: &Stat, members: &BTreeSet<String>) -> Result<bool> {
         let client = &self.client;
         for name in members {
@@ -157,8 +161,8 @@ impl Gathering {
     }
 }
 
-/// Whether it is the name of a member, ours or one of Curator's or kazoo's, which are bare UUIDs, with and
-/// without their dashes. Whatever else somebody has put there is nobody to count on or to wait for.
+/// Returns whether `name` is that of a member: of this recipe, of Curator (a UUID) or of kazoo (a
+/// UUID without dashes). Other children are neither counted nor waited for.
 fn is_member(name: &str) -> bool {
     let is_of_kazoo = || name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     unprotected(name) == Some(MEMBER) || name.parse::<Uuid>().is_ok() || is_of_kazoo()
@@ -173,8 +177,8 @@ async fn members(client: &Client, path: &str) -> Result<BTreeSet<String>> {
     Ok(names.into_iter().filter(|name| is_member(name)).collect())
 }
 
-/// Being inside of a barrier. [`Membership::leave`] leaves together with the others; dropping it just
-/// goes.
+/// The membership in a round of a barrier. [`Membership::leave`] leaves together with the other
+/// members; dropping the membership leaves at once.
 #[derive(Debug)]
 #[must_use = "a membership that is dropped leaves at once"]
 pub struct Membership {
@@ -183,20 +187,21 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// What proves it: lost when the session ends or somebody deletes the node.
+    /// Returns the guard of the member's node. It is lost when the session ends or another client
+    /// deletes the node.
     pub fn guard(&self) -> &Guard {
         &self.guard
     }
 
-    /// Waits until all have left who are inside now, and leaves with them.
+    /// Leaves the barrier and waits until all members that are inside now have left.
     ///
-    /// Dropping the future leaves at once, so nobody waits for one who does not come any more.
+    /// Dropping the future leaves at once, so that the other members do not wait for this one.
     pub async fn leave(self) -> Result<()> {
         let Membership { guard, path } = self;
         let client = guard.client().clone();
         let me = guard.node_name().to_owned();
         let mut staying = Some(guard);
-        // Whoever comes from now on is of the next round, and nobody to wait for.
+        // A member that comes later belongs to the next round and is not waited for.
         let round = present(&client, &path, None).await?;
         let mut left = round.clone();
         loop {
@@ -208,7 +213,7 @@ impl Membership {
             let (Some(lowest), Some(highest)) = (left.first(), left.last()) else { return Ok(()) };
             let awaited = match &staying {
                 Some(_) if left.len() == 1 => {
-                    // The last one. Nobody waits for `ready` any more: all who did have gone.
+                    // The last member. All members that waited for `ready` have left.
                     let ready_path = join(&path, READY);
                     let deleted =
                         client.retry(&patient(), || client.delete(&ready_path, Version::Any)).await;
@@ -228,8 +233,8 @@ impl Membership {
                 Err(error) => return Err(error.into()),
             };
             if let Some(watch) = watch {
-                // The one with the lowest name stays until all others have gone. They go at once, and
-                // wait for it.
+                // The member with the lowest name keeps its node until all other members have left.
+                // They delete theirs at once, and wait for it.
                 if name_of(&awaited) == left[0] {
                     release(staying.take()).await?;
                 }
@@ -239,7 +244,8 @@ impl Membership {
         }
     }
 
-    /// Waits this long at most, and leaves alone then. Says whether all have left.
+    /// Leaves as [`Membership::leave`] does, waiting at most for `patience`; then this member
+    /// leaves alone. Returns whether all members have left.
     pub async fn leave_within(self, patience: std::time::Duration) -> Result<bool> {
         match tokio::time::timeout(patience, self.leave()).await {
             Ok(left) => left.map(|()| true),
@@ -248,7 +254,7 @@ impl Membership {
     }
 }
 
-/// The members that are there, sorted, of a round if one is given.
+/// Returns the names of the present members, sorted; only those in `of`, if it is given.
 async fn present(client: &Client, path: &str, of: Option<&[String]>) -> Result<Vec<String>> {
     let names = match members(client, path).await {
         Err(error) if error.kind() == Some(ErrorKind::NoNode) => BTreeSet::new(),

@@ -1,7 +1,8 @@
-//! Barriers: many wait until something is removed, until all have come, or until enough is counted.
+//! Barriers: clients wait until a node is removed, until all members have come, or until a counter
+//! reaches zero.
 //!
-//! Each has a page of its own, in the module of its name: layout, steps, guarantees, and what happens when
-//! things break.
+//! Each barrier has a page of its own, in its module: layout, steps, guarantees, and behaviour on
+//! failures.
 
 pub mod count_down_latch;
 pub mod cyclic;

@@ -1,4 +1,5 @@
-//! A barrier that one sets and removes, and that many wait at. Curator's `DistributedBarrier`.
+//! A barrier that one client sets and removes, and at which any number of clients wait. Curator's
+//! `DistributedBarrier`.
 //!
 //! # On the tree
 //! ```text
@@ -8,22 +9,24 @@
 //! ```
 //!
 //! # Steps
-//! 1. [`Barrier::set`] creates the node, [`Barrier::remove`] deletes it, each in one transaction with a
-//!    write to a receipt, by which a try whose answer was lost is known.
-//! 2. [`Barrier::wait`] lets its server catch up, reads and watches the node, and goes on when there is
-//!    none. After an event it looks again.
+//! 1. [`Barrier::set`] creates the node, [`Barrier::remove`] deletes it, each in one transaction
+//!    with a write to a receipt. The receipt shows whether an attempt with a lost reply was
+//!    applied.
+//! 2. [`Barrier::wait`] sends a `sync`, reads and watches the node, and returns when the node does
+//!    not exist. After an event it starts again.
 //!
 //! # Guarantees
-//! Nobody passes a barrier that was set before the wait began and has not been removed since, whatever
-//! server it asks. The removal costs one watch event per waiter, which is as few as can be: all of them
-//! go on. Nothing is left on the server by those who gave up: the node is read, not looked for, so a
-//! barrier that is not there gets no watch. Every [`Barrier::set`] and [`Barrier::remove`] takes place once. A node
-//! with the children of another recipe is refused: [`RecipeError::OtherRecipe`](crate::RecipeError::OtherRecipe).
+//! No wait returns while the barrier has been set since before the wait began, whichever server the
+//! client is connected to. The removal costs one watch event per waiter, the minimum, because all
+//! waiters proceed. A waiter that times out leaves no watch on a missing node: it reads the node
+//! with `get`, which sets no watch if the node does not exist. Every [`Barrier::set`] and
+//! [`Barrier::remove`] is applied at most once. A node with children of another recipe is rejected:
+//! [`RecipeError::OtherRecipe`](crate::RecipeError::OtherRecipe).
 //!
 //! # When things break
-//! - Disconnected: the wait goes on after the reconnect, at the same or another server.
-//! - Session over: the wait ends with an error. The barrier stays: its node belongs to nobody.
-//! - The future of [`Barrier::wait`] dropped: nothing is left to withdraw.
+//! - Disconnected: the wait continues after the reconnect, at the same or another server.
+//! - Session ended: the wait returns an error. The barrier stays: its node is persistent.
+//! - The future of [`Barrier::wait`] dropped: there is no node to delete.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -36,7 +39,7 @@ use crate::place::{beside, create_containers, patient};
 use crate::reads::children_or_none;
 use crate::receipt::{Receipts, refusal};
 
-/// A barrier on a path, set and removed by anybody.
+/// A barrier on a path. Any client can set and remove it.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -66,17 +69,17 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// A barrier on `path`. Makes no request.
+    /// Creates a barrier on `path`. Sends no request.
     pub fn new(client: &Client, path: impl Into<String>) -> Barrier {
         Barrier { client: client.clone(), path: path.into(), receipts: Arc::default() }
     }
 
-    /// The path of the barrier.
+    /// Returns the path of the barrier.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Closes the barrier, once. Says whether it was open until now.
+    /// Closes the barrier, once even if a reply is lost. Returns whether it was open before.
     #[doc(alias = "setBarrier")]
     pub async fn set(&self) -> Result<bool> {
         let create = |once: Transaction| once.create(&self.path, "", CreateMode::Persistent);
@@ -95,7 +98,8 @@ impl Barrier {
         }
     }
 
-    /// Opens the barrier for all who wait, once. Says whether it was closed until now.
+    /// Opens the barrier for all waiting clients, once even if a reply is lost. Returns whether it
+    /// was closed before.
     #[doc(alias = "removeBarrier")]
     pub async fn remove(&self) -> Result<bool> {
         let delete = |once: Transaction| once.delete(&self.path, Version::Any);
@@ -108,8 +112,8 @@ impl Barrier {
         }
     }
 
-    /// A barrier that is set or removed once more after a lost reply would be set or removed against the
-    /// will of those who came in between.
+    /// Returns the receipts. Without them, a `set` or `remove` repeated after a lost reply could
+    /// undo the change of another client made in between.
     fn receipts(&self) -> Result<&Receipts> {
         if let Some(receipts) = self.receipts.get() {
             return Ok(receipts);
@@ -118,7 +122,7 @@ impl Barrier {
         Ok(self.receipts.get_or_init(|| receipts))
     }
 
-    /// Whether the barrier is closed.
+    /// Returns whether the barrier is closed.
     pub async fn is_set(&self) -> Result<bool> {
         let client = &self.client;
         let found = client
@@ -140,7 +144,8 @@ impl Barrier {
         loop {
             let read = client
                 .retry(&patient(), || {
-                    // Both take their place in line now: the read is as new as the sync.
+                    // The client sends both requests now, in this order: the read is at least as
+                    // new as the sync.
                     let synced = client.sync(&self.path);
                     let read = client.get_and_watch(&self.path);
                     async move {
@@ -162,13 +167,14 @@ impl Barrier {
         }
     }
 
-    /// A barrier that is a lock's or a queue's node as well would be opened by nobody.
+    /// Rejects the children of another recipe: a barrier node that is also the node of a lock or a
+    /// queue would not be deleted.
     async fn refuse_other_recipes(&self) -> Result<()> {
         let names = children_or_none(&self.client, &self.path).await?;
         other_recipes::refuse(&self.path, &names, |_| false)
     }
 
-    /// Waits this long at most. Says whether the barrier was open.
+    /// Waits until the barrier is open, at most for `patience`. Returns whether it was open.
     #[doc(alias = "wait_timeout")]
     pub async fn wait_within(&self, patience: Duration) -> Result<bool> {
         match tokio::time::timeout(patience, self.wait()).await {

@@ -1,4 +1,4 @@
-//! A double barrier whose number is not in the programs but on the tree.
+//! A double barrier whose number of members is in the data of its node, not in the programs.
 //!
 //! # On the tree
 //! ```text
@@ -8,17 +8,17 @@
 //! ```
 //!
 //! # Steps
-//! As the [double barrier](super::DoubleBarrier), with one more: whoever waits watches the data, too,
-//! and looks again when the number changes. [`SizedBarrier::set_size`] writes it; so may an operator
-//! with a shell.
+//! As the [double barrier](super::DoubleBarrier), with one more step: a waiting member also watches
+//! the data, and evaluates again when the number changes. [`SizedBarrier::set_size`] writes the
+//! number; an operator with a shell may do so as well.
 //!
 //! # Guarantees
 //! Those of the double barrier. Entering costs one watch event per waiting member, and one more for
-//! each change of the number. The watch on the data is taken off the server when the wait is over.
+//! each change of the number. The data watch is removed from the server when the wait ends.
 //!
 //! # When things break
-//! As with the double barrier. A barrier whose node is not there cannot be entered:
-//! [`ErrorKind::NoNode`]; one whose data is no number above 0 neither: [`RecipeError::Malformed`].
+//! As with the double barrier. If the node does not exist, entering fails with
+//! [`ErrorKind::NoNode`]; if its data is not a number above 0, with [`RecipeError::Malformed`].
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use super::gathering::{Gathering, Membership, Size};
 use crate::error::{RecipeError, Result};
 use crate::place::{create_containers, patient};
 
-/// A barrier for as many members as its node says.
+/// A barrier for the number of members that its node contains.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -56,18 +56,18 @@ pub struct SizedBarrier {
 }
 
 impl SizedBarrier {
-    /// A barrier on `path`. Makes no request.
+    /// Creates a barrier on `path`. Sends no request.
     pub fn new(client: &Client, path: impl Into<String>) -> SizedBarrier {
         let (client, path) = (client.clone(), path.into());
         SizedBarrier { gathering: Gathering { client, path, size: Size::InData } }
     }
 
-    /// The path of the barrier.
+    /// Returns the path of the barrier.
     pub fn path(&self) -> &str {
         &self.gathering.path
     }
 
-    /// Says how many have to come, and creates the barrier if it is not there.
+    /// Writes the number of members, and creates the barrier if it does not exist.
     pub async fn set_size(&self, size: usize) -> Result<()> {
         if size == 0 {
             return Err(RecipeError::Misuse("a barrier for nobody: its size is 0".to_owned()));
@@ -91,17 +91,18 @@ impl SizedBarrier {
         }
     }
 
-    /// How many are inside or waiting to be.
+    /// Returns how many members are inside or wait to enter.
     pub async fn count(&self) -> Result<usize> {
         self.gathering.count().await
     }
 
-    /// Waits until all are here.
+    /// Waits until all members have come.
     pub async fn enter(&self) -> Result<Membership> {
         self.gathering.enter().await
     }
 
-    /// Waits this long at most. `None` if not all came: we have left then.
+    /// Waits until all members have come, at most for `patience`. Returns `None` if the number was
+    /// not complete in time: this member has left then.
     pub async fn enter_within(&self, patience: Duration) -> Result<Option<Membership>> {
         match tokio::time::timeout(patience, self.enter()).await {
             Ok(entered) => entered.map(Some),

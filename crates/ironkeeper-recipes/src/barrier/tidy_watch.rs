@@ -1,7 +1,7 @@
-//! A watch that is taken off the server when nobody waits for it any more.
+//! A watch that is removed from the server when its waiter is dropped.
 //!
-//! A watch on a node that is not there stays on the server until the node comes, which may be never.
-//! Whoever gives up waiting takes it along.
+//! A watch on a missing node stays on the server until the node is created, which may never happen.
+//! Dropping a [`TidyWatch`] before its event removes the watch.
 
 use ironkeeper_client::{Client, EventType, Result, Watch};
 
@@ -16,7 +16,7 @@ impl TidyWatch {
         TidyWatch { watch: Some(watch), client: client.clone() }
     }
 
-    /// Waits for the event, whatever it is.
+    /// Waits for the event and returns its type.
     pub(crate) async fn fired(mut self) -> Result<EventType> {
         let watch = self.watch.as_mut().expect("it is taken when this is dropped");
         let event = watch.await?;
@@ -28,8 +28,9 @@ impl TidyWatch {
 impl Drop for TidyWatch {
     fn drop(&mut self) {
         if let Some(watch) = self.watch.take() {
-            // If it fails the session is over, and its watches with it, or there is no connection,
-            // and the watch that the client forgets now is not set again on the next one.
+            // If the removal fails, either the session has ended and its watches with it, or there
+            // is no connection, and the client, which forgets the watch now, does not set it again
+            // on the next one.
             self.client.runtime().spawn(async move { drop(watch.remove().await) });
         }
     }

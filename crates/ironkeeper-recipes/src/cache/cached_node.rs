@@ -1,4 +1,4 @@
-//! What a cache holds, and what it tells.
+//! The nodes and the events of a cache.
 
 use std::sync::Arc;
 
@@ -7,53 +7,53 @@ use ironkeeper_client::Stat;
 
 use crate::error::RecipeError;
 
-/// A node as a cache knows it.
+/// A node as it is in a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CachedNode {
-    /// Its path.
+    /// The path of the node.
     pub path: String,
-    /// Its data.
+    /// The data of the node.
     pub data: Bytes,
-    /// Its stat, of the time when the node was last read. What it says of the children may be older
-    /// than the children in the cache.
+    /// The stat of the node when it was last read. The fields about children may be older than the
+    /// children in the cache.
     pub stat: Stat,
 }
 
-/// Something happened to a cache.
+/// A change of a cache.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[doc(alias = "CuratorCacheListener")]
 #[doc(alias = "TreeCacheEvent")]
 pub enum CacheEvent {
-    /// A node is there that was not.
+    /// A node was created, or read for the first time.
     Created(Arc<CachedNode>),
     /// The data of a node was written.
     Changed {
-        /// As it was.
+        /// The node before the write.
         before: Arc<CachedNode>,
-        /// As it is.
+        /// The node after the write.
         after: Arc<CachedNode>,
     },
-    /// A node is gone. Nodes below it have been told of before.
+    /// A node was deleted. The events of the nodes below it precede this one.
     Deleted(Arc<CachedNode>),
-    /// Everything that was there at the start has been told.
+    /// All nodes that existed at the start have been reported.
     Initialized,
-    /// The listener was too slow, and events are missing here. What it knows is void: all nodes of the
-    /// present follow as created.
+    /// The listener was too slow and events were dropped. It has to discard its state: all present
+    /// nodes follow as created.
     Reset,
-    /// The cache is not kept any more: the session is over, the cache was dropped, or the server
-    /// refuses. What it holds stays as it is. Nothing follows.
+    /// The cache is not updated any more: the session has ended, the cache was dropped, or the
+    /// server rejects its requests. The cached nodes stay as they are. This is the last event.
     Ended(RecipeError),
 }
 
-/// By which watches a cache is kept.
+/// The kind of watches that keep a cache up to date.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Watching {
-    /// By one lasting recursive watch, or by one-shot watches if the server is older than 3.6.
+    /// One persistent recursive watch, or one-shot watches if the server is older than 3.6.
     #[default]
     Lasting,
-    /// By one-shot watches, two for each node, on any server. After a reconnect the server itself
-    /// tells what has changed, so that nothing has to be compared.
+    /// One-shot watches, two for each node, on any server. After a reconnect the server itself
+    /// sends events for what has changed, so the cache need not compare stats.
     OneShot,
 }

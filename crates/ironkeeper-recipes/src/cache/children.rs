@@ -1,10 +1,11 @@
-//! The children of a node and what they hold, at hand without a request. Curator's
+//! A local copy of the children of a node and their data, read without requests. Curator's
 //! `PathChildrenCache`.
 //!
 //! # Steps, guarantees, and when things break
-//! Those of [`TreeCache`](super::TreeCache), for one level: the node itself and what is below its
-//! children are left out. With a lasting watch the server tells of those too, and the cache passes over
-//! it; where much happens further down, [`Watching::OneShot`] is told of the children alone.
+//! Those of [`TreeCache`](super::TreeCache), for one level: the node itself and the nodes below its
+//! children are not cached. With a persistent recursive watch the server sends the events of these
+//! nodes as well, and the cache ignores them; where the nodes further down change often,
+//! [`Watching::OneShot`] receives the events of the children only.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::cache::store::CacheEvents;
 use crate::error::Result;
 use crate::place::join;
 
-/// A cache of the children of a node, which need not be there.
+/// A cache of the children of a node, which need not exist.
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode};
@@ -43,52 +44,53 @@ pub struct ChildrenCache {
 }
 
 impl ChildrenCache {
-    /// Begins to follow the children of `path` in the background. Dropping the cache ends that.
+    /// Starts to follow the children of `path` in the background. Dropping the cache stops that.
     pub fn start(client: &Client, path: impl Into<String>) -> ChildrenCache {
         ChildrenCache::start_by(client, path, Watching::default())
     }
 
-    /// As [`ChildrenCache::start`], by watches of one's choice.
+    /// Starts as [`ChildrenCache::start`] does, with the given kind of watches.
     pub fn start_by(client: &Client, path: impl Into<String>, watching: Watching) -> ChildrenCache {
         ChildrenCache { keeper: Keeper::start(client, Scope::Children(path.into()), watching) }
     }
 
-    /// The path of the node whose children these are.
+    /// Returns the path of the node whose children are cached.
     pub fn path(&self) -> &str {
         &self.keeper.path
     }
 
-    /// Waits until all children were looked at once. An error if that will never be.
+    /// Waits until all children have been read once. Returns an error if the cache ended before
+    /// that.
     pub async fn initialized(&self) -> Result<()> {
         self.keeper.store.initialized().await
     }
 
-    /// Whether all children were looked at once.
+    /// Returns whether all children have been read once.
     pub fn is_initialized(&self) -> bool {
         self.keeper.store.is_ready()
     }
 
-    /// A child by its name.
+    /// Returns a child by its name.
     pub fn get(&self, name: &str) -> Option<Arc<CachedNode>> {
         self.keeper.store.get(&join(self.path(), name))
     }
 
-    /// All children, in the order of their names.
+    /// Returns all children, in the order of their names.
     pub fn children(&self) -> Vec<Arc<CachedNode>> {
         self.keeper.store.all()
     }
 
-    /// How many children there are.
+    /// Returns the number of children.
     pub fn len(&self) -> usize {
         self.keeper.store.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no children.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The children of the present as events, and all events from now on.
+    /// Returns the present children as events, followed by all later events.
     pub fn events(&self) -> CacheEvents {
         self.keeper.events()
     }

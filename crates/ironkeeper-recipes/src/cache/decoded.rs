@@ -1,4 +1,4 @@
-//! The children of a node as values, decoded once when they come or change.
+//! The children of a node as values, decoded once when a child is created or changed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,8 @@ use crate::cache::task::Task;
 use crate::error::{RecipeError, Result};
 use crate::place::name_of;
 
-/// The values of a cache, by the names of their nodes. What cannot be decoded hides no other one.
+/// The values of a cache, by the names of their nodes. A node that cannot be decoded does not hide
+/// the others.
 pub(crate) struct Values<T> {
     pub(crate) good: BTreeMap<String, Arc<T>>,
     pub(crate) malformed: BTreeMap<String, RecipeError>,
@@ -52,8 +53,8 @@ impl<T> fmt::Debug for Decoded<T> {
 }
 
 impl<T: Send + Sync + 'static> Decoded<T> {
-    /// Follows the children of a path, which need not be there, and waits until they are known.
-    /// `decode` gets the path and the data of a node.
+    /// Starts to follow the children of a path, which need not exist, and waits until all of them
+    /// are read. `decode` receives the path and the data of a node.
     pub(crate) async fn open(
         client: &Client,
         path: String,
@@ -86,12 +87,13 @@ impl<T> Decoded<T> {
         self.latest.borrow().values.good.get(name).cloned()
     }
 
-    /// Whether changes are still heard of.
+    /// Returns whether the values are still updated.
     pub(crate) fn is_followed(&self) -> bool {
         self.latest.borrow().over.is_none()
     }
 
-    /// All changes from now on; the latest only, if they come faster than they are taken.
+    /// Returns all changes from now on; only the latest one if changes come faster than they are
+    /// taken.
     pub(crate) fn changes(&self) -> DecodedChanges<T> {
         let mut latest = self.latest.clone();
         latest.mark_unchanged();
@@ -110,7 +112,7 @@ impl<T> fmt::Debug for DecodedChanges<T> {
 }
 
 impl<T> DecodedChanges<T> {
-    /// All values after the next change; `None` when they are not followed any more.
+    /// Returns all values after the next change; `None` when they are not updated any more.
     pub(crate) async fn next(&mut self) -> Option<Values<T>> {
         self.latest.changed().await.ok()?;
         let latest = self.latest.borrow_and_update();
@@ -151,7 +153,7 @@ async fn read<T>(
             }
             CacheEvent::Ended(why) => over = Some(why),
         }
-        // What is not complete is not told, neither at the start nor after a reset.
+        // Incomplete values are not published, neither at the start nor after a reset.
         if over.is_some() || is_ready {
             told.send_modify(|latest| {
                 latest.is_ready |= is_ready;

@@ -1,14 +1,15 @@
-//! How one node is followed: read and watched, and read again whatever the watch says.
+//! Following one node: read and watch it, and read it again after every event.
 //!
-//! One-shot watches outlive reconnects, and the server makes up for what happened meanwhile, so that
-//! nothing has to be read again that has not changed.
+//! The client sets one-shot watches again after a reconnect, and the server sends the events that
+//! were missed meanwhile, so a node that has not changed is not read again.
 
 use ironkeeper_client::{Client, Error, ErrorKind, Node};
 
 use crate::place::patient;
 
-/// Tells of every state of the node that is seen, the present one first; `None` is a node that is not
-/// there. Ends only with an error: the end of the session, or a refusal of the server.
+/// Calls `seen` with every state of the node that it reads, the present one first; `None` means
+/// that the node does not exist. Returns only with an error: the session has ended, or the server
+/// rejects the reads.
 pub(crate) async fn follow(
     client: &Client,
     path: &str,
@@ -35,7 +36,7 @@ pub(crate) async fn follow(
         };
         match watch.await {
             Err(error) if error.is_session_over() => return error,
-            // An event, or a watch that somebody removed: either way the node is looked at again.
+            // An event, or a watch that was removed: either way the node is read again.
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! A store together with the task that keeps it.
+//! A store together with the task that keeps it up to date.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Keeper {
                     Watching::Lasting => Some(lasting::keep(&client, &scope, &store).await),
                     Watching::OneShot => None,
                 };
-                // A server before 3.6.
+                // A server older than 3.6 has no persistent watches.
                 why.take_if(|why| why.kind() == ErrorKind::Unimplemented);
                 let why = match why {
                     Some(why) => why,
@@ -42,7 +42,8 @@ impl Keeper {
         Keeper { path, store, _task: task }
     }
 
-    /// One node, which needs no lasting watch: that would tell of its children, too.
+    /// Starts a cache of one node by one-shot watches: a persistent watch would also send the
+    /// events of its children.
     pub(crate) fn start_one(client: &Client, path: String) -> Keeper {
         let store = Store::new();
         let task = Task::spawn({

@@ -1,10 +1,10 @@
-//! A cache kept by one lasting recursive watch.
+//! A cache kept up to date by one persistent recursive watch.
 //!
-//! The watch is set before anything is read. An event only says where to look: the node is read again
-//! whatever the event says, and events that wait together are one look per node. A gap in the events,
-//! as after every reconnect, is closed by a survey: of every known node the stat alone is read, its
-//! data and its list of children only if the stat says that they are others. No more than
-//! [`WINDOW`] requests are under way at a time, however many nodes there are.
+//! The watch is set before anything is read. Only the path of an event is used: the node is read
+//! again whatever the type of the event, and of several waiting events for one node only one read
+//! is made. After a gap in the events, as after every reconnect, a survey reads the stat of every
+//! known node, and its data and its list of children only if the stat shows that they have changed.
+//! At most [`WINDOW`] requests are in flight at a time, however many nodes there are.
 
 use std::collections::{HashSet, VecDeque};
 use std::future::Future;
@@ -19,17 +19,17 @@ use crate::cache::scope::Scope;
 use crate::cache::store::Store;
 use crate::place::{join, patient};
 
-/// Requests under way at a time: enough to hide the way to the server, few enough not to be a burden
-/// when a thousand caches come back at once.
+/// How many requests are in flight at a time: enough to hide the round-trip time, few enough not to
+/// overload the servers when a thousand caches reconnect at once.
 pub(crate) const WINDOW: usize = 64;
 
-/// Keeps the store right until the session is over or the server refuses.
+/// Keeps the store up to date until the session ends or the server rejects a request.
 pub(crate) async fn keep(client: &Client, scope: &Scope, store: &Store) -> Error {
     loop {
         if let Err(error) = keep_with_one_watch(client, scope, store).await {
             return error;
         }
-        // Somebody removed the watch.
+        // The watch was removed: set a new one.
     }
 }
 
@@ -54,7 +54,8 @@ async fn keep_with_one_watch(client: &Client, scope: &Scope, store: &Store) -> R
                     }
                 }
                 WatchItem::Event(_) => {}
-                // Whatever came before it or waits behind it already, the survey sees its outcome.
+                // The survey covers the events before the gap and those that already wait behind
+                // it.
                 WatchItem::Gap => has_gap = true,
                 WatchItem::SessionEnded => return client.connected().await,
             }
@@ -66,7 +67,7 @@ async fn keep_with_one_watch(client: &Client, scope: &Scope, store: &Store) -> R
     }
 }
 
-/// An item that is there already.
+/// Returns an item that has already arrived.
 fn waiting(watcher: &mut Watcher) -> Option<WatchItem> {
     match pin!(watcher.next()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(item) => item,
@@ -74,7 +75,7 @@ fn waiting(watcher: &mut Watcher) -> Option<WatchItem> {
     }
 }
 
-/// Reads nodes again. What changes after a read has an event of its own.
+/// Reads nodes again. A change after the read has an event of its own.
 async fn look_at(client: &Client, store: &Store, paths: &[String]) -> Result<()> {
     let replies: Vec<Reply<Node>> = paths.iter().map(|path| client.get(path)).collect();
     for (path, reply) in paths.iter().zip(replies) {
@@ -83,7 +84,7 @@ async fn look_at(client: &Client, store: &Store, paths: &[String]) -> Result<()>
     Ok(())
 }
 
-/// Takes the answer to a read. A node that may not be read is none.
+/// Applies the reply to a read to the store. A node without read permission counts as missing.
 pub(crate) fn read(store: &Store, path: &str, answer: Result<Node>) -> Result<Option<Stat>> {
     match answer {
         Ok(node) => {
@@ -102,7 +103,7 @@ pub(crate) fn is_out_of_sight(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NoNode | ErrorKind::NoAuth)
 }
 
-/// The answer to a request, which is made again if the connection was lost.
+/// Returns the reply to a request, which is sent again if the connection was lost.
 pub(crate) async fn answer<T>(
     client: &Client,
     reply: Reply<T>,
@@ -115,11 +116,11 @@ pub(crate) async fn answer<T>(
 }
 
 enum Step {
-    /// A node that the store does not know, or knows wrongly.
+    /// A node that is not in the store, or is outdated there: read it.
     Read(String),
-    /// A node that the store knows.
+    /// A node that is in the store: compare its stat.
     Compare(String),
-    /// The children of a node.
+    /// List the children of a node.
     List(String),
 }
 
@@ -129,13 +130,13 @@ enum Asked {
     List(String, Reply<(Vec<String>, Stat)>),
 }
 
-/// Brings the store to a state not older than the start of this.
+/// Brings the store to a state that is not older than the start of this call.
 async fn survey(client: &Client, scope: &Scope, store: &Store) -> Result<()> {
     let mut seen = HashSet::new();
     let root = scope.root().to_owned();
     let visit =
         |path: String| if store.contains(&path) { Step::Compare(path) } else { Step::Read(path) };
-    // Bounded by the nodes there are.
+    // Bounded by the number of nodes.
     let mut steps = VecDeque::new();
     steps.push_back(if scope.covers_root() { visit(root) } else { Step::List(root) });
     let mut under_way = VecDeque::with_capacity(WINDOW);

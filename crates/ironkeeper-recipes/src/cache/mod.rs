@@ -1,4 +1,5 @@
-//! Looking on: what a node, its children or a whole subtree hold, without asking each time.
+//! Caches: a node, its children or a whole subtree, kept up to date by watches and read without
+//! requests.
 
 mod cached_node;
 pub mod children;

@@ -1,18 +1,19 @@
-//! What one node holds, at hand without a request. Curator's `NodeCache`.
+//! A local copy of one node, read without requests. Curator's `NodeCache`.
 //!
 //! # Steps
-//! 1. Read and watch the node; if it is not there, watch for its creation.
-//! 2. When the watch fires, do so again, whatever the event says.
+//! 1. Read and watch the node; if it does not exist, watch for its creation.
+//! 2. After every event, repeat step 1, whatever the type of the event.
 //!
 //! # Guarantees
-//! What is seen never goes back, and the last state is always reached: in between, states may be left
-//! out if they follow each other quickly. A node that was deleted and created again is told as deleted
-//! and created, even if the cache was too late to see it gone. One watch event per change.
+//! The observed states never go backwards, and the last state is always reached; intermediate
+//! states may be skipped if they follow each other quickly. A node that was deleted and created
+//! again is reported as deleted and created, even if the cache never read it as missing. One watch
+//! event per change.
 //!
 //! # When things break
-//! - Disconnected: the last known state stays. After the reconnect the server tells whether something
-//!   has changed; if not, nothing is read.
-//! - Session over: the last known state stays; the events end with [`CacheEvent::Ended`].
+//! - Disconnected: the last known state stays. After the reconnect the server sends an event if the
+//!   node has changed; otherwise nothing is read.
+//! - Session ended: the last known state stays; the events end with [`CacheEvent::Ended`].
 //!
 //! [`CacheEvent::Ended`]: crate::cache::CacheEvent::Ended
 
@@ -25,7 +26,7 @@ use crate::cache::keeper::Keeper;
 use crate::cache::store::CacheEvents;
 use crate::error::Result;
 
-/// A cache of one node, which need not be there.
+/// A cache of one node, which need not exist.
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode};
@@ -59,27 +60,27 @@ pub struct NodeCache {
 }
 
 impl NodeCache {
-    /// Begins to follow a node in the background. Dropping the cache ends that.
+    /// Starts to follow a node in the background. Dropping the cache stops that.
     pub fn start(client: &Client, path: impl Into<String>) -> NodeCache {
         NodeCache { keeper: Keeper::start_one(client, path.into()) }
     }
 
-    /// The path of the node.
+    /// Returns the path of the node.
     pub fn path(&self) -> &str {
         &self.keeper.path
     }
 
-    /// Waits until the node was looked at once. An error if that will never be.
+    /// Waits until the node has been read once. Returns an error if the cache ended before that.
     pub async fn initialized(&self) -> Result<()> {
         self.keeper.store.initialized().await
     }
 
-    /// The node, if it is there.
+    /// Returns the node, if it exists.
     pub fn current(&self) -> Option<Arc<CachedNode>> {
         self.keeper.store.get(self.path())
     }
 
-    /// The present state as events, and all events from now on.
+    /// Returns the present state as events, followed by all later events.
     pub fn events(&self) -> CacheEvents {
         self.keeper.events()
     }

@@ -1,9 +1,10 @@
-//! A cache kept by one-shot watches: one for the data and one for the children of each node.
+//! A cache kept up to date by one-shot watches: one for the data and one for the children of each
+//! node.
 //!
-//! For servers without lasting watches. Watches outlive reconnects, and the server itself tells which
-//! of them have something to tell, so that a reconnect costs nothing where nothing has changed. A node
-//! that goes takes its watches with it; only on the root, which may come back, is a watch left when it
-//! is not there.
+//! For servers without persistent watches. The client sets the watches again after a reconnect, and
+//! the server sends the events that were missed, so a reconnect costs no reads where nothing has
+//! changed. The deletion of a node triggers and removes its watches; a watch on a missing node is
+//! set only for the root, which may be created again.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -28,7 +29,7 @@ enum Asked {
     List(String, Reply<(Vec<String>, Stat, Watch)>),
 }
 
-/// Keeps the store right until the session is over or the server refuses.
+/// Keeps the store up to date until the session ends or the server rejects a request.
 pub(crate) async fn keep(client: &Client, scope: &Scope, store: &Store) -> Error {
     let mut keeper = Keeper { client, scope, store, armed: HashSet::new(), fired: JoinSet::new() };
     let Err(error) = keeper.keep().await;
@@ -39,9 +40,9 @@ struct Keeper<'a> {
     client: &'a Client,
     scope: &'a Scope,
     store: &'a Store,
-    /// The watches that are set, by what is to be done when they fire: never two of a kind.
+    /// The watches that are set, each by the step to run when it fires; at most one per step.
     armed: HashSet<Step>,
-    /// As many tasks as `armed` has watches.
+    /// One task for each watch in `armed`.
     fired: JoinSet<(Step, Result<()>)>,
 }
 
@@ -58,7 +59,7 @@ impl Keeper<'_> {
                 let (step, outcome) = fired.expect("waiting for a watch does not panic");
                 match outcome {
                     Err(error) if error.is_session_over() => return Err(error),
-                    // An event, or a watch that somebody removed: either way it is looked again.
+                    // An event, or a watch that was removed: either way the step is run again.
                     _ => {}
                 }
                 self.armed.remove(&step);
@@ -70,7 +71,7 @@ impl Keeper<'_> {
     }
 
     fn arm(&mut self, step: Step, watch: Watch) {
-        // One that is set already fires for whatever happens after this look, too.
+        // A watch that is already set also fires for changes after this read.
         if self.armed.insert(step.clone()) {
             self.fired.spawn(async move { (step, watch.await.map(drop)) });
         }
@@ -123,7 +124,7 @@ impl Keeper<'_> {
                         }
                         Err(error) if is_out_of_sight(&error) => {
                             let is_gone = error.kind() == ErrorKind::NoNode;
-                            // Of a tree, the watch of the data tells that a node is gone.
+                            // In a tree, the data watch reports the deletion of the node.
                             if !self.scope.covers_root() {
                                 self.compare_children(&path, &[], &mut steps);
                                 if is_gone {

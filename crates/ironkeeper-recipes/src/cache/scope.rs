@@ -1,4 +1,4 @@
-//! Which nodes a cache holds.
+//! The set of nodes that a cache holds.
 
 use crate::place::join;
 
@@ -21,7 +21,7 @@ impl Scope {
         matches!(self, Scope::Tree(_))
     }
 
-    /// Whether a path at or below the root is one of the nodes.
+    /// Returns whether a path at or below the root is one of the cached nodes.
     pub(crate) fn covers(&self, path: &str) -> bool {
         match self {
             Scope::Tree(_) => true,
@@ -31,7 +31,7 @@ impl Scope {
         }
     }
 
-    /// Whether the children of a node are nodes of the cache.
+    /// Returns whether the children of a node are cached.
     pub(crate) fn descends(&self, path: &str) -> bool {
         match self {
             Scope::Tree(_) => true,

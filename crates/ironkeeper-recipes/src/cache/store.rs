@@ -1,7 +1,7 @@
-//! The nodes of a cache, and those who listen.
+//! The nodes of a cache, and its listeners.
 //!
 //! Only the task of the cache writes. A change and its event are one step under one lock, so that a
-//! listener that begins with a copy of the nodes misses nothing and hears nothing twice.
+//! listener that starts with a copy of the nodes receives every later event exactly once.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,13 @@ use tokio::sync::{broadcast, watch};
 use crate::cache::cached_node::{CacheEvent, CachedNode};
 use crate::error::{RecipeError, Result};
 
-/// How many events wait for a listener that does not come. After that it begins anew.
+/// How many events are buffered for a slow listener. Beyond that it gets [`CacheEvent::Reset`].
 const EVENTS_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Store {
     content: Mutex<Content>,
-    /// Follows `Content::phase`, for those who wait.
+    /// A copy of `Content::is_ready` and `Content::over`, for tasks that wait.
     phase: watch::Sender<Phase>,
 }
 
@@ -41,18 +41,18 @@ struct Content {
 #[derive(Debug)]
 struct Entry {
     node: Arc<CachedNode>,
-    /// The pzxid of the node when its children were last listed: as long as it is the same, no child
-    /// has come or gone since. The one in the stat will not do, for it may be read before the events
-    /// of the children have been heard.
+    /// The pzxid of the node when its children were last listed: while it is unchanged, no child
+    /// has been created or deleted since. `node.stat.pzxid` cannot be used instead: that stat may
+    /// have been read before the events of the children were processed.
     listed: Option<Zxid>,
 }
 
-/// What the store knows of a node whose stat was just read.
+/// Which parts of a cached node are current, according to a stat that was just read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// The data in the store is the present one.
+    /// The data in the store is current.
     pub(crate) data: bool,
-    /// The children in the store are the present ones.
+    /// The list of children in the store is current.
     pub(crate) children: bool,
 }
 
@@ -68,7 +68,7 @@ impl Store {
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
-        // No step can be left half done by a panic.
+        // A panic cannot leave a step half done.
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -84,12 +84,12 @@ impl Store {
         self.content().nodes.len()
     }
 
-    /// All nodes, in the order of their paths.
+    /// Returns all nodes, in the order of their paths.
     pub(crate) fn all(&self) -> Vec<Arc<CachedNode>> {
         self.content().nodes.values().map(|entry| entry.node.clone()).collect()
     }
 
-    /// The children of a node, in the order of their names. Skips over what is below them.
+    /// Returns the children of a node, in the order of their names, and skips the nodes below them.
     pub(crate) fn children(&self, path: &str) -> Vec<Arc<CachedNode>> {
         let content = self.content();
         let prefix = below(path);
@@ -110,7 +110,7 @@ impl Store {
         children
     }
 
-    /// A node was read.
+    /// Stores a node that was read, and sends the event.
     pub(crate) fn put(&self, path: &str, data: Bytes, stat: Stat) {
         let mut content = self.content();
         let found = Arc::new(CachedNode { path: path.to_owned(), data, stat });
@@ -124,7 +124,8 @@ impl Store {
                     .then(|| CacheEvent::Changed { before, after: found.clone() })
             }
             Some(_) => {
-                // Deleted and created again. What was created later than that is of the new one.
+                // Deleted and created again. A node below that was created later belongs to the new
+                // node.
                 content.remove(path, |below| below.node.stat.czxid < stat.czxid);
                 Some(CacheEvent::Created(found.clone()))
             }
@@ -136,7 +137,8 @@ impl Store {
         }
     }
 
-    /// The stat of a known node was read. Says what of it is still right.
+    /// Compares the stat of a cached node with one that was just read. Returns what is still
+    /// current; `None` if the node is not cached.
     pub(crate) fn compare(&self, path: &str, stat: &Stat) -> Option<Known> {
         let content = self.content();
         let known = content.nodes.get(path)?;
@@ -147,7 +149,7 @@ impl Store {
         })
     }
 
-    /// The children of a node were listed.
+    /// Records that the children of a node were listed.
     pub(crate) fn listed(&self, path: &str, stat: &Stat) {
         if let Some(entry) = self.content().nodes.get_mut(path)
             && entry.node.stat.czxid == stat.czxid
@@ -156,12 +158,12 @@ impl Store {
         }
     }
 
-    /// A node is not there, and so is nothing below it.
+    /// Removes a node and everything below it.
     pub(crate) fn remove(&self, path: &str) {
         self.content().remove(path, |_| true);
     }
 
-    /// Everything else is not there.
+    /// Removes all nodes that are not in `seen`.
     pub(crate) fn retain(&self, seen: &HashSet<String>) {
         let mut content = self.content();
         let gone: Vec<String> =
@@ -195,7 +197,7 @@ impl Store {
         self.content().is_ready
     }
 
-    /// Waits for the first complete look.
+    /// Waits until all nodes have been read once.
     pub(crate) async fn initialized(&self) -> Result<()> {
         let mut phase = self.phase.subscribe();
         let reached = phase.wait_for(|phase| !matches!(phase, Phase::Loading)).await;
@@ -205,7 +207,7 @@ impl Store {
         }
     }
 
-    /// The nodes of the present as events, and all events from here on.
+    /// Returns the present nodes as events, and the receiver of all later events.
     fn subscribe(&self) -> (VecDeque<CacheEvent>, broadcast::Receiver<CacheEvent>) {
         let content = self.content();
         let mut present: VecDeque<_> =
@@ -220,11 +222,11 @@ impl Store {
 
 impl Content {
     fn tell(&self, event: CacheEvent) {
-        // Nobody listens, then.
+        // Fails if there is no listener.
         let _ = self.events.send(event);
     }
 
-    /// Removes a node, and of those below it the ones that `is_gone`, the deepest first.
+    /// Removes a node, and those nodes below it for which `is_gone` is true, the deepest first.
     fn remove(&mut self, path: &str, is_gone: impl Fn(&Entry) -> bool) {
         let prefix = below(path);
         let gone: Vec<String> = self
@@ -242,23 +244,23 @@ impl Content {
     }
 }
 
-/// The byte behind the slash: what is below a node sorts between the two.
+/// The byte after the slash: the paths below a node sort between `<path>/` and `<path>0`.
 const AFTER_SLASH: u8 = b'/' + 1;
 
 fn below(path: &str) -> String {
     if path == "/" { path.to_owned() } else { format!("{path}/") }
 }
 
-/// Whether a stat is of an earlier state than another one.
+/// Returns whether a stat is of an earlier state than another one.
 fn is_earlier(stat: &Stat, than: &Stat) -> bool {
     (stat.czxid, stat.mzxid) < (than.czxid, than.mzxid)
 }
 
-/// The events of a cache. Begins with all nodes of the present as [`CacheEvent::Created`].
+/// The events of a cache. They start with all present nodes as [`CacheEvent::Created`].
 #[derive(Debug)]
 pub struct CacheEvents {
     store: Arc<Store>,
-    /// What is told before the events.
+    /// The events to return before those of `events`.
     present: VecDeque<CacheEvent>,
     events: broadcast::Receiver<CacheEvent>,
     is_over: bool,
@@ -270,7 +272,7 @@ impl CacheEvents {
         CacheEvents { store, present, events, is_over: false }
     }
 
-    /// The next event; `None` after [`CacheEvent::Ended`].
+    /// Returns the next event; `None` after [`CacheEvent::Ended`].
     pub async fn next(&mut self) -> Option<CacheEvent> {
         if self.is_over {
             return None;
@@ -348,7 +350,7 @@ mod tests {
         let store = Store::new();
         put(&store, "/a", 1, 1);
         put(&store, "/a/old", 2, 2);
-        // Read before its parent was.
+        // Read before its parent.
         put(&store, "/a/new", 9, 9);
         let mut events = CacheEvents::new(store.clone());
         put(&store, "/a", 8, 8);

@@ -1,10 +1,10 @@
-//! The background task of a recipe, which ends with its owner.
+//! The background task of a recipe, aborted when its owner is dropped.
 
 use std::future::Future;
 
 use tokio::task::JoinHandle;
 
-/// A task that only reads and tells: it may be stopped at any await.
+/// A task that only reads and notifies, so that it can be aborted at any await.
 #[derive(Debug)]
 pub(crate) struct Task(JoinHandle<()>);
 

@@ -1,30 +1,32 @@
-//! A node and everything below it, at hand without a request. Curator's `CuratorCache`, `TreeCache`.
+//! A local copy of a node and everything below it, read without requests. Curator's `CuratorCache`,
+//! `TreeCache`.
 //!
 //! # Steps
-//! 1. Set one lasting recursive watch on the node, which need not be there.
-//! 2. Read the node and everything below it, many requests at a time, but not too many.
-//! 3. Read again every node that an event names, whatever the event says.
-//! 4. After a gap in the events, compare the stat of every node with the one that is known, and read
-//!    what is another.
+//! 1. Set one persistent recursive watch on the node, which need not exist.
+//! 2. Read the node and everything below it, with a bounded number of requests in flight.
+//! 3. Read again every node that an event names, whatever the type of the event.
+//! 4. After a gap in the events, compare the stat of every node with the cached one, and read what
+//!    differs.
 //!
-//! On servers without lasting watches (before 3.6), each node has two one-shot watches instead.
+//! On servers without persistent watches (before 3.6), each node has two one-shot watches instead.
 //!
 //! # Guarantees
-//! Every node reaches its last state in the cache, and its states are told in order; in between, some
-//! may be left out. A node is told as created after its parent and as deleted before it. A node that
-//! was deleted and created again is told as deleted and created. The cache as a whole is not one moment
-//! of the tree: of two changes to two nodes, the later may be seen first. One watch event per change.
-//! Nodes that may not be read are left out.
+//! Every node reaches its last state in the cache, and its states are reported in order;
+//! intermediate states may be skipped. A node is reported as created after its parent and as
+//! deleted before it. A node that was deleted and created again is reported as deleted and created.
+//! The cache as a whole is not a consistent snapshot: of two changes to two nodes, the later one
+//! may be seen first. One watch event per change. Nodes without read permission are not cached.
 //!
 //! # When things break
 //! - Disconnected: the last known nodes stay. After the reconnect the stats are compared; data and
-//!   lists are read only where they have changed, so that many caches that come back together do not
-//!   bring the servers down.
-//! - The root deleted: the cache is empty, and fills again when the root comes back.
-//! - Session over: the last known nodes stay; the events end with [`CacheEvent::Ended`].
-//! - A listener too slow: [`CacheEvent::Reset`], and all nodes again. Nothing is lost silently.
+//!   child lists are read only where they have changed, so that many caches that reconnect together
+//!   do not overload the servers.
+//! - The root deleted: the cache is empty, and fills again when the root is created again.
+//! - Session ended: the last known nodes stay; the events end with [`CacheEvent::Ended`].
+//! - A listener too slow: [`CacheEvent::Reset`], then all nodes again. No event is dropped
+//!   silently.
 //! - A list of children larger than the client accepts: the cache ends with that error and does not
-//!   ask again and again.
+//!   retry.
 //!
 //! [`CacheEvent::Ended`]: crate::cache::CacheEvent::Ended
 //! [`CacheEvent::Reset`]: crate::cache::CacheEvent::Reset
@@ -75,58 +77,58 @@ pub struct TreeCache {
 }
 
 impl TreeCache {
-    /// Begins to follow `path` and everything below it in the background. Dropping the cache ends
+    /// Starts to follow `path` and everything below it in the background. Dropping the cache stops
     /// that.
     pub fn start(client: &Client, path: impl Into<String>) -> TreeCache {
         TreeCache::start_by(client, path, Watching::default())
     }
 
-    /// As [`TreeCache::start`], by watches of one's choice.
+    /// Starts as [`TreeCache::start`] does, with the given kind of watches.
     pub fn start_by(client: &Client, path: impl Into<String>, watching: Watching) -> TreeCache {
         TreeCache { keeper: Keeper::start(client, Scope::Tree(path.into()), watching) }
     }
 
-    /// The path of the root.
+    /// Returns the path of the root.
     pub fn path(&self) -> &str {
         &self.keeper.path
     }
 
-    /// Waits until everything was looked at once. An error if that will never be.
+    /// Waits until all nodes have been read once. Returns an error if the cache ended before that.
     pub async fn initialized(&self) -> Result<()> {
         self.keeper.store.initialized().await
     }
 
-    /// Whether everything was looked at once.
+    /// Returns whether all nodes have been read once.
     pub fn is_initialized(&self) -> bool {
         self.keeper.store.is_ready()
     }
 
-    /// A node by its whole path.
+    /// Returns a node by its full path.
     pub fn get(&self, path: &str) -> Option<Arc<CachedNode>> {
         self.keeper.store.get(path)
     }
 
-    /// The children of a node, in the order of their names.
+    /// Returns the children of a node, in the order of their names.
     pub fn children(&self, path: &str) -> Vec<Arc<CachedNode>> {
         self.keeper.store.children(path)
     }
 
-    /// All nodes, in the order of their paths.
+    /// Returns all nodes, in the order of their paths.
     pub fn nodes(&self) -> Vec<Arc<CachedNode>> {
         self.keeper.store.all()
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.keeper.store.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The nodes of the present as events, and all events from now on.
+    /// Returns the present nodes as events, followed by all later events.
     pub fn events(&self) -> CacheEvents {
         self.keeper.events()
     }

@@ -1,8 +1,8 @@
-//! What the revisions of a configuration have changed.
+//! The changes that the revisions of a configuration made.
 //!
-//! In the tree a revision is text that a person can read: a line with the author, one with the note, and one
-//! per value with what it was and what it became. Words are escaped; `=` stands before a value, and `-` is
-//! none.
+//! In the tree a revision is readable text: a line with the author, a line with the note, and one
+//! line per value with its key, old value and new value. All fields are escaped; `=` precedes a
+//! value, and `-` means that there is no value.
 //!
 //! ```text
 //! anna
@@ -19,32 +19,32 @@ use ironkeeper_client::{Node, Zxid};
 use crate::config::update::Update;
 use crate::escape::{escape, unescape};
 
-/// What happened to one value.
+/// A change of one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueChange {
-    /// Its key.
+    /// The key of the value.
     pub key: String,
-    /// What it was; `None` if it was not there.
+    /// The old value; `None` if the key did not exist.
     pub before: Option<Bytes>,
-    /// What it became; `None` if it was removed.
+    /// The new value; `None` if the key was removed.
     pub after: Option<Bytes>,
 }
 
-/// A revision, as the history tells it.
+/// An entry of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Revision {
-    /// Its number.
+    /// The number of the revision.
     pub number: u64,
-    /// The transaction that published it.
+    /// The transaction that published the revision.
     pub zxid: Zxid,
-    /// When that was, in milliseconds since 1970, by the clock of the server.
+    /// The time of that transaction, in milliseconds since 1970, by the clock of the server.
     pub time_ms: i64,
-    /// Who has published it, if that was said.
+    /// The author; empty if none was given.
     pub author: String,
-    /// Why, if that was said.
+    /// The reason; empty if none was given.
     pub note: String,
-    /// What it has changed.
+    /// The values that the revision changed.
     pub changes: Vec<ValueChange>,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn encode(update: &Update, changes: &[ValueChange]) -> String {
     text
 }
 
-/// `None` if it is something else.
+/// Returns `None` if the data of the node is not an encoded revision.
 pub(super) fn decode(number: u64, node: &Node) -> Option<Revision> {
     let text = std::str::from_utf8(&node.data).ok()?;
     let word = |text: &str| String::from_utf8(unescape(text)?).ok();

@@ -1,4 +1,4 @@
-//! Reading a whole configuration at one moment.
+//! Consistent reads of a whole configuration.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::escape::{from_name, to_name};
 use crate::place::{join, patient};
 use crate::reads::children_or_none;
 
-/// Where things are.
+/// The paths of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Paths {
     pub(super) root: String,
@@ -27,16 +27,16 @@ impl Paths {
         join(&self.values, &to_name(key))
     }
 
-    /// The node of a revision. The names sort as the numbers do.
+    /// Returns the path of a revision in the history. The names sort as the numbers do.
     pub(super) fn revision(&self, number: u64) -> String {
         join(&self.history, &format!("{number:010}"))
     }
 }
 
-/// Reads everything; `None` if there is no configuration.
+/// Reads everything. Returns `None` if the configuration does not exist.
 ///
-/// The names have to be known before the values can be asked for, so that the list is part of what is
-/// read with them: when it is another one, all is read again.
+/// The names are listed first, because the request for the values contains them. That request lists
+/// the names again; if they have changed, the read starts over.
 pub(super) async fn read(client: &Client, paths: &Paths) -> Result<Option<Snapshot>> {
     loop {
         let names = children_or_none(client, &paths.values).await?;
@@ -53,7 +53,7 @@ pub(super) async fn read(client: &Client, paths: &Paths) -> Result<Option<Snapsh
         };
         let present = match results.next() {
             Some(Ok(OpResult::Children(present))) => present,
-            // Being created.
+            // The configuration is being created.
             Some(Err(error)) if error.kind() == ErrorKind::NoNode => Vec::new(),
             Some(Err(error)) => return Err(error.into()),
             _ => return Err(unanswered(paths)),
@@ -68,7 +68,7 @@ pub(super) async fn read(client: &Client, paths: &Paths) -> Result<Option<Snapsh
                 Err(error) => return Err(error.into()),
                 Ok(_) => return Err(unanswered(paths)),
             };
-            // What somebody else has put there is no value.
+            // A name that `to_name` cannot produce was not created by this recipe.
             if let Some(key) = from_name(name) {
                 values.insert(key, node.data);
             }
@@ -80,7 +80,7 @@ pub(super) async fn read(client: &Client, paths: &Paths) -> Result<Option<Snapsh
 }
 
 fn revision_of(root: &Node, paths: &Paths) -> Result<u64> {
-    // An empty node that was there before is as good as a new one.
+    // An existing empty node is used as a new configuration.
     if root.data.is_empty() {
         return Ok(0);
     }

@@ -1,4 +1,4 @@
-//! All values of a configuration at one moment.
+//! All values of a configuration at one revision.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use ironkeeper_client::Zxid;
 use crate::config::read::Paths;
 use crate::error::{RecipeError, Result};
 
-/// All values of a configuration as one revision left them.
+/// All values of a configuration at one revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     pub(super) paths: Paths,
@@ -21,17 +21,17 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The number of the revision; 0 before the first.
+    /// Returns the number of the revision; 0 before the first publication.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// The transaction that published it: what orders snapshots.
+    /// Returns the transaction that published the revision. Snapshots are ordered by it.
     pub fn zxid(&self) -> Zxid {
         self.zxid
     }
 
-    /// A value of any type that can be read from text; `None` if there is none.
+    /// Parses a value from text. Returns `None` if the key does not exist.
     pub fn get<T>(&self, key: &str) -> Result<Option<T>>
     where
         T: FromStr,
@@ -44,7 +44,7 @@ impl Snapshot {
         })
     }
 
-    /// As [`Snapshot::get`], with what holds if there is none.
+    /// Parses a value as [`Snapshot::get`] does. Returns `default` if the key does not exist.
     pub fn get_or<T>(&self, key: &str, default: T) -> Result<T>
     where
         T: FromStr,
@@ -53,18 +53,18 @@ impl Snapshot {
         Ok(self.get(key)?.unwrap_or(default))
     }
 
-    /// A value as it is.
+    /// Returns the bytes of a value.
     pub fn bytes(&self, key: &str) -> Option<&Bytes> {
         self.values.get(key)
     }
 
-    /// All values by their keys.
+    /// Returns all values by their keys.
     pub fn values(&self) -> &BTreeMap<String, Bytes> {
         &self.values
     }
 }
 
-/// Text as a value of some type.
+/// Parses a value from UTF-8 text.
 pub(super) fn parse<T>(bytes: &[u8]) -> Result<T, String>
 where
     T: FromStr,

@@ -1,4 +1,4 @@
-//! A configuration that is followed, and published to.
+//! A handle that follows a configuration and publishes updates of it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,10 +19,10 @@ use crate::reads::{children_or_none, get_children};
 use crate::receipt::{Receipts, refusal};
 use crate::shared::write::refuse_wild_version;
 
-/// How many revisions the history keeps, unless it is said.
+/// The default number of revisions in the history.
 const HISTORY_MAX: usize = 100;
 
-/// How many old entries of the history go with one update at most.
+/// The maximum number of old history entries that one update deletes.
 const PRUNED_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Opens the configuration on `path`, which is created if it is not there.
+    /// Opens the configuration on `path`. Creates it if it does not exist.
     pub async fn open(client: &Client, path: impl Into<String>) -> Result<Config> {
         let paths = Paths::new(path.into());
         let receipts = Receipts::new(beside(&paths.root, "receipts")?);
@@ -98,29 +98,30 @@ impl Config {
         })
     }
 
-    /// How many revisions the history keeps when this handle publishes: 100, unless it is said.
+    /// Sets how many revisions the history keeps when this handle publishes. The default is 100.
     pub fn with_history(mut self, revisions: usize) -> Config {
         self.history_max = revisions.max(1);
         self
     }
 
-    /// The path of the configuration.
+    /// Returns the path of the configuration.
     pub fn path(&self) -> &str {
         &self.paths.root
     }
 
-    /// The last known values. Makes no request, and answers without a connection, too.
+    /// Returns the last known values. Makes no request, and works without a connection.
     pub fn current(&self) -> Arc<Snapshot> {
         self.latest.borrow().snapshot.clone()
     }
 
-    /// Whether the connection stands, so that [`Config::current`] is what the server has told last.
-    /// Without it the values may be out of date.
+    /// Returns whether the client is connected and the configuration is followed, so that
+    /// [`Config::current`] returns what the server sent last. If `false`, the values may be out of
+    /// date.
     pub fn is_fresh(&self) -> bool {
         !self.latest.borrow().is_over && self.client.is_in_touch()
     }
 
-    /// Asks for the latest values that any server has.
+    /// Sends a `sync` and reads the latest committed values.
     #[doc(alias = "refresh")]
     #[doc(alias = "reload")]
     pub async fn pull(&self) -> Result<Arc<Snapshot>> {
@@ -129,7 +130,8 @@ impl Config {
         Ok(Arc::new(self.read().await?))
     }
 
-    /// All changes from now on; the latest only, if they come faster than they are taken.
+    /// Returns all changes from now on. If changes arrive faster than the caller takes them, only
+    /// the latest one is returned.
     pub fn changes(&self) -> ConfigChanges {
         let latest = self.latest.subscribe();
         let told = latest.borrow().snapshot.zxid;
@@ -145,8 +147,8 @@ impl Config {
         TypedValue::new(self.changes(), &self.current(), key.into())
     }
 
-    /// Publishes an update upon whatever is there, and gives the values after it, or still later ones.
-    /// An update that changes nothing makes no revision.
+    /// Publishes an update of the current values, and returns the values after it or after a still
+    /// later update. An update that changes nothing creates no revision.
     pub async fn publish(&self, update: &Update) -> Result<Arc<Snapshot>> {
         loop {
             let now = self.read().await?;
@@ -156,8 +158,8 @@ impl Config {
         }
     }
 
-    /// Publishes an update if nobody has published anything since `seen`. `None` if somebody has:
-    /// [`Config::current`] tells what to build upon next.
+    /// Publishes an update if no revision was published since `seen`. Returns `None` if there was
+    /// one; [`Config::current`] then returns the values to start from.
     #[doc(alias = "publish_if")]
     #[doc(alias = "compareAndSet")]
     pub async fn publish_upon(
@@ -171,7 +173,7 @@ impl Config {
         Ok(published.then_some(now))
     }
 
-    /// The revisions that the history still has, the oldest first.
+    /// Returns the revisions in the history, the oldest first.
     pub async fn history(&self) -> Result<Vec<Revision>> {
         let mut names = children_or_none(&self.client, &self.paths.history).await?;
         names.sort();
@@ -190,9 +192,10 @@ impl Config {
         Ok(revisions)
     }
 
-    /// The values as a revision of the past left them.
+    /// Returns the values at an earlier revision.
     pub async fn at(&self, revision: u64) -> Result<Snapshot> {
-        // In this order: what is published meanwhile is in the history only, and is passed over.
+        // The values are read before the history: a revision that is published in between is only
+        // in the history, and the filter skips it.
         let mut then = self.read().await?;
         let history = self.history().await?;
         let undone = |one: &&Revision| one.number > revision && one.number <= then.revision;
@@ -214,7 +217,7 @@ impl Config {
         Ok(then)
     }
 
-    /// Publishes the values of a revision of the past anew, as a revision of its own.
+    /// Publishes the values of an earlier revision as a new revision.
     pub async fn roll_back_to(&self, revision: u64) -> Result<Arc<Snapshot>> {
         let then = self.at(revision).await?;
         loop {
@@ -227,7 +230,7 @@ impl Config {
         }
     }
 
-    /// Reads everything, and lets those who follow know.
+    /// Reads everything, and notifies the subscribers.
     async fn read(&self) -> Result<Snapshot> {
         loop {
             match read(&self.client, &self.paths).await? {
@@ -240,7 +243,7 @@ impl Config {
         }
     }
 
-    /// `false` if somebody else was first.
+    /// Returns `false` if another client published first.
     async fn publish_once(&self, now: &Snapshot, update: &Update) -> Result<bool> {
         let (client, paths) = (&self.client, &self.paths);
         refuse_wild_version(&paths.root, now.version)?;
@@ -273,7 +276,7 @@ impl Config {
         });
         let Err(error) = committed.await else { return Ok(true) };
         match refusal(&error) {
-            // The version has held: nobody else has published this number.
+            // The version check passed, so no other client has published this number.
             Some(ErrorKind::NodeExists)
                 if error.client_error().and_then(Error::path) == Some(&told_at) =>
             {
@@ -290,7 +293,7 @@ impl Config {
     }
 }
 
-/// Creates what is missing of the layout.
+/// Creates the missing nodes of the layout.
 async fn ensure(client: &Client, paths: &Paths) -> Result<()> {
     for path in [&paths.root, &paths.values, &paths.history] {
         ensure_persistent(client, path).await?;
@@ -298,7 +301,7 @@ async fn ensure(client: &Client, paths: &Paths) -> Result<()> {
     Ok(())
 }
 
-/// A snapshot is put in the place of an earlier one only.
+/// Replaces the latest snapshot if `snapshot` has a larger zxid, or the same zxid and other values.
 fn put(latest: &watch::Sender<Latest>, snapshot: &Snapshot) {
     latest.send_if_modified(|latest| {
         let is_news = snapshot.zxid > latest.snapshot.zxid
@@ -310,7 +313,7 @@ fn put(latest: &watch::Sender<Latest>, snapshot: &Snapshot) {
     });
 }
 
-/// Reads everything whenever the number of the revision has changed. Ends only with an error.
+/// Reads everything when the number of the revision has changed. Returns only with an error.
 async fn follow(client: &Client, paths: &Paths, latest: &watch::Sender<Latest>) -> RecipeError {
     let (changed, mut changes) = watch::channel(Zxid(0));
     let watching = cache::follow(client, &paths.root, |node| {
@@ -320,7 +323,7 @@ async fn follow(client: &Client, paths: &Paths, latest: &watch::Sender<Latest>) 
     });
     let reading = async {
         loop {
-            // The sender lives as long as this.
+            // `changed`, the sender, outlives this future.
             let _ = changes.changed().await;
             if *changes.borrow_and_update() <= latest.borrow().snapshot.zxid {
                 continue;
@@ -328,7 +331,7 @@ async fn follow(client: &Client, paths: &Paths, latest: &watch::Sender<Latest>) 
             match read(client, paths).await {
                 Ok(Some(snapshot)) => put(latest, &snapshot),
                 Ok(None) => {}
-                // The last known values stay until somebody puts it right.
+                // The last known values stay until the configuration is valid again.
                 Err(error @ RecipeError::Malformed { .. }) => {
                     tracing::warn!(path = paths.root, %error, "configuration cannot be read");
                 }
@@ -343,7 +346,7 @@ async fn follow(client: &Client, paths: &Paths, latest: &watch::Sender<Latest>) 
     }
 }
 
-/// The changes of a [`Config`].
+/// The stream of changes of a [`Config`].
 #[derive(Debug)]
 pub struct ConfigChanges {
     latest: watch::Receiver<Latest>,
@@ -351,12 +354,14 @@ pub struct ConfigChanges {
 }
 
 impl ConfigChanges {
-    /// The latest values known. They are still to be returned by [`ConfigChanges::next`].
+    /// Returns the latest known values without consuming them: [`ConfigChanges::next`] still
+    /// returns them.
     pub(super) fn latest(&self) -> Arc<Snapshot> {
         self.latest.borrow().snapshot.clone()
     }
 
-    /// The values after the next change; `None` when the session is over or the [`Config`] was dropped.
+    /// Waits for the next change and returns the values after it. Returns `None` when the session
+    /// has ended or the [`Config`] was dropped.
     pub async fn next(&mut self) -> Option<Arc<Snapshot>> {
         loop {
             {

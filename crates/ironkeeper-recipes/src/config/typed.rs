@@ -1,4 +1,4 @@
-//! One value of a configuration, of a type, followed.
+//! One typed value of a configuration, followed in the background.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,8 +9,8 @@ use crate::config::snapshot::Snapshot;
 use crate::config::store::ConfigChanges;
 use crate::error::Result;
 
-/// One value of a [`Config`](super::Config), read as a `T`. A value that cannot be read as a `T` is
-/// an error, and the last good value stays.
+/// One value of a [`Config`](super::Config), parsed as a `T`. If a value cannot be parsed as a `T`,
+/// an error is returned and the last good value stays.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -35,7 +35,7 @@ use crate::error::Result;
 pub struct TypedValue<T> {
     changes: ConfigChanges,
     key: String,
-    /// The bytes that [`TypedValue::next`] has returned last.
+    /// The bytes that [`TypedValue::next`] returned last.
     raw: Option<Bytes>,
     good: Option<T>,
 }
@@ -50,20 +50,20 @@ where
         TypedValue { changes, key, raw, good }
     }
 
-    /// Its key.
+    /// Returns the key.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The value in the latest revision known: `None` if there is none, an error if it cannot be
-    /// read as `T`. Makes no request, and needs no call of [`TypedValue::next`].
+    /// Returns the value in the latest known revision: `None` if it does not exist, an error if it
+    /// cannot be parsed as `T`. Makes no request, and needs no call of [`TypedValue::next`].
     #[doc(alias = "get")]
     pub fn current(&self) -> Result<Option<T>> {
         self.changes.latest().get(&self.key)
     }
 
-    /// The value in the latest revision known in which it can be read as `T`; `None` if there was
-    /// no such revision, or the value was removed. Makes no request, and needs no call of
+    /// Returns the value in the latest known revision in which it can be parsed as `T`; `None` if
+    /// there was no such revision, or the value was removed. Makes no request, and needs no call of
     /// [`TypedValue::next`].
     pub fn last_good(&mut self) -> Option<&T> {
         if let Ok(good) = self.current() {
@@ -72,8 +72,8 @@ where
         self.good.as_ref()
     }
 
-    /// Waits until this value is another one. The outer `None` says that the session is over or the
-    /// configuration was dropped, the inner one that the value was removed.
+    /// Waits until the bytes of this value change. The outer `None` means that the session has
+    /// ended or the configuration was dropped; the inner `None`, that the value was removed.
     pub async fn next(&mut self) -> Option<Result<Option<&T>>> {
         let now = loop {
             let now = self.changes.next().await?;

@@ -1,4 +1,4 @@
-//! Changes of several values that are published together.
+//! Changes of several values that are published atomically.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::config::history::ValueChange;
 
-/// Changes that are published together, or not at all.
+/// Changes of several values that are published in one transaction.
 ///
 /// ```
 /// use ironkeeper_recipes::config::Update;
@@ -29,7 +29,7 @@ pub struct Update {
 }
 
 impl Update {
-    /// Changes nothing yet.
+    /// Creates an update without changes.
     pub fn new() -> Update {
         Update::default()
     }
@@ -39,41 +39,41 @@ impl Update {
         self.set_bytes(key, value.to_string())
     }
 
-    /// Sets a value as it is.
+    /// Sets a value to the given bytes.
     pub fn set_bytes(mut self, key: impl Into<String>, value: impl Into<Bytes>) -> Update {
         self.changes.insert(key.into(), Some(value.into()));
         self
     }
 
-    /// Removes a value, if it is there.
+    /// Removes a value, if it exists.
     pub fn remove(mut self, key: impl Into<String>) -> Update {
         self.changes.insert(key.into(), None);
         self
     }
 
-    /// Who publishes it, for the history.
+    /// Sets the author, for the history.
     pub fn by(mut self, author: impl Into<String>) -> Update {
         self.author = author.into();
         self
     }
 
-    /// Why, for the history.
+    /// Sets the reason, for the history.
     pub fn because(mut self, note: impl Into<String>) -> Update {
         self.note = note.into();
         self
     }
 
-    /// How many values it sets or removes.
+    /// Returns the number of values that the update sets or removes.
     pub fn len(&self) -> usize {
         self.changes.len()
     }
 
-    /// Whether it sets and removes nothing.
+    /// Returns whether the update is empty.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// What it changes in these values; without what is so already.
+    /// Returns the changes of this update to `values`, without those that have no effect.
     pub(super) fn against(&self, values: &BTreeMap<String, Bytes>) -> Vec<ValueChange> {
         self.changes
             .iter()
@@ -86,7 +86,7 @@ impl Update {
             .collect()
     }
 
-    /// What turns some values into others.
+    /// Returns the update that changes the values `from` into `to`.
     pub(super) fn between(from: &BTreeMap<String, Bytes>, to: &BTreeMap<String, Bytes>) -> Update {
         let gone = from.keys().filter(|key| !to.contains_key(*key));
         let update = gone.fold(Update::new(), |update, key| update.remove(key));

@@ -1,4 +1,4 @@
-//! A leader that stays leader until it goes: Curator's `LeaderLatch`.
+//! A leader election in which the leader leads until it leaves: Curator's `LeaderLatch`.
 //!
 //! # On the tree
 //! ```text
@@ -8,22 +8,26 @@
 //! ```
 //!
 //! # Steps
-//! Stand in line as for a [`Mutex`](crate::lock::Mutex), in a task of its own. Lead when first; then
-//! watch the own node. If somebody deletes it, stand in line again, at the end. A predecessor that is
-//! gone means another look at the line, never a new place in it.
+//! The candidate's task joins the queue as for a [`Mutex`](crate::lock::Mutex). It leads when its
+//! node is the first, and then watches its own node. If another client deletes that node, the
+//! candidate joins the queue again, at the end. When the predecessor is deleted, the candidate
+//! lists the children again and keeps its node.
 //!
 //! # Guarantees
-//! At most one leader among latches whose session lives and whose state is [`LatchState::Leading`]; a
-//! node makes a leader only if the current session owns it. Tokens grow from leader to leader. A change
-//! of leaders costs two watch events: one at the next in line, one at the leader that goes, for its own
-//! node.
+//! At most one leader among the latches whose session is open and whose state is
+//! [`LatchState::Leading`]; a candidate leads only if the current session owns its node. Fencing
+//! tokens increase from leader to leader. A change of leaders costs two watch events: one at the
+//! next candidate, and one at the leader that leaves, for its own node.
 //!
 //! # When things break
-//! - Disconnected: a leader is [`LatchState::InDoubt`], which is not leading; after the reconnect it
-//!   leads on if its node is still there. A waiter goes on waiting.
-//! - Session over: [`LatchState::Ended`], and every wait ends with an error. A new client is needed.
-//! - Node or parent deleted: back in line with a new node, parents made anew.
-//! - The latch dropped: its node goes.
+//! - The connection is lost: the state of a leader becomes [`LatchState::InDoubt`], which is not
+//!   leading; after the reconnect it leads again if its node still exists. A waiting candidate
+//!   keeps waiting.
+//! - The session has ended: [`LatchState::Ended`], and every wait returns an error. A new client is
+//!   needed.
+//! - The node or its parent is deleted: the candidate joins the queue with a new node, and creates
+//!   the missing parents.
+//! - The latch is dropped: its node is deleted.
 
 use ironkeeper_client::{Client, ConnectionState, CreateMode};
 use tokio::sync::watch;
@@ -38,21 +42,22 @@ use crate::queue_of_waiters::{Bases, Participant, Standing, participants};
 
 pub(crate) const BASES: Bases = &["latch-"];
 
-/// Where a latch stands.
+/// The state of a latch.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LatchState {
-    /// In line, or about to be.
+    /// The candidate is in the queue, or about to join it.
     Waiting,
-    /// The leader.
+    /// The candidate leads.
     Leading(Leadership),
-    /// It was the leader when the connection broke. Not to be taken for leading.
+    /// The candidate led when the connection was lost. It must not act as the leader.
     InDoubt(Leadership),
-    /// It was closed, or its session is over, or the server refuses; final.
+    /// The latch was closed, its session has ended, or the server rejects its requests. This state
+    /// is final.
     Ended(Option<RecipeError>),
 }
 
-/// A candidate that leads when its turn comes, and until it goes.
+/// A candidate that leads once it is first in the queue, until it leaves.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -84,7 +89,7 @@ pub struct LeaderLatch {
 }
 
 impl LeaderLatch {
-    /// Becomes a candidate on `path`, with an id that others see.
+    /// Becomes a candidate on `path`, with an id that is visible to other clients.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -97,23 +102,23 @@ impl LeaderLatch {
         LeaderLatch { client: client.clone(), path, id, state, stop, task }
     }
 
-    /// The id that others see.
+    /// Returns the id of this candidate.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Where it stands.
+    /// Returns the current state.
     pub fn state(&self) -> LatchState {
         self.state.borrow().clone()
     }
 
-    /// Follows its state: `changed().await`, then `borrow()`.
+    /// Returns a receiver of the state: `changed().await`, then `borrow()`.
     #[doc(alias = "LeaderLatchListener")]
     pub fn states(&self) -> watch::Receiver<LatchState> {
         self.state.clone()
     }
 
-    /// Whether it leads, as far as this process knows.
+    /// Returns whether this candidate leads, as far as this process knows.
     #[doc(alias = "is_leader")]
     pub fn has_leadership(&self) -> bool {
         match &*self.state.borrow() {
@@ -122,7 +127,7 @@ impl LeaderLatch {
         }
     }
 
-    /// Waits until it leads.
+    /// Waits until this candidate leads.
     #[doc(alias = "await")]
     #[doc(alias = "wait_for_leadership")]
     pub async fn leading(&self) -> Result<Leadership> {
@@ -137,14 +142,14 @@ impl LeaderLatch {
         }
     }
 
-    /// Resolves when a leadership is over: lost, given up or ended with the session. While it is in
-    /// doubt it is not over.
+    /// Waits until a leadership has ended: it was lost, given up, or its session has ended.
+    /// [`LatchState::InDoubt`] is not an end.
     #[doc(alias = "notLeader")]
     #[doc(alias = "leadership_lost")]
     #[doc(alias = "lost")]
     pub async fn over(&self, leadership: &Leadership) {
         let mut states = self.state.clone();
-        // An error says that the task is gone, and the leadership with it.
+        // `Err` means that the task has ended, and with it the leadership.
         let _ = states
             .wait_for(|state| match state {
                 LatchState::Leading(now) | LatchState::InDoubt(now) => {
@@ -155,19 +160,19 @@ impl LeaderLatch {
             .await;
     }
 
-    /// All candidates, the leader first.
+    /// Returns all candidates, the leader first.
     #[doc(alias = "getParticipants")]
     pub async fn participants(&self) -> Result<Vec<Participant>> {
         participants(&self.client, &self.path, BASES).await
     }
 
-    /// Who leads.
+    /// Returns the leader.
     #[doc(alias = "getLeader")]
     pub async fn leader(&self) -> Result<Option<Participant>> {
         Ok(self.participants().await?.into_iter().next())
     }
 
-    /// Gives up leadership or candidacy. The node is gone when this returns.
+    /// Gives up the leadership or the candidacy. When this returns `Ok`, the node is deleted.
     pub async fn close(mut self) -> Result<()> {
         self.stop.send_replace(true);
         match (&mut self.task).await {
@@ -179,7 +184,7 @@ impl LeaderLatch {
 
 impl Drop for LeaderLatch {
     fn drop(&mut self) {
-        // Its place in line is dropped with the task, and withdrawn by that.
+        // Aborting the task drops its node, which deletes it.
         self.task.abort();
     }
 }
@@ -201,7 +206,7 @@ impl Candidate {
         result
     }
 
-    /// Until it is stopped, which is no error, or cannot go on.
+    /// Runs until it is stopped (`Ok`) or until a final error.
     async fn stand(
         &self,
         told: &watch::Sender<LatchState>,
@@ -249,7 +254,7 @@ impl Candidate {
                     told.send_replace(LatchState::Waiting);
                 }
                 None => {
-                    // Nobody shall think that it leads while the node goes.
+                    // Leave the state `Leading` before the deletion of the node.
                     told.send_replace(LatchState::Waiting);
                     return match guard.release().await {
                         Err(RecipeError::Lost { .. }) => Ok(()),
@@ -260,7 +265,7 @@ impl Candidate {
         }
     }
 
-    /// Tells of leadership and of doubts until it is over.
+    /// Publishes `Leading` and `InDoubt` until the leadership is lost.
     async fn lead(&self, guard: &Guard, told: &watch::Sender<LatchState>) -> Lost {
         let leadership = Leadership::of(guard);
         let mut states = self.client.states();
@@ -269,13 +274,13 @@ impl Candidate {
                 let now = self.client.state();
                 told.send_replace(match now {
                     _ if now.takes_writes() => LatchState::Leading(leadership.clone()),
-                    // A server that is cut off does not hear who else is elected.
+                    // A server without a quorum does not receive the node of a new leader.
                     ConnectionState::Suspended | ConnectionState::ReadOnly => {
                         LatchState::InDoubt(leadership.clone())
                     }
                     _ => LatchState::Waiting,
                 });
-                // The node is looked at again before a reconnected leader leads on.
+                // After a reconnect, check the node before the state becomes `Leading` again.
                 loop {
                     match states.next().await {
                         Some(state) if state.takes_writes() => {
@@ -299,7 +304,7 @@ impl Candidate {
 
 async fn asked_to_stop(stopped: &mut watch::Receiver<bool>) {
     if stopped.wait_for(|stopped| *stopped).await.is_err() {
-        // The latch is gone, and has aborted this task.
+        // The latch was dropped, and has aborted this task.
         std::future::pending::<()>().await;
     }
 }

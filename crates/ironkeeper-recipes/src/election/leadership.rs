@@ -1,4 +1,4 @@
-//! What a leader has in hand.
+//! The handle of an elected leader.
 
 use ironkeeper_client::{Client, Transaction, Version, Zxid};
 
@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::guard::Guard;
 use crate::place::patient;
 
-/// A leadership: by which node, and with which token. Cheap to clone and to hand to the parts of a
-/// program; it holds nothing itself.
+/// A leadership, identified by its node and its fencing token. It is cheap to clone and to pass to
+/// the parts of a program; dropping it does not end the leadership.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     client: Client,
@@ -26,37 +26,37 @@ impl Leadership {
         }
     }
 
-    /// The node of the leader.
+    /// Returns the path of the leader's node.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// A number that grows from leader to leader. Whoever takes orders from leaders can refuse those
-    /// with a smaller token than the largest seen.
+    /// Returns a number that increases from leader to leader. A receiver of requests from leaders
+    /// can reject requests whose token is smaller than the largest it has received.
     #[doc(alias = "fence")]
     #[doc(alias = "czxid")]
     pub fn fencing_token(&self) -> Zxid {
         self.token
     }
 
-    /// Whether the session that leads lives and the connection stands. Makes no request, and does not
-    /// know of a node that somebody has deleted.
+    /// Returns whether the session that leads is open and the client is connected. Makes no
+    /// request, and does not detect that another client has deleted the node.
     pub fn is_connected(&self) -> bool {
         self.client.is_in_touch() && self.client.session_id().0 == self.session
     }
 
-    /// Asks the server whether it is still in force.
+    /// Asks the server whether the leadership is still valid.
     pub async fn check(&self) -> Result<bool> {
         let found = self.client.retry(&patient(), || self.client.exists(&self.path)).await?;
         Ok(found.is_some_and(|stat| stat.czxid == self.token))
     }
 
-    /// Lets a transaction take place only under this leadership, by a check that the server makes.
+    /// Adds a check to a transaction, so that the server applies it only under this leadership.
     pub fn fence(&self, transaction: Transaction) -> Transaction {
         transaction.check(&self.path, Version::Any)
     }
 
-    /// A transaction that takes place only under this leadership.
+    /// Returns a transaction that the server applies only under this leadership.
     pub fn transaction(&self) -> Transaction {
         self.fence(self.client.transaction())
     }

@@ -1,4 +1,4 @@
-//! Elections: one of many leads, until it goes.
+//! Leader elections: one of several candidates leads, until it leaves.
 
 pub mod latch;
 mod leadership;

@@ -1,20 +1,21 @@
-//! Seeing who leads without being a candidate.
+//! Observation of an election's leader by a client that is not a candidate.
 //!
 //! # On the tree
-//! Nothing of its own: it reads the nodes of one of the elections.
+//! The observer creates no nodes: it reads the nodes of an election.
 //!
 //! # Steps
-//! Look who is first. Read and watch that node; when it changes, look again. Where nobody is a
-//! candidate, watch the list of them, or the path if that is not there.
+//! Find the first candidate. Read and watch its node; when it changes, start over. If there are no
+//! candidates, watch the children of the path, or the path itself if it does not exist.
 //!
 //! # Guarantees
-//! Every look is true when it is made, and the last leader is never missed; leaders that come and go
-//! between two looks may be. One watch event per observer and change of leader: observers watch the
-//! leader, not the list, so that candidates come and go unnoticed.
+//! Each reported leader was the leader when it was read. The observer may skip leaders between two
+//! reads, but always reports the last one. One watch event per observer and change of leader:
+//! observers watch the leader's node, not the children, so other candidates that join or leave
+//! cause no events.
 //!
 //! # When things break
-//! Disconnected: the wait goes on after the reconnect, and what happened meanwhile is seen then.
-//! Session over: an error.
+//! The connection is lost: the wait continues after the reconnect, and reports a change that
+//! happened meanwhile. The session has ended: an error.
 
 use ironkeeper_client::{Client, ErrorKind, SessionId};
 
@@ -25,20 +26,20 @@ use crate::lock::mutex;
 use crate::place::patient;
 use crate::queue_of_waiters::{Bases, Participant, line_up};
 
-/// Which kind of election is observed.
+/// The kind of election to observe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Election {
-    /// That of [`LeaderLatch`](super::LeaderLatch), Curator's too.
+    /// The election of [`LeaderLatch`](super::LeaderLatch), or of Curator's.
     Latch,
-    /// That of [`LeaderSelector`](super::LeaderSelector), Curator's too.
+    /// The election of [`LeaderSelector`](super::LeaderSelector), or of Curator's.
     Selector,
-    /// kazoo's `Election`, and that of
+    /// kazoo's `Election`, or the election of
     /// [`LeaderSelector::with_kazoo_names`](super::LeaderSelector::with_kazoo_names).
     Kazoo,
-    /// That of [`ElectionSupport`](super::ElectionSupport), ZooKeeper's own too.
+    /// The election of [`ElectionSupport`](super::ElectionSupport), or of ZooKeeper's own.
     Support,
-    /// That of [`StaticElection`](super::StaticElection).
+    /// The election of [`StaticElection`](super::StaticElection).
     SingleNode,
 }
 
@@ -54,7 +55,7 @@ impl Election {
     }
 }
 
-/// Follows who leads.
+/// An observer that follows the leader of an election.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -79,17 +80,17 @@ pub struct LeaderObserver {
     client: Client,
     path: String,
     election: Election,
-    /// What was told last; `None` if nothing was.
+    /// The leader that was returned last; the outer `None` if none was returned yet.
     told: Option<Option<Participant>>,
 }
 
 impl LeaderObserver {
-    /// Follows the election of this kind on `path`. Makes no request.
+    /// Creates an observer of the election of this kind on `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>, election: Election) -> LeaderObserver {
         LeaderObserver { client: client.clone(), path: path.into(), election, told: None }
     }
 
-    /// Who leads now.
+    /// Returns the current leader.
     pub async fn leader(&self) -> Result<Option<Participant>> {
         loop {
             let Some(path) = self.first().await? else { return Ok(None) };
@@ -101,8 +102,8 @@ impl LeaderObserver {
         }
     }
 
-    /// The leader as it is when this is called for the first time; then each time it has changed.
-    /// May be dropped at any await: nothing is missed.
+    /// Returns the current leader on the first call; later calls wait until the leader has changed.
+    /// The future may be dropped at any await: no change is lost.
     pub async fn next(&mut self) -> Result<Option<Participant>> {
         let client = self.client.clone();
         loop {
@@ -155,7 +156,7 @@ impl LeaderObserver {
         }
     }
 
-    /// The node of the leader.
+    /// Returns the path of the leader's node.
     async fn first(&self) -> Result<Option<String>> {
         let client = &self.client;
         let Some(bases) = self.election.bases() else {
@@ -171,7 +172,7 @@ impl LeaderObserver {
         }
     }
 
-    /// Waits for a change where there was no leader.
+    /// Waits for a change while there is no leader.
     async fn await_candidates(&self) -> Result<()> {
         let client = &self.client;
         if let Some(bases) = self.election.bases() {
@@ -186,8 +187,8 @@ impl LeaderObserver {
                 Err(error) => return Err(error.into()),
             }
         }
-        // The one place where a path that is not there has to be watched. The watch goes when the
-        // path comes, or with the session.
+        // This is the only watch on a path that does not exist. The server removes it when the path
+        // is created or the session ends.
         let (found, watch) =
             client.retry(&patient(), || client.exists_and_watch(&self.path)).await?;
         if found.is_none() {

@@ -1,5 +1,5 @@
-//! Leadership as a piece of work: whoever is elected does it and gives way. Curator's
-//! `LeaderSelector`.
+//! A leader election in which the elected candidate runs a future and then releases the leadership.
+//! Curator's `LeaderSelector`.
 //!
 //! # On the tree
 //! ```text
@@ -7,24 +7,27 @@
 //!   _c_<uuid>-lock-0000000003                   ephemeral, data: the id; the leader
 //!   _c_<uuid>-lock-0000000004                   waits for 3
 //! ```
-//! With [`LeaderSelector::with_kazoo_names`] the names are those of kazoo's `Election`: see [`Mutex`].
+//! With [`LeaderSelector::with_kazoo_names`] the names are those of kazoo's `Election`: see
+//! [`Mutex`].
 //!
 //! # Steps
-//! 1. Take the [`Mutex`] on the path.
-//! 2. Do the work, until it is done, the leadership is lost, or somebody interrupts it: the future of
-//!    the work is dropped in the last two cases.
-//! 3. Give the mutex back; with [`LeaderSelector::lead_repeatedly`], begin again.
+//! 1. Lock the [`Mutex`] on the path.
+//! 2. Run the work until it completes, the leadership is lost, or an [`Interrupter`] interrupts it.
+//!    In the last two cases the future of the work is dropped.
+//! 3. Release the mutex; [`LeaderSelector::lead_repeatedly`] then starts over.
 //!
 //! # Guarantees
-//! As the mutex: one leader at a time, in the order of asking, growing tokens. A work that fails does
-//! not end the candidacy: only the end of the session and [`Interrupter::stop`] do. A change of leaders
-//! costs two watch events, one at the next in line and one at the leader that goes.
+//! Those of the mutex: one leader at a time, in the order of the requests, with increasing fencing
+//! tokens. Work that fails does not end the candidacy: only the end of the session and
+//! [`Interrupter::stop`] do. A change of leaders costs two watch events: one at the next candidate,
+//! and one at the leader that leaves.
 //!
 //! # When things break
-//! - Disconnected: the work goes on; its writes should be fenced ([`Leadership::fence`]). With
-//!   [`LeaderSelector::losing_on_suspend`] it ends at once, as Curator advises.
-//! - Session over, or the node deleted: the work ends with [`Led::Lost`].
-//! - The future dropped: work and candidacy end, the node goes.
+//! - The connection is lost: the work continues; its writes should be fenced
+//!   ([`Leadership::fence`]). With [`LeaderSelector::losing_on_suspend`] the work ends at once, as
+//!   Curator advises.
+//! - The session has ended, or the node is deleted: the work ends with [`Led::Lost`].
+//! - The future is dropped: the work and the candidacy end, and the node is deleted.
 
 use std::future::Future;
 
@@ -37,19 +40,19 @@ use crate::lock::Mutex;
 use crate::lost::Lost;
 use crate::queue_of_waiters::Participant;
 
-/// How a leadership ended.
+/// The result of a leadership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "LeadershipOutcome")]
 pub enum Led<T> {
-    /// The work was done.
+    /// The work completed with this output.
     Done(T),
-    /// Somebody interrupted it.
+    /// An [`Interrupter`] interrupted the work.
     Interrupted,
     /// The leadership was lost.
     Lost(Lost),
 }
 
-/// A candidate that does a piece of work when it is elected.
+/// A candidate that runs a future when it is elected.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -76,13 +79,14 @@ pub struct LeaderSelector {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Interrupts {
-    /// How many leaderships have been interrupted.
+    /// The number of calls of [`Interrupter::interrupt`].
     count: u64,
     is_stopped: bool,
 }
 
 impl LeaderSelector {
-    /// A candidate on `path`, with an id that others see. Makes no request.
+    /// Creates a candidate on `path`, with an id that is visible to other clients. Makes no
+    /// request.
     pub fn new(client: &Client, path: impl Into<String>, id: impl Into<String>) -> LeaderSelector {
         LeaderSelector {
             mutex: Mutex::new(client, path).with_data(id.into()),
@@ -90,13 +94,13 @@ impl LeaderSelector {
         }
     }
 
-    /// Names that kazoo's `Election` understands. All candidates have to do so.
+    /// Uses node names that kazoo's `Election` understands. All candidates must use the same names.
     pub fn with_kazoo_names(mut self) -> LeaderSelector {
         self.mutex = self.mutex.with_kazoo_names();
         self
     }
 
-    /// Ends the work when the connection breaks, not only when the session is over.
+    /// Ends the work already when the connection is lost, not only when the session has ended.
     #[doc(alias = "lose_on_disconnect")]
     #[doc(alias = "CancelLeadershipException")]
     pub fn losing_on_suspend(mut self) -> LeaderSelector {
@@ -104,12 +108,12 @@ impl LeaderSelector {
         self
     }
 
-    /// For whoever shall be able to interrupt the leadership, or to end the candidacy.
+    /// Returns a handle that can interrupt the leadership or end the candidacy.
     pub fn interrupter(&self) -> Interrupter {
         Interrupter { interrupts: self.interrupts.clone() }
     }
 
-    /// Waits to be elected, does the work once, and gives way.
+    /// Waits until this candidate is elected, runs the work once, and releases the leadership.
     #[doc(alias = "takeLeadership")]
     pub async fn lead<T, F: Future<Output = T>>(
         &self,
@@ -123,10 +127,11 @@ impl LeaderSelector {
             }
             guard = self.mutex.lock() => guard?,
         };
-        // Only what comes from here on is meant for this leadership.
+        // Interruptions before this point do not apply to this leadership.
         let before = interrupts.borrow().count;
         let led = tokio::select! {
-            // What is done is done, whatever else happened at the same moment.
+            // Completed work counts as done, even if it is interrupted or the leadership is lost at
+            // the same time.
             biased;
             done = work(Leadership::of(&guard)) => Led::Done(done),
             lost = guard.lost() => Led::Lost(lost),
@@ -144,8 +149,9 @@ impl LeaderSelector {
         }
     }
 
-    /// Leads again and again, each time from the end of the line, until the session is over or somebody
-    /// stops it. `ended` is told how each leadership ended, whatever the work gave.
+    /// Leads repeatedly, each time after joining the queue at its end, until the session ends or
+    /// [`Interrupter::stop`] is called. `ended` receives the result of each leadership, including
+    /// the output of the work.
     #[doc(alias = "autoRequeue")]
     pub async fn lead_repeatedly<T, F: Future<Output = T>>(
         &self,
@@ -162,7 +168,7 @@ impl LeaderSelector {
                         return Err(RecipeError::Lost { path, why: Lost::SessionEnded });
                     }
                 }
-                // Somebody deleted our node while we waited: back to the end of the line.
+                // Another client deleted the node of the waiting candidate: rejoin the queue.
                 Err(RecipeError::NodeGone { .. }) => {}
                 Err(RecipeError::Closed { .. }) if self.interrupts.borrow().is_stopped => {
                     return Ok(());
@@ -172,12 +178,12 @@ impl LeaderSelector {
         }
     }
 
-    /// All candidates, the leader first.
+    /// Returns all candidates, the leader first.
     pub async fn participants(&self) -> Result<Vec<Participant>> {
         self.mutex.participants().await
     }
 
-    /// Who leads.
+    /// Returns the leader.
     pub async fn leader(&self) -> Result<Option<Participant>> {
         Ok(self.participants().await?.into_iter().next())
     }
@@ -189,26 +195,26 @@ fn led_until_the_end<T>(led: &Led<T>) -> bool {
 
 async fn stopped(interrupts: &mut watch::Receiver<Interrupts>) {
     if interrupts.wait_for(|now| now.is_stopped).await.is_err() {
-        // Nobody is left who could.
+        // All senders were dropped, so no stop can follow.
         std::future::pending::<()>().await;
     }
 }
 
-/// Interrupts the leadership of a [`LeaderSelector`].
+/// A handle that interrupts the leadership of a [`LeaderSelector`].
 #[derive(Clone, Debug)]
 pub struct Interrupter {
     interrupts: watch::Sender<Interrupts>,
 }
 
 impl Interrupter {
-    /// Ends the leadership there is now, if there is one: its work is dropped. Doing so twice is the
-    /// same as once.
+    /// Ends the current leadership, if there is one: its work is dropped. A second call for the
+    /// same leadership has no effect.
     #[doc(alias = "interruptLeadership")]
     pub fn interrupt(&self) {
         self.interrupts.send_modify(|now| now.count += 1);
     }
 
-    /// Ends the leadership and the candidacy for good.
+    /// Ends the leadership and the candidacy permanently.
     pub fn stop(&self) {
         self.interrupts.send_modify(|now| now.is_stopped = true);
     }

@@ -1,28 +1,30 @@
-//! Election by one node: whoever creates it leads. For few candidates.
+//! An election by one node: the candidate that creates it leads. For few candidates.
 //!
 //! # On the tree
 //! ```text
-//! /leader          ephemeral; data: the id of the leader, '#', a unique mark
+//! /leader          ephemeral; data: the id of the leader, '#', a random UUID
 //! ```
 //!
 //! # Steps
-//! Create the node; whoever succeeds leads. The others read and watch it, and try again when it goes.
+//! Each candidate tries to create the node; the one that succeeds leads. The other candidates read
+//! and watch the node, and try again when it is deleted.
 //!
 //! # Guarantees
-//! One leader at a time among guards whose session lives; growing tokens; no order among the
-//! candidates. A change of leaders wakes every candidate that waits: N events. The [`LeaderLatch`] wakes
-//! one.
+//! One leader at a time among guards whose session is open; increasing fencing tokens; no order
+//! among the candidates. A change of leaders wakes all N waiting candidates with one event each.
+//! The [`LeaderLatch`] wakes one.
 //!
 //! # When things break
-//! A node that somebody deletes can be taken by another at once: [`Guard::lost`] and [`Guard::check`] notice
-//! that, but since all leaders use the same name [`Guard::fence`] tells only that somebody leads, not
-//! who: use the token.
+//! If another client deletes the node, another candidate can lead at once. [`Guard::lost`] and
+//! [`Guard::check`] detect that. All leaders use the same path, so [`Guard::fence`] checks only
+//! that there is a leader, not which one: use the fencing token.
 //!
-//! A leader that was asked to give it back ([`revoke`](crate::lock::revoke)) leads on until it does. Its id is
-//! overwritten: others see `__REVOKE__` in its place.
+//! A leader that receives a revocation request ([`revoke`](crate::lock::revoke)) leads until it
+//! releases the guard. The request overwrites its id: other clients read `__REVOKE__` instead.
 //!
-//! Disconnected: the guard is in doubt, and [`Guard::lost`] waits for what becomes of the session. When
-//! that is over, the node goes, and whoever waits is elected.
+//! The connection is lost: the guard is in doubt, and [`Guard::lost`] stays pending until the
+//! session has ended, or until a read after the reconnect finds that the node was deleted. When the
+//! session has ended, the node is deleted, and one of the waiting candidates is elected.
 //!
 //! [`LeaderLatch`]: crate::election::LeaderLatch
 
@@ -32,16 +34,16 @@ use crate::error::{RecipeError, Result};
 use crate::guard::{Guard, REVOKE_MESSAGE};
 use crate::place::{Place, patient};
 
-/// What became of an offer to lead.
+/// The result of an attempt to lead.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is taken apart at once"
 )]
 pub enum Offer {
-    /// We lead, as long as the guard is held.
+    /// This candidate leads, as long as the guard is held.
     Elected(Guard),
-    /// Somebody else leads; its id.
+    /// Another candidate leads; its id.
     Leader(String),
 }
 
@@ -74,12 +76,12 @@ pub struct StaticElection {
 }
 
 impl StaticElection {
-    /// A candidate with an id that others see. Makes no request.
+    /// Creates a candidate with an id that is visible to other clients. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>, id: impl Into<String>) -> StaticElection {
         StaticElection { client: client.clone(), path: path.into(), id: id.into() }
     }
 
-    /// Leads if nobody does.
+    /// Becomes the leader if there is none.
     pub async fn offer(&self) -> Result<Offer> {
         loop {
             let data = format!("{}#{}", self.id, self.client.random_uuid());
@@ -92,7 +94,7 @@ impl StaticElection {
         }
     }
 
-    /// Waits until it leads.
+    /// Waits until this candidate leads.
     pub async fn elected(&self) -> Result<Guard> {
         loop {
             if let Offer::Elected(guard) = self.offer().await? {
@@ -109,7 +111,7 @@ impl StaticElection {
         }
     }
 
-    /// The id of the leader.
+    /// Returns the id of the leader.
     pub async fn leader(&self) -> Result<Option<String>> {
         match self.client.retry(&patient(), || self.client.get(&self.path)).await {
             Ok(node) => parse_leader(&node.data).map(Some).ok_or_else(|| RecipeError::Malformed {

@@ -1,4 +1,4 @@
-//! Election with every step told: offer, determine, elected, ready. ZooKeeper's own
+//! An election that reports every step: offer, determine, elected, ready. ZooKeeper's own
 //! `LeaderElectionSupport`.
 //!
 //! # On the tree
@@ -9,18 +9,21 @@
 //! ```
 //!
 //! # Steps
-//! Offer: take a place in line. Determine: look who is first. Elected: that is us. Ready: it is not, so
-//! watch the one right before us, and determine again when it changes.
+//! - Offer: create an ephemeral sequential node.
+//! - Determine: list the nodes to find the first one.
+//! - Elected: the own node is the first.
+//! - Ready: it is not; watch the node right before it, and determine again when that node changes.
 //!
 //! # Guarantees
-//! As the [`LeaderLatch`]: one leader at a time among those whose session lives. Every step comes as an
-//! event, in order, the last one being [`ElectionEvent::StopComplete`] or [`ElectionEvent::Failed`]. A
-//! change of leaders costs two watch events: one at the next in line, one at the leader that goes, for
-//! its own node.
+//! Those of the [`LeaderLatch`]: one leader at a time among candidates whose session is open. Every
+//! step is reported as an event, in order; the last event is [`ElectionEvent::StopComplete`] or
+//! [`ElectionEvent::Failed`]. A change of leaders costs two watch events: one at the next
+//! candidate, and one at the leader that leaves, for its own node.
 //!
 //! # When things break
-//! Disconnected: nothing is told; the place stays. Session over or node deleted: `Failed`, with why. To
-//! go on, start again, with a new client if the session is over.
+//! The connection is lost: no event is reported, and the node stays. The session has ended or the
+//! node was deleted: `Failed`, with the reason. To continue, start again, with a new client if the
+//! session has ended.
 //!
 //! [`LeaderLatch`]: crate::election::LeaderLatch
 
@@ -36,44 +39,44 @@ use crate::queue_of_waiters::{Bases, Participant, Standing, participants};
 
 pub(crate) const BASES: Bases = &["n_"];
 
-/// How many steps wait to be read. The election goes on only as far as its events are taken.
+/// The capacity of the event queue. When it is full, the election waits for the reader.
 const EVENTS_MAX: usize = 16;
 
 /// A step of an election.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ElectionEvent {
-    /// A place in line is about to be taken.
+    /// The candidate is about to create its node.
     OfferStart,
-    /// It was taken.
+    /// The candidate has created its node.
     OfferComplete {
-        /// Our node.
+        /// The node of this candidate.
         path: String,
     },
-    /// We look who is first.
+    /// The candidate is about to list the nodes.
     DetermineStart,
-    /// We know.
+    /// The candidate knows its predecessor, if it has one.
     DetermineComplete,
-    /// It is us.
+    /// The candidate's node is the first.
     ElectedStart,
-    /// We lead.
+    /// The candidate leads.
     ElectedComplete(Leadership),
-    /// It is not us.
+    /// The candidate's node is not the first.
     ReadyStart,
-    /// We wait for this node.
+    /// The candidate watches its predecessor.
     ReadyComplete {
-        /// The node right before us.
+        /// The node right before that of this candidate.
         behind: String,
     },
-    /// It is over.
+    /// The candidacy has ended with an error.
     Failed(RecipeError),
-    /// We were asked to stop.
+    /// The candidate was asked to stop.
     StopStart,
-    /// Our node is gone.
+    /// The candidate's node is deleted.
     StopComplete,
 }
 
-/// A candidate that tells every step.
+/// A candidate that reports every step.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -105,7 +108,7 @@ pub struct ElectionSupport {
 }
 
 impl ElectionSupport {
-    /// Becomes a candidate on `path`, with the name of a host that others see.
+    /// Becomes a candidate on `path`, with a host name that is visible to other clients.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -122,22 +125,22 @@ impl ElectionSupport {
         ElectionSupport { client: client.clone(), path, events, stop, task }
     }
 
-    /// The next step; `None` after the last one.
+    /// Returns the next step; `None` after the last one.
     pub async fn next(&mut self) -> Option<ElectionEvent> {
         self.events.recv().await
     }
 
-    /// Asks the candidate to give way. The last event says when it has.
+    /// Asks the candidate to stop. The last event reports that it has stopped.
     pub fn stop(&self) {
         self.stop.send_replace(true);
     }
 
-    /// The host that leads.
+    /// Returns the host that leads.
     pub async fn leader_host(&self) -> Result<Option<String>> {
         Ok(self.participants().await?.first().map(Participant::id))
     }
 
-    /// All candidates, the leader first.
+    /// Returns all candidates, the leader first.
     pub async fn participants(&self) -> Result<Vec<Participant>> {
         participants(&self.client, &self.path, BASES).await
     }
@@ -158,7 +161,7 @@ struct Candidate {
 
 impl Candidate {
     async fn tell(&self, event: ElectionEvent) {
-        // Nobody listens when the handle is gone, and then this task is being aborted.
+        // The receiver is closed only when the handle was dropped, which also aborts this task.
         let _ = self.told.send(event).await;
     }
 
@@ -188,7 +191,8 @@ impl Candidate {
         RecipeError::Closed { path: self.path.clone() }
     }
 
-    /// Returns when it cannot go on. What was taken is left in `kept`, for whoever stops it.
+    /// Returns the error that ends the candidacy. The guard of the created node stays in `kept`, so
+    /// that `run` can release it after a stop.
     async fn stand(&self, kept: &mut Option<Guard>) -> RecipeError {
         match self.try_stand(kept).await {
             Ok(never) => never,

@@ -1,34 +1,36 @@
-//! Heartbeats: who lives, who has died, and who lives but does not get on.
+//! Heartbeats: which participants are alive, which are dead, and which are alive but make no
+//! progress.
 //!
 //! # On the tree
 //! ```text
 //! /heartbeats/workers        container
-//!   known/anna               persistent: what anna says about herself; stays when she dies
-//!   alive/anna               ephemeral: she lives; its data is the number of her last beat
+//!   known/anna               persistent: anna's description of herself; stays after her session
+//!   alive/anna               ephemeral: anna's session is open; data: the number of her last beat
 //! ```
 //!
 //! # Steps
 //! 1. [`Heartbeat::start`]: keep an ephemeral node; then write the persistent one.
-//! 2. [`Heartbeat::beat`]: write the next number to the ephemeral node. The session keeps it alive
-//!    without beats; a beat says that the work goes on, too.
-//! 3. [`HeartbeatMonitor`]: follow both. Whoever is known and has no ephemeral node is dead. Whose number
-//!    has not changed for too long is silent.
-//! 4. [`Heartbeat::stop`]: remove the persistent node, then the ephemeral one.
+//! 2. [`Heartbeat::beat`]: write the next number to the ephemeral node. The session keeps the node
+//!    without beats; a beat shows that the work also makes progress.
+//! 3. [`HeartbeatMonitor`]: follow both nodes. A participant with a persistent node and no
+//!    ephemeral node is dead. A participant whose number has not changed for `patience` is silent.
+//! 4. [`Heartbeat::stop`]: delete the persistent node, then the ephemeral one.
 //!
 //! # Guarantees
-//! Who has died is told as dead, also to a monitor that comes later; who has stopped is told as left.
-//! Time is measured by the monitor's own clock, from the moment that it has seen the last beat: no two
-//! clocks have to agree. A monitor without connection accuses nobody. One watch event per beat and
-//! monitor.
+//! A participant whose session has ended is reported as dead, also to monitors that open later; one
+//! that has stopped is reported as left. The monitor measures time with its own clock, from the
+//! moment at which it received the last beat: no clocks have to agree. A disconnected monitor
+//! reports no participant as silent or dead. One watch event per beat and monitor.
 //!
 //! # When things break
-//! - Disconnected: the node stays as long as the session; a beat waits for the reconnect. The monitor keeps
-//!   what it knows, and begins to measure anew after the reconnect.
-//! - Session over: others see us die; [`Heartbeat::beat`] fails. The monitor ends with
-//!   [`Pulse::Ended`].
-//! - The ephemeral node deleted by somebody else: told as a death, and alive again when the node has been
-//!   created anew.
-//! - Dropped without [`Heartbeat::stop`]: told as a death.
+//! - The connection is lost: the ephemeral node stays as long as the session; a beat waits for the
+//!   reconnect. The monitor keeps its state, and restarts the measurement of time after the
+//!   reconnect.
+//! - The session has ended: monitors report the participant as dead; [`Heartbeat::beat`] fails. A
+//!   monitor ends with [`Pulse::Ended`].
+//! - Another client deletes the ephemeral node: the participant is reported as dead, and as alive
+//!   when the node has been created again.
+//! - The `Heartbeat` is dropped without [`Heartbeat::stop`]: reported as dead.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +45,7 @@ use crate::error::{RecipeError, Result};
 use crate::group::roster::{Life, OwnEntry, entries};
 use crate::guard::at;
 
-/// One that lives, and says so.
+/// A participant that reports that it is alive.
 ///
 /// ```
 /// use std::time::Duration;
@@ -73,8 +75,8 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Begins to live under a name, with some words about ourselves. If the name is in use, waits until
-    /// it is free.
+    /// Starts a participant with a name and a description of itself. If the name is in use, waits
+    /// until it is free.
     pub async fn start(
         client: &Client,
         path: &str,
@@ -85,85 +87,85 @@ impl Heartbeat {
         Ok(Heartbeat { entry, beats: AtomicU64::new(0) })
     }
 
-    /// Our name.
+    /// Returns the name of this participant.
     pub fn id(&self) -> &str {
         self.entry.id()
     }
 
-    /// Says that the work goes on, and waits until that is written. Beats that come faster than they can
-    /// be written are taken together.
+    /// Reports that the work makes progress, and waits until the beat is written. Beats that arrive
+    /// faster than they can be written are combined.
     pub async fn beat(&self) -> Result<()> {
         let number = self.beats.fetch_add(1, Ordering::Relaxed) + 1;
         self.entry.alive().set_data(number.to_string()).await
     }
 
-    /// Ends as planned: nobody takes us for dead.
+    /// Ends as planned: monitors report [`Pulse::Left`], not [`Pulse::Dead`].
     pub async fn stop(self) -> Result<()> {
         self.entry.sign_off().await
     }
 }
 
-/// What a monitor hears of somebody.
+/// An event of a participant, as seen by a monitor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Pulse {
-    /// It lives: it has come, or has come back.
+    /// The participant has started, or is alive again.
     Alive {
-        /// Its name.
+        /// The name of the participant.
         id: String,
-        /// What it says about itself.
+        /// The description of the participant.
         about: Bytes,
     },
-    /// It has said that its work goes on.
+    /// The participant has sent a beat.
     Beat {
-        /// Its name.
+        /// The name of the participant.
         id: String,
-        /// How many beats there have been since its start.
+        /// The number of beats since the start of the participant.
         number: u64,
     },
-    /// It lives, but has not said for too long that its work goes on. The next beat takes it back.
+    /// The participant is alive, but has sent no beat for too long. The next beat ends this state.
     Silent {
-        /// Its name.
+        /// The name of the participant.
         id: String,
     },
-    /// It has died.
+    /// The participant has a persistent node and no ephemeral node: its session has ended.
     Dead {
-        /// Its name.
+        /// The name of the participant.
         id: String,
-        /// What it said about itself.
+        /// The description of the participant.
         about: Bytes,
     },
-    /// It has ended as planned.
+    /// The participant has stopped as planned.
     Left {
-        /// Its name.
+        /// The name of the participant.
         id: String,
     },
-    /// The monitor sees nothing any more: the session is over. Nothing follows.
+    /// The monitor has ended, because its session has ended. This is the last event.
     Ended(RecipeError),
 }
 
-/// How somebody is, as a monitor knows it.
+/// The state of a participant, as known to a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Health {
-    /// It lives.
+    /// The participant is alive.
     Alive,
-    /// It lives, but has not said for too long that its work goes on.
+    /// The participant is alive, but has sent no beat for too long.
     Silent,
-    /// It has died.
+    /// The participant has a persistent node and no ephemeral node: its session has ended.
     Dead,
 }
 
 #[derive(Debug)]
 struct Seen {
     about: Bytes,
-    /// `None` is dead.
+    /// `None` if the participant is dead.
     life: Option<Life>,
-    /// When the last beat was seen.
+    /// The time at which the last beat was received.
     since: Instant,
     is_silent: bool,
 }
 
-/// One that looks after others.
+/// A monitor of all participants on a path.
 #[derive(Debug)]
 pub struct HeartbeatMonitor {
     client: Client,
@@ -172,14 +174,14 @@ pub struct HeartbeatMonitor {
     states: States,
     patience: Duration,
     seen: BTreeMap<String, Seen>,
-    /// Found out and not told yet.
+    /// Detected events that were not returned yet.
     news: VecDeque<Pulse>,
     is_over: bool,
 }
 
 impl HeartbeatMonitor {
-    /// Begins to look after all on `path`. Who lives and says nothing for longer than `patience` is
-    /// silent.
+    /// Starts to monitor all participants on `path`. A participant that is alive and sends no beat
+    /// for longer than `patience` is silent.
     pub async fn open(client: &Client, path: &str, patience: Duration) -> Result<HeartbeatMonitor> {
         let states = client.states();
         let cache = TreeCache::start(client, path);
@@ -196,7 +198,7 @@ impl HeartbeatMonitor {
         })
     }
 
-    /// All who are known, as far as [`HeartbeatMonitor::next`] has told.
+    /// Returns the state of all known participants, as of the last [`HeartbeatMonitor::next`].
     pub fn health(&self) -> BTreeMap<String, Health> {
         let health = |seen: &Seen| match seen {
             Seen { life: None, .. } => Health::Dead,
@@ -206,8 +208,8 @@ impl HeartbeatMonitor {
         self.seen.iter().map(|(id, seen)| (id.clone(), health(seen))).collect()
     }
 
-    /// What happens next; `None` after [`Pulse::Ended`]. The first ones tell how all are who are known. May
-    /// be dropped at any await: nothing is lost.
+    /// Returns the next event; `None` after [`Pulse::Ended`]. The first events report the state of
+    /// all known participants. The future may be dropped at any await: no event is lost.
     pub async fn next(&mut self) -> Option<Pulse> {
         loop {
             if self.news.is_empty() && !self.is_over {
@@ -220,13 +222,13 @@ impl HeartbeatMonitor {
                 return None;
             }
             let silence = self.seen.values().filter(|seen| seen.life.is_some() && !seen.is_silent);
-            // A patience that never ends is one.
+            // If the sum overflows, there is no deadline.
             let silence = silence.filter_map(|seen| seen.since.checked_add(self.patience)).min();
             tokio::select! {
-                // Silence is the last thing to be believed.
+                // `biased`: the deadline is checked last, after all pending events.
                 biased;
                 Some(state) = self.states.next() => {
-                    // What was not seen meanwhile is not held against anybody.
+                    // Beats during the disconnection were not received, so restart the measurement.
                     if state != ConnectionState::Suspended {
                         self.begin_anew();
                     }
@@ -244,7 +246,7 @@ impl HeartbeatMonitor {
         }
     }
 
-    /// Compares what the cache holds with what was told.
+    /// Compares the content of the cache with the state that was reported.
     fn compare(&mut self) {
         let now = Instant::now();
         let found = entries(&self.cache);
@@ -267,7 +269,7 @@ impl HeartbeatMonitor {
             let alive = || Pulse::Alive { id: id.clone(), about: about.clone() };
             match (&entry.alive, life_before.flatten()) {
                 (None, _) => self.news.push_back(dead()),
-                // Both between two looks.
+                // The node was deleted and created again between two comparisons.
                 (Some(life), Some(before)) if life.since != before.since => {
                     self.news.extend([dead(), alive()]);
                 }
@@ -303,7 +305,7 @@ impl HeartbeatMonitor {
     }
 }
 
-/// The number of a beat; what somebody else has written there counts as none.
+/// Returns the number of a beat; 0 for other data, which another client has written.
 fn number(beat: &[u8]) -> u64 {
     std::str::from_utf8(beat).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }

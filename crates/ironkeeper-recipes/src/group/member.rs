@@ -2,26 +2,28 @@
 //!
 //! # On the tree
 //! ```text
-//! /groups/shards                               container, if it was not there
+//! /groups/shards                               container, created if it is missing
 //!   anna                                       ephemeral: a member, with its data
-//!   berta                                      ephemeral: another one
+//!   berta                                      ephemeral: another member
 //! ```
 //!
 //! # Steps
-//! 1. Keep an ephemeral node with our name, as [`PersistentNode`] does.
+//! 1. Keep an ephemeral node with the name of the member, as [`PersistentNode`] does.
 //! 2. Follow all children, as [`ChildrenCache`] does.
 //!
 //! # Guarantees
-//! A member counts itself always, even before others see it, and until it leaves. Everybody comes to see
-//! the same members, but not at the same moment. A name that is in use is waited for: a member that
-//! comes back with a new session takes its place when the old session is over. One watch event per
-//! member that comes, changes or goes, at everybody who looks on.
+//! A member is always in its own list, even before other clients see it, and until it leaves. All
+//! clients converge to the same members, but not at the same time. If a name is in use, the member
+//! waits: a member that returns with a new session joins when its old session has ended. Each
+//! client that follows the group receives one watch event per member that joins, changes or leaves.
 //!
 //! # When things break
-//! - Disconnected: the members last known stay. After the reconnect what has changed is told.
-//! - Our node deleted by somebody else: it is created again.
-//! - Session over: others see us leave; our own events end with [`GroupEvent::Ended`].
-//! - Dropped: the member leaves in the background.
+//! - The connection is lost: the last known members stay. After the reconnect the changes are
+//!   reported.
+//! - Another client deletes the node of a member: the member creates it again.
+//! - The session has ended: other clients see the member leave; its own events end with
+//!   [`GroupEvent::Ended`].
+//! - The `GroupMember` is dropped: the member leaves in the background.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,45 +36,47 @@ use crate::error::{RecipeError, Result};
 use crate::node::PersistentNode;
 use crate::place::{join, name_of};
 
-/// Something happened to a group.
+/// An event of a group.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum GroupEvent {
-    /// A member is there.
+    /// A member has joined, or was present at the start.
     Joined {
-        /// Its name.
+        /// The name of the member.
         id: String,
-        /// Its data.
+        /// The data of the member.
         data: Bytes,
     },
-    /// A member has other data.
+    /// The data of a member has changed.
     Changed {
-        /// Its name.
+        /// The name of the member.
         id: String,
-        /// Its data.
+        /// The new data.
         data: Bytes,
     },
-    /// A member is gone.
+    /// A member has left.
     Left {
-        /// Its name.
+        /// The name of the member.
         id: String,
     },
-    /// All who were there at the start have been told.
+    /// All members that were present at the start have been reported.
     Initialized,
-    /// The listener was too slow: what it knows is void, and all members are told again.
+    /// The listener was too slow and events were dropped. It has to discard its state: all members
+    /// are reported again.
     Reset,
-    /// Nobody looks on any more: the session is over, or the group was dropped. Nothing follows.
+    /// The group is not followed any more: the session has ended, or the group was dropped. This is
+    /// the last event.
     Ended(RecipeError),
 }
 
-/// The events of a group. Begins with all members of the present.
+/// The events of a group, beginning with all present members.
 #[derive(Debug)]
 pub struct GroupEvents {
     events: CacheEvents,
 }
 
 impl GroupEvents {
-    /// The next event; `None` after [`GroupEvent::Ended`].
+    /// Returns the next event; `None` after [`GroupEvent::Ended`].
     pub async fn next(&mut self) -> Option<GroupEvent> {
         let id = |node: &Arc<CachedNode>| name_of(&node.path).to_owned();
         Some(match self.events.next().await? {
@@ -90,7 +94,7 @@ impl GroupEvents {
     }
 }
 
-/// A group seen from outside.
+/// A group, as followed by a client that need not be a member.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -111,26 +115,26 @@ pub struct Group {
 }
 
 impl Group {
-    /// Looks at a group, which need not be there, and follows it in the background.
+    /// Reads a group, which need not exist, and follows it in the background.
     pub async fn open(client: &Client, path: impl Into<String>) -> Result<Group> {
         let cache = ChildrenCache::start(client, path);
         cache.initialized().await?;
         Ok(Group { cache })
     }
 
-    /// The path of the group.
+    /// Returns the path of the group.
     pub fn path(&self) -> &str {
         self.cache.path()
     }
 
-    /// All members and their data.
+    /// Returns all members and their data.
     #[doc(alias = "getCurrentMembers")]
     pub fn members(&self) -> BTreeMap<String, Bytes> {
         let nodes = self.cache.children();
         nodes.iter().map(|node| (name_of(&node.path).to_owned(), node.data.clone())).collect()
     }
 
-    /// The members of the present as events, and all events from now on.
+    /// Returns the present members as events, and all events from now on.
     pub fn events(&self) -> GroupEvents {
         GroupEvents { events: self.cache.events() }
     }
@@ -161,8 +165,8 @@ pub struct GroupMember {
 }
 
 impl GroupMember {
-    /// Joins, and waits until everybody can see it: if the name is in use, until it is free. Dropping
-    /// the future withdraws.
+    /// Joins the group, and waits until the node exists; if the name is in use, until it is free.
+    /// Dropping the future withdraws the member.
     pub async fn join(
         client: &Client,
         path: impl Into<String>,
@@ -179,17 +183,17 @@ impl GroupMember {
         Ok(GroupMember { id, node, group })
     }
 
-    /// Our name.
+    /// Returns the name of this member.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The path of the group.
+    /// Returns the path of the group.
     pub fn path(&self) -> &str {
         self.group.path()
     }
 
-    /// All members and their data, ourselves among them always.
+    /// Returns all members and their data, always including this member.
     #[doc(alias = "getCurrentMembers")]
     pub fn members(&self) -> BTreeMap<String, Bytes> {
         let mut members = self.group.members();
@@ -197,17 +201,17 @@ impl GroupMember {
         members
     }
 
-    /// The members of the present as events, and all events from now on.
+    /// Returns the present members as events, and all events from now on.
     pub fn events(&self) -> GroupEvents {
         self.group.events()
     }
 
-    /// Changes our data, and waits until it is there.
+    /// Changes the data of this member, and waits until it is written.
     pub async fn set_data(&self, data: impl Into<Bytes>) -> Result<()> {
         self.node.set_data(data).await
     }
 
-    /// Leaves, and waits until that is done.
+    /// Leaves, and waits until the node is deleted.
     pub async fn leave(self) -> Result<()> {
         self.node.close().await
     }

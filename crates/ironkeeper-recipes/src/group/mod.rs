@@ -1,5 +1,5 @@
-//! Who is there, and what they have to say to each other: groups that are joined and left, sets shared
-//! out among members, heartbeats, progress reports, commands to all.
+//! Membership and messages between members: groups, sets that are divided among members,
+//! heartbeats, progress reports, and commands to all members.
 
 pub mod command;
 pub mod heartbeat;

@@ -1,4 +1,4 @@
-//! A set of things shared out among the members of a group, each to one of them. kazoo's
+//! A set of items that is divided among the members of a group, each item to one member. kazoo's
 //! `SetPartitioner`.
 //!
 //! # On the tree
@@ -8,36 +8,42 @@
 //!     0b7c…e1-anna
 //!     53a9…04-berta
 //!   locks
-//!     shard-1                                  a mutex per thing, with kazoo's names, see
+//!     shard-1                                  a mutex per item, with kazoo's names, see
 //!     shard-2                                  [`Mutex`](crate::lock::Mutex)
 //! ```
-//! This is kazoo's layout and kazoo's default rule: its partitioners and ours share out a set together, if things and
-//! members have names of letters, digits and plain punctuation.
+//! This is kazoo's layout and kazoo's default rule: a `SetPartitioner` and kazoo's partitioners can
+//! divide a set together, if the names of items and members consist of letters, digits and plain
+//! punctuation.
 //!
 //! # Steps
-//! 1. *Allocating*: wait until the members have not changed for a while. Every member works out the same
-//!    shares from the same sorted list.
-//! 2. Take the mutex of everything in our share, in the order of their names. If the members change
-//!    meanwhile, give all back and begin again.
-//! 3. *Acquired*: the share is ours, until
-//! 4. *Release*: the members have changed. The share is ours still, and others wait for it: finish, give it
-//!    back, and begin again; or
-//! 5. *Failure*: it is lost, with the session or by a deletion.
+//! 1. *Allocating*: wait until the members have not changed for a while. Every member computes the
+//!    same shares from the same sorted list.
+//! 2. Lock the mutex of each item in the share, in the order of the names. If the members change
+//!    meanwhile, release all and start over.
+//! 3. *Acquired*: the member holds the share, until step 4 or 5.
+//! 4. *Release*: the members have changed. The member still holds the share, and other members wait
+//!    for it: finish the work, release the share, and start over.
+//! 5. *Failure*: the share is lost, because the session has ended or a node was deleted.
 //!
 //! # Guarantees
-//! A thing belongs to one member at a time, whatever each of them believes about the members: that is up
-//! to its mutex, which gives a fencing token for it, too. When the members stay the same for long enough and
-//! everybody gives back what is wanted, everything belongs to somebody. One watch event per member and
-//! change of the members, and one per mutex and hand-over.
+//! An item belongs to at most one member at a time, even if the members have different views of the
+//! group, because the item's mutex decides. The mutex also provides a fencing token. When the
+//! members do not change for long enough and each member releases its share on *Release*, every
+//! item belongs to a member. One watch event per member and change of the members, and one per
+//! mutex and change of its holder.
 //!
-//! Two members with one name, such as one that comes back while its old session still lives, have one share: the
-//! later one waits for its mutexes until the other is gone. (kazoo's members count the name twice meanwhile.)
+//! Two members with the same name, for example one that returns while its old session is still
+//! open, have the same share: the later one waits for the mutexes until the earlier one releases
+//! them or its session ends. (kazoo's members count the name twice meanwhile.)
 //!
 //! # When things break
-//! - Disconnected: the share is in doubt ([`Partition::is_valid`]), and stays ours if the session does.
-//! - Session over: [`PartitionState::Failure`]; the others share anew.
-//! - A member that does not give back what others wait for: they wait. Nothing is taken from anybody.
-//! - The future of [`SetPartitioner::acquire`] dropped: all is given back; we remain a member.
+//! - The connection is lost: the share is in doubt ([`Partition::is_valid`]). The member keeps it
+//!   if the session is reconnected.
+//! - The session has ended: [`PartitionState::Failure`]; the other members divide the set again.
+//! - A member does not release a share that other members wait for: they wait. No share is taken
+//!   from its holder.
+//! - The future of [`SetPartitioner::acquire`] is dropped: all mutexes are released; the member
+//!   stays in the group.
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,19 +59,19 @@ use crate::guard::Guard;
 use crate::lock::{MultiGuard, MultiLock};
 use crate::place::{join, name_of};
 
-/// How long the members must not change before shares are taken, unless it is said.
+/// The default of [`SetPartitioner::with_settling`].
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// Where a share is in its life.
+/// The state of a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PartitionState {
-    /// It is being worked out and taken.
+    /// The share is being computed and locked.
     Allocating,
-    /// It is ours.
+    /// The member holds the share.
     Acquired,
-    /// It is ours, and others wait for it, since the members have changed.
+    /// The member holds the share, but the members have changed and other members wait for it.
     Release,
-    /// It is lost.
+    /// The share is lost.
     Failure,
 }
 
@@ -82,7 +88,7 @@ impl fmt::Display for PartitionState {
 
 type Rule = dyn Fn(&str, &[String], &[String]) -> Vec<String> + Send + Sync;
 
-/// A member of a group that shares out a set.
+/// A member of a group that divides a set.
 ///
 /// ```
 /// use std::time::Duration;
@@ -134,7 +140,8 @@ impl fmt::Debug for SetPartitioner {
 }
 
 impl SetPartitioner {
-    /// Joins those who share out `items`, about which all should say the same, with a name of our own.
+    /// Joins the members that divide `items`, with the name `id`. All members should pass the same
+    /// items.
     pub async fn join<I: Into<String>>(
         client: &Client,
         path: &str,
@@ -154,16 +161,17 @@ impl SetPartitioner {
         Ok(SetPartitioner { client, id, locks, items, party, settling: SETTLING, rule })
     }
 
-    /// How long the members must not change before shares are taken: one second, unless it is said. Longer
-    /// means fewer changes when many come or go one after another.
+    /// Sets how long the members must not change before shares are locked. The default is one
+    /// second. A longer time means fewer changes of the shares when many members join or leave one
+    /// after another.
     pub fn with_settling(mut self, settling: Duration) -> SetPartitioner {
         self.settling = settling;
         self
     }
 
-    /// Which items are the share of a member, given its name, all members, and all items, both
-    /// sorted. All members must have the same rule. Without this, of `n` members each gets every n-th
-    /// item.
+    /// Sets the rule that returns the share of a member, given its name, all members, and all
+    /// items, both sorted. All members must use the same rule. By default each of `n` members gets
+    /// every n-th item.
     pub fn with_rule(
         mut self,
         rule: impl Fn(&str, &[String], &[String]) -> Vec<String> + Send + Sync + 'static,
@@ -172,12 +180,12 @@ impl SetPartitioner {
         self
     }
 
-    /// Our name.
+    /// Returns the name of this member.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The names of all members as they are known now, sorted; our own is always among them.
+    /// Returns the names of all known members, sorted, always including this member.
     pub fn members(&self) -> Vec<String> {
         let mut members = self.party.participants();
         members.push(self.id.clone());
@@ -186,8 +194,8 @@ impl SetPartitioner {
         members
     }
 
-    /// Waits until our share is ours: *allocating*, then *acquired*. It may be empty, when there are
-    /// more members than items.
+    /// Waits until this member holds its share: *allocating*, then *acquired*. The share is empty
+    /// if there are more members than items and none is left for this member.
     pub async fn acquire(&mut self) -> Result<Partition<'_>> {
         let this = &*self;
         loop {
@@ -201,7 +209,7 @@ impl SetPartitioner {
             };
             tokio::select! {
                 biased;
-                // What is held so far is given back as the future is dropped.
+                // Dropping the future of `locking` releases the mutexes that it has locked.
                 changed = this.changed(&members) => changed?,
                 held = locking => {
                     let held = held?;
@@ -213,12 +221,12 @@ impl SetPartitioner {
         }
     }
 
-    /// Leaves the group: the others share anew.
+    /// Leaves the group: the other members divide the set again.
     pub async fn leave(self) -> Result<()> {
         self.party.leave().await
     }
 
-    /// The locks of our share; `None` if it is empty.
+    /// Returns the locks of this member's share; `None` if it is empty.
     fn share(&self, members: &[String]) -> Result<Option<MultiLock>> {
         let share = (self.rule)(&self.id, members, &self.items);
         if let Some(foreign) = share.iter().find(|item| self.items.binary_search(item).is_err()) {
@@ -243,7 +251,7 @@ impl SetPartitioner {
         }
     }
 
-    /// Resolves when the members are not these.
+    /// Waits until the members differ from `members`.
     async fn changed(&self, members: &[String]) -> Result<()> {
         let mut events = self.party.events();
         while self.members() == members {
@@ -257,14 +265,14 @@ impl SetPartitioner {
     }
 }
 
-/// Of `n` members each gets every n-th item, as with kazoo.
+/// The default rule, as in kazoo: each of `n` members gets every n-th item.
 fn every_nth(me: &str, members: &[String], items: &[String]) -> Vec<String> {
     let Some(at) = members.iter().position(|member| member == me) else { return Vec::new() };
     items.iter().skip(at).step_by(members.len()).cloned().collect()
 }
 
-/// A share that is ours. Give it back with [`Partition::release`]; dropping it does the same in the
-/// background.
+/// A share that a member holds. Release it with [`Partition::release`]; dropping it does the same
+/// in the background.
 #[derive(Debug)]
 #[must_use = "a share that is dropped is given back"]
 pub struct Partition<'a> {
@@ -274,19 +282,20 @@ pub struct Partition<'a> {
 }
 
 impl Partition<'_> {
-    /// What is ours, sorted.
+    /// Returns the items of the share, sorted.
     pub fn items(&self) -> Vec<String> {
         let mut items: Vec<String> = self.guards().filter_map(item_of).collect();
         items.sort();
         items
     }
 
-    /// The members among whom the set was shared out.
+    /// Returns the members among which the set was divided.
     pub fn members(&self) -> &[String] {
         &self.members
     }
 
-    /// The guard of an item, with its fencing token; `None` if it is not in our share.
+    /// Returns the guard of an item, with its fencing token; `None` if the item is not in the
+    /// share.
     pub fn guard(&self, item: &str) -> Option<&Guard> {
         self.guards().find(|guard| item_of(guard).as_deref() == Some(item))
     }
@@ -295,12 +304,12 @@ impl Partition<'_> {
         self.held.iter().flat_map(|held| held.guards())
     }
 
-    /// Whether, as far as this process knows, all of it is ours. Makes no request.
+    /// Returns whether, as far as this process knows, all items are held. Makes no request.
     pub fn is_valid(&self) -> bool {
         self.held.as_ref().is_none_or(MultiGuard::is_valid)
     }
 
-    /// Where it is in its life, as far as this process knows. Makes no request.
+    /// Returns the state of the share, as far as this process knows. Makes no request.
     pub fn state(&self) -> PartitionState {
         let is_lost = self.guards().any(Guard::is_known_lost);
         if is_lost || self.partitioner.client.state().is_final() {
@@ -312,7 +321,7 @@ impl Partition<'_> {
         }
     }
 
-    /// Resolves when the share has to be given back ([`PartitionState::Release`]) or is lost
+    /// Waits until the share has to be released ([`PartitionState::Release`]) or is lost
     /// ([`PartitionState::Failure`]).
     pub async fn ended(&self) -> PartitionState {
         let lost = async {
@@ -331,7 +340,8 @@ impl Partition<'_> {
         }
     }
 
-    /// Lets a transaction take place only if all of the share is still ours.
+    /// Adds checks to a transaction, so that the server applies it only if all items are still
+    /// held.
     pub fn fence(&self, transaction: Transaction) -> Transaction {
         match &self.held {
             Some(held) => held.fence(transaction),
@@ -339,7 +349,7 @@ impl Partition<'_> {
         }
     }
 
-    /// Gives it back.
+    /// Releases the share.
     pub async fn release(self) -> Result<()> {
         match self.held {
             Some(held) => held.release().await,
@@ -348,7 +358,7 @@ impl Partition<'_> {
     }
 }
 
-/// The item that a mutex stands for.
+/// Returns the item of a mutex.
 fn item_of(guard: &Guard) -> Option<String> {
     from_name(name_of(guard.place().parent()))
 }

@@ -1,18 +1,18 @@
-//! A party: participants who come with an identifier that need not be unique. kazoo's `Party` and
+//! A party: a group of participants whose identifiers need not be unique. kazoo's `Party` and
 //! `ShallowParty`.
 //!
 //! # On the tree
 //! ```text
-//! /parties/workers                             container, if it was not there
-//!   0b7c…e1__party__                           ephemeral: a participant, its identifier as data
-//!   53a9…04-anna                               ephemeral: one of a shallow party, its identifier in
-//!                                              the name (and as data, too)
+//! /parties/workers                             container, created if it is missing
+//!   0b7c…e1__party__                           ephemeral: a participant; data: its identifier
+//!   53a9…04-anna                               ephemeral: a participant of a shallow party, with
+//!                                              its identifier in the name (and also as data)
 //! ```
 //! Both names begin with 32 random hexadecimal digits.
 //!
 //! # Steps, guarantees, and when things break
-//! Those of [`GroupMember`](super::GroupMember), except that nobody waits for a name: each participant
-//! has a node of its own, and two with the same identifier are two.
+//! Those of [`GroupMember`](super::GroupMember), except that no participant waits for a name: each
+//! participant has its own node, and two with the same identifier are two participants.
 
 use bytes::Bytes;
 use ironkeeper_client::Client;
@@ -22,7 +22,7 @@ use crate::error::{RecipeError, Result};
 use crate::node::PersistentNode;
 use crate::place::{join, name_of};
 
-/// What the names of participants end with, unless the party is shallow.
+/// The end of the participants' node names, unless the party is shallow.
 const MARK: &str = "__party__";
 
 /// A participant of a party.
@@ -50,14 +50,15 @@ pub struct Party {
 }
 
 impl Party {
-    /// Joins with an identifier, and waits until everybody can see it. Dropping the future withdraws.
+    /// Joins with an identifier, and waits until the node exists. Dropping the future withdraws the
+    /// participant.
     pub async fn join(client: &Client, path: impl Into<String>, identifier: &str) -> Result<Party> {
         let name = format!("{}{MARK}", random_digits(client));
         Party::join_as(client, path.into(), name, identifier, false).await
     }
 
-    /// Joins with the identifier in the name of the node, so that the list of names is enough to see
-    /// who is there.
+    /// Joins with the identifier in the name of the node, so that the list of children is
+    /// sufficient to find the participants.
     pub async fn join_shallow(
         client: &Client,
         path: impl Into<String>,
@@ -87,12 +88,12 @@ impl Party {
         Ok(Party { node, cache, is_shallow })
     }
 
-    /// The path of the party.
+    /// Returns the path of the party.
     pub fn path(&self) -> &str {
         self.cache.path()
     }
 
-    /// The identifiers of all participants, in no particular order.
+    /// Returns the identifiers of all participants, in no particular order.
     pub fn participants(&self) -> Vec<String> {
         let nodes = self.cache.children();
         let identifier = |(name, data): (&str, &[u8])| {
@@ -108,12 +109,12 @@ impl Party {
             .collect()
     }
 
-    /// Everything that happens to the nodes of the party from now on, those of the present first.
+    /// Returns the present nodes of the party as events, and all events from now on.
     pub(super) fn events(&self) -> CacheEvents {
         self.cache.events()
     }
 
-    /// Leaves, and waits until that is done.
+    /// Leaves, and waits until the node is deleted.
     pub async fn leave(self) -> Result<()> {
         self.node.close().await
     }

@@ -1,31 +1,32 @@
-//! Progress reports: how far each part of a job has come, also of those who died on the way.
+//! Progress reports of the parts of a job, also of parts whose reporter has died.
 //!
 //! # On the tree
 //! ```text
 //! /progress/import           container
-//!   known/anna               persistent: her last report: `running 40 100 reading the third file`
-//!   alive/anna               ephemeral: she works on it
+//!   known/anna               persistent: the last report: `running 40 100 reading the third file`
+//!   alive/anna               ephemeral: the reporter's session is open
 //! ```
-//! A report is a word for the state (`running`, `done`, `failed`), how much is done, of how much (or `-`),
-//! and a note.
+//! A report consists of the state (`running`, `done`, `failed`), the amount that is done, the total
+//! amount (or `-`), and a note.
 //!
 //! # Steps
 //! 1. [`ProgressReporter::start`]: keep an ephemeral node, and write the first report.
-//! 2. [`ProgressReporter::report`]: write the report, in the background. If reports come faster than they
-//!    can be written, the latest one is.
-//! 3. [`ProgressReporter::finish`] or [`ProgressReporter::fail`]: write the last report, which stays.
+//! 2. [`ProgressReporter::report`]: write the report, in the background. If reports arrive faster
+//!    than they can be written, only the latest one is written.
+//! 3. [`ProgressReporter::finish`] or [`ProgressReporter::fail`]: write the last report, which
+//!    stays.
 //! 4. [`ProgressBoard`]: follow all reports.
 //!
 //! # Guarantees
-//! Reports of one reporter are seen in their order, some left out; the last one always is seen. A
-//! report that says `running` without a living reporter is told as one that died. One watch event per
-//! report that is written, at everybody who looks on.
+//! The reports of one reporter are seen in order; some may be skipped, but never the last one. A
+//! report with the state `running` whose reporter has no ephemeral node counts as died
+//! ([`Part::has_died`]). Each board receives one watch event per written report.
 //!
 //! # When things break
-//! - Disconnected: the latest report is written after the reconnect.
-//! - Session over: the reporter counts as dead; [`ProgressReporter::finish`] fails. Start another one with a
-//!   new client, under the same name: it goes on with its own reports.
-//! - Dropped without an end: as if it had died.
+//! - The connection is lost: the latest report is written after the reconnect.
+//! - The session has ended: the reporter counts as dead; [`ProgressReporter::finish`] fails. Start
+//!   another reporter with a new client and the same name: it continues with its own reports.
+//! - The reporter is dropped before `finish` or `fail`: it counts as dead.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,18 +39,18 @@ use crate::cache::{CacheEvent, CacheEvents, TreeCache};
 use crate::error::Result;
 use crate::group::roster::{OwnEntry, entries};
 
-/// How a part of a job stands.
+/// The state of a part of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReportState {
-    /// It is worked on, if its reporter lives.
+    /// The part is in progress, if its reporter is alive.
     Running,
-    /// It is done.
+    /// The part is done.
     Done,
-    /// It has failed.
+    /// The part has failed.
     Failed,
 }
 
-/// How far a part of a job has come.
+/// The progress of a part of a job.
 ///
 /// ```
 /// use ironkeeper_recipes::group::{Report, ReportState};
@@ -60,13 +61,13 @@ pub enum ReportState {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// How it stands.
+    /// The state of the part.
     pub state: ReportState,
-    /// How much is done.
+    /// The amount that is done.
     pub done: u64,
-    /// Of how much, if that is known.
+    /// The total amount, if it is known.
     pub total: Option<u64>,
-    /// What else there is to say.
+    /// Additional text.
     pub note: String,
 }
 
@@ -85,7 +86,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The text is not a report.
+/// The error for text that is not a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a report: expected `state done total note`")]
 pub struct NoReport;
@@ -110,7 +111,7 @@ impl FromStr for Report {
     }
 }
 
-/// One that reports how far it has come.
+/// A reporter of the progress of one part.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -140,7 +141,7 @@ pub struct ProgressReporter {
 }
 
 impl ProgressReporter {
-    /// Begins to report under a name, of how much there is to do if that is known. If the name is in use,
+    /// Starts a reporter with a name and the total amount, if it is known. If the name is in use,
     /// waits until it is free.
     pub async fn start(
         client: &Client,
@@ -153,12 +154,12 @@ impl ProgressReporter {
         Ok(ProgressReporter { entry, report: Mutex::new(report) })
     }
 
-    /// Our name.
+    /// Returns the name of this reporter.
     pub fn id(&self) -> &str {
         self.entry.id()
     }
 
-    /// Reports how much is done, in the background.
+    /// Reports the amount that is done, in the background.
     pub fn report(&self, done: u64, note: impl Into<String>) {
         self.change(|report| {
             report.done = done;
@@ -171,7 +172,8 @@ impl ProgressReporter {
         self.entry.known().written().await
     }
 
-    /// Reports that it is done. All of it is, if it was said how much there is.
+    /// Reports that the part is done. If the total amount is known, the amount that is done becomes
+    /// the total.
     pub async fn finish(self, note: impl Into<String>) -> Result<()> {
         self.change(|report| {
             report.state = ReportState::Done;
@@ -181,7 +183,7 @@ impl ProgressReporter {
         self.end().await
     }
 
-    /// Reports that it has failed.
+    /// Reports that the part has failed.
     pub async fn fail(self, note: impl Into<String>) -> Result<()> {
         self.change(|report| {
             report.state = ReportState::Failed;
@@ -195,32 +197,34 @@ impl ProgressReporter {
         self.entry.end().await
     }
 
-    /// Changes the report and has it written, both under the lock: reports are written in their order.
+    /// Changes the report and queues its write, both under the lock, so that reports are written in
+    /// order.
     fn change(&self, change: impl FnOnce(&mut Report)) {
-        // Nothing under the lock can panic but the conversion of a note, which leaves the rest right.
+        // Under the lock only the conversion of a note can panic, which leaves the report
+        // consistent.
         let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut report);
         self.entry.known().want_data(report.to_string());
     }
 }
 
-/// A part of a job, as seen by others.
+/// A part of a job, as seen by other clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Part {
-    /// Its last report.
+    /// The last report of the part.
     pub report: Report,
-    /// Whether its reporter lives.
+    /// Whether the ephemeral node of the reporter exists.
     pub is_alive: bool,
 }
 
 impl Part {
-    /// Whether its reporter died before it was done or had failed.
+    /// Returns whether the reporter died before the part was done or had failed.
     pub fn has_died(&self) -> bool {
         self.report.state == ReportState::Running && !self.is_alive
     }
 
-    /// Whether nothing more is to be expected: it is done, has failed, or has died.
+    /// Returns whether no further report is expected: the part is done, has failed, or has died.
     pub fn is_ended(&self) -> bool {
         self.report.state != ReportState::Running || !self.is_alive
     }
@@ -233,14 +237,14 @@ pub struct ProgressBoard {
 }
 
 impl ProgressBoard {
-    /// Reads all reports, and follows them.
+    /// Reads all reports, and follows them in the background.
     pub async fn open(client: &Client, path: &str) -> Result<ProgressBoard> {
         let cache = TreeCache::start(client, path);
         cache.initialized().await?;
         Ok(ProgressBoard { cache })
     }
 
-    /// All parts by their names. What somebody else has written there and is no report is left out.
+    /// Returns all parts by their names, without nodes whose data is not a report.
     pub fn parts(&self) -> BTreeMap<String, Part> {
         let part = |known: &[u8], is_alive| {
             let report = std::str::from_utf8(known).ok()?.parse().ok()?;
@@ -252,7 +256,7 @@ impl ProgressBoard {
             .collect()
     }
 
-    /// How much is done, of how much, over all parts that say how much there is.
+    /// Returns the sums of the done and total amounts of all parts whose total amount is known.
     pub fn overall(&self) -> (u64, u64) {
         let parts = self.parts();
         let known = parts.values().filter_map(|part| Some((part.report.done, part.report.total?)));
@@ -261,13 +265,13 @@ impl ProgressBoard {
         })
     }
 
-    /// The parts of the present, and all changes of them from now on.
+    /// Returns the present parts, and all changes of them from now on.
     pub fn changes(&self) -> PartChanges<'_> {
         PartChanges { board: self, events: self.cache.events(), told: BTreeMap::new() }
     }
 
-    /// Waits until so many parts are there and all parts are ended, and tells them. An error when the
-    /// session is over.
+    /// Waits until at least `count` parts exist and all parts have ended, and returns them. Returns
+    /// an error if the session ends.
     pub async fn ended(&self, count: usize) -> Result<BTreeMap<String, Part>> {
         let mut events = self.cache.events();
         loop {
@@ -282,7 +286,7 @@ impl ProgressBoard {
     }
 }
 
-/// The changes on a [`ProgressBoard`].
+/// The stream of changes on a [`ProgressBoard`].
 #[derive(Debug)]
 pub struct PartChanges<'a> {
     board: &'a ProgressBoard,
@@ -291,7 +295,8 @@ pub struct PartChanges<'a> {
 }
 
 impl PartChanges<'_> {
-    /// The next part that is new or another than before, with its name; `None` when the session is over.
+    /// Returns the next part that is new or has changed, with its name; `None` when the session has
+    /// ended.
     pub async fn next(&mut self) -> Option<(String, Part)> {
         loop {
             let parts = self.board.parts();

@@ -1,9 +1,9 @@
-//! Those who are known, and which of them live. What heartbeats and progress reports have in common.
+//! The known participants and which of them are alive. Heartbeats and progress reports use it.
 //!
 //! ```text
 //! /path                      container
-//!   known/anna               persistent: what anna has said last; stays when she dies
-//!   alive/anna               ephemeral: she lives
+//!   known/anna               persistent: the last data of anna; stays after her session
+//!   alive/anna               ephemeral: anna's session is open
 //! ```
 
 use std::collections::BTreeMap;
@@ -17,7 +17,8 @@ use crate::escape::{from_name, to_name};
 use crate::node::PersistentNode;
 use crate::place::{join, name_of, patient};
 
-/// Our own entry. Dropping it leaves what we have said last, as our death would.
+/// The entry of this participant. Dropping it keeps the persistent node, as the end of the session
+/// does.
 #[derive(Debug)]
 pub(super) struct OwnEntry {
     id: String,
@@ -26,7 +27,8 @@ pub(super) struct OwnEntry {
 }
 
 impl OwnEntry {
-    /// Enters a name, which need not be new, and waits until it is free.
+    /// Creates both nodes for a name. If the name is in use, waits until it is free; an existing
+    /// persistent node is reused.
     pub(super) async fn enter(
         client: &Client,
         path: &str,
@@ -40,7 +42,7 @@ impl OwnEntry {
         let name = to_name(id);
         let alive = PersistentNode::builder(client, join(&join(path, "alive"), &name));
         let alive = alive.data(sign).start();
-        // In this order: whoever is known and not alive counts as dead.
+        // `alive` is created first: a name with only a `known` node counts as dead.
         alive.created().await?;
         let known = PersistentNode::builder(client, join(&join(path, "known"), &name))
             .data(said)
@@ -55,23 +57,24 @@ impl OwnEntry {
         &self.id
     }
 
-    /// What the living node holds.
+    /// Returns the ephemeral node.
     pub(super) fn alive(&self) -> &PersistentNode {
         &self.alive
     }
 
-    /// What stays.
+    /// Returns the persistent node.
     pub(super) fn known(&self) -> &PersistentNode {
         &self.known
     }
 
-    /// Ends our life and leaves what we have said.
+    /// Deletes the ephemeral node and keeps the persistent one.
     pub(super) async fn end(self) -> Result<()> {
         self.known.close().await?;
         self.alive.close().await
     }
 
-    /// Ends our life and removes what we have said, so that nobody takes us for dead.
+    /// Deletes the persistent node, then the ephemeral one, so that the participant never counts as
+    /// dead.
     pub(super) async fn sign_off(self) -> Result<()> {
         let (client, known) = (self.known.client().clone(), self.known.path().to_owned());
         self.known.close().await?;
@@ -83,24 +86,24 @@ impl OwnEntry {
     }
 }
 
-/// Somebody's entry, as seen by others.
+/// The entry of a participant, as seen by other clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// What it has said last, if it is known.
+    /// The data of the persistent node, if it exists.
     pub(super) known: Option<Bytes>,
-    /// If it lives.
+    /// The ephemeral node, if it exists.
     pub(super) alive: Option<Life>,
 }
 
-/// The node that says that somebody lives.
+/// The ephemeral node of a participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Life {
     pub(super) sign: Bytes,
-    /// Tells one life from the next, whose node may look the same.
+    /// The czxid, which differs between successive nodes with the same data.
     pub(super) since: Zxid,
 }
 
-/// All entries in a cache, by their names.
+/// Returns all entries in a cache, by their names.
 pub(super) fn entries(cache: &TreeCache) -> BTreeMap<String, Entry> {
     let mut entries: BTreeMap<String, Entry> = BTreeMap::new();
     for (part, is_alive) in [("known", false), ("alive", true)] {

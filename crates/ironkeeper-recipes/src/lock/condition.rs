@@ -1,5 +1,5 @@
-//! A condition variable: the holder of a lock waits, without the lock, until another holder tells it to
-//! look again. The `Condition` of menagerie and of java.util.concurrent.
+//! A condition variable: the holder of a lock releases it and waits until another holder sends a
+//! notification. The `Condition` of menagerie and of java.util.concurrent.
 //!
 //! # On the tree
 //! ```text
@@ -9,28 +9,33 @@
 //! ```
 //!
 //! # Steps
-//! 1. [`Condition::wait`], with the lock held: create an ephemeral sequential node and watch it; then
-//!    release the lock. Nobody can notify in between, since that takes the lock.
-//! 2. [`Condition::notify_one`], with the lock held: delete the node with the smallest number, in one
-//!    transaction with a check that the lock is still held. [`Condition::notify_all`] deletes all.
-//! 3. Whose node is gone asks for the lock again, and looks at what it waited for.
+//! 1. [`Condition::wait`], with the lock held: create an ephemeral sequential node and watch it;
+//!    then release the lock. No notification can come in between, because a notifier needs the
+//!    lock.
+//! 2. [`Condition::notify_one`], with the lock held: delete the node with the smallest number, in
+//!    one transaction with a check that the lock is still held. [`Condition::notify_all`] deletes
+//!    all.
+//! 3. A waiter whose node was deleted acquires the lock again, and the caller evaluates its
+//!    condition.
 //!
 //! # Guarantees
-//! Nobody who has begun to wait misses a notification. Those who wait are notified in the order of their
-//! coming. A notifier that has lost the lock notifies nobody, by a check that the server makes. One
-//! watch event per notified waiter, whoever else waits; the lock's own hand-over comes on top.
+//! No waiter misses a notification that is sent after its wait began. Waiters are notified in the
+//! order in which they began to wait. The server rejects the notification of a notifier that has
+//! lost the lock. A notification costs one watch event per notified waiter, independent of the
+//! number of waiters; the lock's own change of holders comes on top.
 //!
-//! As with all condition variables, a wait may end without a reason, so that what is waited for has to
-//! be looked at again: [`Condition::wait_while`] does so. Here that happens when somebody deletes the node,
-//! and when the reply to a notification is lost, which then may notify one more.
+//! As with all condition variables, a wait may end spuriously, so the caller must evaluate its
+//! condition again, as [`Condition::wait_while`] does. Here that happens when another client
+//! deletes the waiter's node, and when the reply to a notification is lost: the retry may then
+//! notify one more waiter.
 //!
 //! # When things break
-//! - Disconnected while waiting: the wait goes on after the reconnect.
-//! - Session over: the wait ends with an error. A notification that it had got and not yet used goes
-//!   with it; where that matters, notify all.
-//! - The lock lost before the wait has begun: [`RecipeError::Lost`], and nobody waits.
-//! - The future of a wait dropped: it withdraws. If it had been notified, the notification is passed on
-//!   to the next one, in the background.
+//! - Disconnected while waiting: the wait continues after the reconnect.
+//! - Session ended: the wait returns an error. A notification that the waiter had received and not
+//!   yet used is lost; where that matters, use [`Condition::notify_all`].
+//! - The lock lost before the wait has begun: [`RecipeError::Lost`], without waiting.
+//! - The future of a wait dropped: the waiter's node is deleted in the background. If the waiter
+//!   had been notified, the notification is passed on to the next waiter.
 
 use std::time::Duration;
 
@@ -46,10 +51,10 @@ use crate::reads::children_or_none;
 
 const BASES: Bases = &["waits-"];
 
-/// How many are notified by one transaction.
+/// The maximum number of waiters that one transaction notifies.
 const BATCH: usize = 256;
 
-/// A condition that holders of a [`Mutex`] wait for.
+/// A condition variable for holders of a [`Mutex`].
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode};
@@ -86,35 +91,35 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// A condition on a path of its own, for holders of `mutex`. Makes no request.
+    /// Returns a condition on its own `path`, for holders of `mutex`. Makes no request.
     pub fn new(mutex: &Mutex, path: impl Into<String>) -> Condition {
         Condition { mutex: mutex.clone(), path: path.into() }
     }
 
-    /// The path of the condition.
+    /// Returns the path of the condition.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The lock that it belongs to.
+    /// Returns the lock of the condition.
     pub fn mutex(&self) -> &Mutex {
         &self.mutex
     }
 
-    /// Gives the lock back, waits until it is notified, and takes the lock again: the new guard has a
-    /// new fencing token. With an error the lock is not held any more.
+    /// Releases the lock, waits for a notification, and acquires the lock again. The new guard has
+    /// a new fencing token. After an error the lock is not held.
     pub async fn wait(&self, guard: Guard) -> Result<Guard> {
         Ok(self.stand(guard, None).await?.0)
     }
 
-    /// As [`Condition::wait`], waiting for a notification this long at most, and says whether there was
-    /// one. The wait for the lock afterwards is not limited.
+    /// As [`Condition::wait`], but waits for a notification for at most `patience`, and also
+    /// returns whether there was one. The wait for the lock afterwards has no limit.
     pub async fn wait_within(&self, guard: Guard, patience: Duration) -> Result<(Guard, bool)> {
         self.stand(guard, Some(patience)).await
     }
 
-    /// Waits as long as something is so. It is asked with the lock held, at once and after every
-    /// notification.
+    /// Waits until `is_so` returns `false`. Calls `is_so` with the lock held, first immediately and
+    /// then after every notification.
     pub async fn wait_while<F>(
         &self,
         mut guard: Guard,
@@ -129,7 +134,8 @@ impl Condition {
         Ok(guard)
     }
 
-    /// Lets the one that has waited longest go on, once the lock is free. Says whether there was one.
+    /// Notifies the waiter that has waited longest; it continues once the lock is free. Returns
+    /// whether there was one.
     pub async fn notify_one(&self, guard: &Guard) -> Result<bool> {
         self.refuse_other_guards(guard)?;
         for waiter in self.line().await? {
@@ -140,7 +146,8 @@ impl Condition {
         Ok(false)
     }
 
-    /// Lets all go on who wait now, one after another as the lock gets free. Says how many there were.
+    /// Notifies all present waiters; they continue one after another as each gets the lock. Returns
+    /// how many there were.
     pub async fn notify_all(&self, guard: &Guard) -> Result<usize> {
         self.refuse_other_guards(guard)?;
         let mut woken = 0;
@@ -149,7 +156,7 @@ impl Condition {
                 woken += batch.len();
                 continue;
             }
-            // One of them is gone: the others are told one by one.
+            // A waiter of the batch has withdrawn: notify the others one by one.
             for waiter in batch {
                 woken += usize::from(self.wake(guard, std::slice::from_ref(waiter)).await?);
             }
@@ -157,7 +164,7 @@ impl Condition {
         Ok(woken)
     }
 
-    /// How many wait.
+    /// Returns the number of waiters.
     pub async fn waiting(&self) -> Result<usize> {
         Ok(self.line().await?.len())
     }
@@ -166,7 +173,7 @@ impl Condition {
         line(self.mutex.client(), &self.path).await
     }
 
-    /// Deletes the nodes of waiters, all or none. `false` if one of them is not there.
+    /// Deletes the nodes of waiters, all or none. Returns `false` if one of them does not exist.
     async fn wake(&self, guard: &Guard, waiters: &[String]) -> Result<bool> {
         let client = self.mutex.client();
         let delete_all = || {
@@ -231,14 +238,14 @@ impl Condition {
     }
 }
 
-/// The nodes of all who wait, in order.
+/// Returns the nodes of all waiters, in order.
 async fn line(client: &Client, path: &str) -> Result<Vec<String>> {
     let names = children_or_none(client, path).await?;
     Ok(line_up(&names, BASES, None).iter().map(|waiter| join(path, waiter.name)).collect())
 }
 
-/// One that waits, or that was notified and has not got the lock yet. Dropping it withdraws, and passes on
-/// a notification that was not used.
+/// A waiter that was not notified yet, or was notified and does not hold the lock yet. Dropping it
+/// deletes its node and passes an unused notification on.
 struct Waiter {
     condition: String,
     place: Option<Place>,
@@ -249,7 +256,8 @@ impl Waiter {
         self.place.as_ref().expect("it is taken at the end only")
     }
 
-    /// A watch on our node; `None` if it is gone, which is a notification.
+    /// Returns a watch on the waiter's node, or `None` if the node was deleted, which is a
+    /// notification.
     async fn watch(&self) -> Result<Option<Watch>> {
         let (client, path) = (self.place().client(), self.place().path());
         match client.retry(&patient(), || client.get_and_watch(path)).await {
@@ -266,8 +274,9 @@ impl Waiter {
     }
 }
 
-/// Gives up waiting, by deleting the waiter's node, unless it is too late. One that is not there any more was notified; or it went by an earlier try
-/// whose reply was lost, and then a notification too many does less harm than one too few.
+/// Deletes the waiter's node to end the wait. Returns `true` if the node did not exist: the waiter
+/// was notified, or an earlier try whose reply was lost deleted the node. In the second case
+/// the result is a spurious notification, which does less harm than a lost one.
 async fn was_notified(place: &Place) -> Result<bool> {
     let (client, path) = (place.client(), place.path());
     match client.retry(&patient(), || client.delete(path, Version::Any)).await {

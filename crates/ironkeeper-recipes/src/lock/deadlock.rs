@@ -1,54 +1,64 @@
-//! Deadlocks: who waits for whom over all locks below a path, the cycles in it, and a way out.
+//! Deadlock detection: the wait-for graph of all locks below a path, its cycles, and the choice of
+//! a victim.
 //!
 //! # On the tree
-//! Nothing of its own. It reads the nodes of [`Mutex`](super::Mutex), [`ReadWriteLock`](super::ReadWriteLock),
-//! [`Semaphore`](super::Semaphore) and [`SemaphoreMutex`](super::SemaphoreMutex), Curator's too. To tell of
-//! a deadlock it writes `__IN_DEADLOCK__` and the cycle into the waiting nodes, in front of what they said;
-//! whoever made its lock with `heeding_deadlocks()` is told by
-//! [`LockEvent::Deadlocked`](super::LockEvent::Deadlocked) and puts its own words back. To end a deadlock it
-//! writes `__DEADLOCK__` and the cycle into the node of the victim, who gives up with
-//! [`RecipeError::Deadlock`](crate::RecipeError::Deadlock), and tells the others. The waiting node
-//! of whoever stands at the head of the line of a semaphore is its youngest lease.
+//! The detector creates no nodes. It reads the nodes of [`Mutex`](super::Mutex),
+//! [`ReadWriteLock`](super::ReadWriteLock), [`Semaphore`](super::Semaphore) and
+//! [`SemaphoreMutex`](super::SemaphoreMutex), including Curator's.
+//!
+//! To announce a deadlock it writes `__IN_DEADLOCK__` and the cycle into the waiting nodes, in
+//! front of their data. A waiter whose lock was made with `heeding_deadlocks()` receives
+//! [`LockEvent::Deadlocked`](super::LockEvent::Deadlocked) and restores its data. To resolve a
+//! deadlock the detector announces it to the other waiters and writes `__DEADLOCK__` and the cycle
+//! into the node of the victim, whose wait ends with
+//! [`RecipeError::Deadlock`](crate::RecipeError::Deadlock). The waiting node of the head of a
+//! semaphore's queue is its youngest lease.
 //!
 //! # Steps
-//! 1. Walk the subtree, and find the nodes whose children stand in line.
-//! 2. Draw an edge from everybody who waits to those in its way: the holders, and the one right before
-//!    it. The head of the line of a semaphore that has a lease already waits for any one of the leases
-//!    before it.
-//! 3. Find who is stuck: everybody but those who wait for nobody, and those whose every wait is for somebody
-//!    who is not stuck, be it one of several. Look for cycles among them. Read everything a second time, and
-//!    keep the cycles that are still there: the reads are not one moment, but a deadlock stays.
-//! 4. If asked to, tell everybody in the cycle; or choose a victim, and tell it and the others.
+//! 1. Walk the subtree, and find the nodes whose children are contenders.
+//! 2. Draw an edge from each waiter to the contenders that block it: the holders and its direct
+//!    predecessor. The head of a semaphore's queue, once it has a lease node, has an OR-wait: it
+//!    waits for any one of the leases before it.
+//! 3. Find the deadlocked parties: the largest set in which every member has at least one wait
+//!    whose alternatives are all in the set. Search for cycles among them. Read everything a second
+//!    time and keep the cycles that remain: the reads are not atomic, but a deadlock persists.
+//! 4. On request, announce the cycle to all its waiters; or choose a victim, and notify it and the
+//!    others.
 //!
 //! # Who is who
-//! A participant is a session, and within it whatever the data of its nodes says: `with_data("task 1")`
-//! tells the tasks of one client apart. Nodes without data belong to the session as such, and a session
-//! that waits for itself is then no deadlock: it may be two tasks.
+//! A party is a session together with the data of its nodes: `with_data("task 1")` distinguishes
+//! the tasks of one client. Nodes without data belong to the session as a whole. Such a session
+//! that waits for itself is not a deadlock, because the nodes may belong to two tasks.
 //!
-//! So with a semaphore: as long as a lease of the same session without a name is in the way, it may be given
-//! back. When such a session asks for several leases at once, the first of them look the same: name the tasks. The
-//! time of a lease that expires is no part of the name.
+//! The same holds for a semaphore: while an unnamed lease of the same session blocks the waiter,
+//! another task may release it. If such a session requests several leases at once, the first ones
+//! cannot be distinguished from leases of other tasks, so name the tasks. The lease time in the
+//! data of a lease that expires is not part of the name.
 //!
-//! The address of a host is no name: Curator writes it into all nodes that nobody has given data to, and so the
-//! threads that share a client have it in common.
+//! An IP address is not a name: Curator writes the host's address into every node without data of
+//! its own, so all threads that share a client have the same.
 //!
 //! # Guarantees
-//! Every deadlock among locks below the path that lasts while it is read twice is found. A cycle that
-//! is reported was there at both looks; it may have been broken since by somebody who gave up. No
-//! watches, and nothing held: broken connections are waited for, the end of the session is an error.
-//! Telling costs one watch event at each participant that heeds deadlocks, and one at whoever waits right
-//! behind it; a second one at both when the participant puts its words back. Nobody but its owner watches
-//! the lease that waits.
+//! The detector finds every deadlock among the locks below the path that exists during both reads.
+//! A reported cycle was present in both reads; it may have ended since, because a waiter gave up.
+//! The detector sets no watches and holds nothing. It waits while the connection is lost, and
+//! returns an error when the session ends.
+//!
+//! An announcement costs one watch event at each participant with `heeding_deadlocks()` and one at
+//! the contender right behind it, and the same again when the participant restores its data. A
+//! waiting lease is watched by its owner only.
 //!
 //! # What semaphores do not show
-//! - The limit is not on the tree. The head of the line counts as waiting if it has a lease and keeps its
-//!   place over both looks, with the same leases in its way. One whose turn has come and who does not move
-//!   on for so long, since its connection is broken, say, is taken for one who waits.
-//! - Whoever asks for several leases may need several to be given back. It counts as stuck when all that are
-//!   left in its way are.
-//! - A lease that expires ends by itself, and so does a deadlock over it. Until then it is reported.
-//! - Where Curator's `setNodeData` gives leases a name, the places in the line have another one, and only the
-//!   head of the line is known to be the owner of both.
+//! - The limit of a semaphore is unknown to the detector. The head of the queue counts as waiting
+//!   if it has a lease node and both reads find it at the head with the same leases before it. So a
+//!   head that could proceed but does not for that long, for example because its connection is
+//!   lost, is reported as waiting.
+//! - A request for several leases may need several releases. It counts as deadlocked when the
+//!   owners of all leases before it are.
+//! - A lease that expires ends by itself, and a deadlock over it ends with it. Until then the
+//!   deadlock is reported.
+//! - Curator's `setNodeData` names the leases and not the queue nodes. Then only the head of the
+//!   queue is known to own both.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -64,22 +74,23 @@ use crate::queue_of_waiters::{
     Bases, Contender, DEADLOCK_MESSAGE, Participant, READER, WRITER, notice, own_data, participants,
 };
 
-/// The locks whose lines are understood. Leases are no line; see [`waits_for_a_lease`].
+/// The node names of the supported locks. Leases are not a queue; see [`waits_for_a_lease`].
 const LINES: [Bases; 4] =
     [mutex::BASES, &["__READ__", "__WRIT__"], &["-R-", "-W-"], semaphore::BASES];
 
-/// Somebody waits for somebody else.
+/// An edge of the wait-for graph: a waiter and a participant that blocks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Wait {
     /// The path of the lock.
     pub lock: String,
-    /// Who waits.
+    /// The participant that waits.
     pub waiter: Participant,
-    /// Who is in the way.
+    /// The participant that blocks it.
     pub holder: Participant,
-    /// How many are in the way of which any one will do, this holder among them: each of them has a wait
-    /// of its own, with the same node of the waiter. One, unless it is a semaphore.
+    /// The number of alternatives of an OR-wait, this holder included: the release of any one of
+    /// them is enough. Each alternative has its own `Wait` with the same waiter node. Larger than 1
+    /// for semaphores only.
     pub alternatives: usize,
 }
 
@@ -88,14 +99,14 @@ impl Wait {
         Contender::parse(name_of(&self.waiter.path), semaphore::BASES).is_some()
     }
 
-    /// Whether it may be two tasks of one session, which nobody can tell apart.
+    /// Returns whether waiter and holder may be two tasks of one session: same session, no name.
     fn may_be_of_two_tasks(&self) -> bool {
         let (waiter, holder) = (Party::of(&self.waiter), Party::of(&self.holder));
         waiter == holder && waiter.name.as_deref().is_none_or(is_address)
     }
 
-    /// What stays the same as long as the wait lasts. Where there are alternatives, one of them that goes is
-    /// what was waited for, even if the others stay.
+    /// Returns a key that is constant while the wait lasts. It includes the number of alternatives,
+    /// because one released alternative ends an OR-wait even if the others remain.
     fn identity(&self) -> (&str, &str, usize) {
         (&self.waiter.path, &self.holder.path, self.alternatives)
     }
@@ -113,19 +124,19 @@ impl fmt::Display for Wait {
     }
 }
 
-/// Who waits for whom.
+/// The wait-for graph.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct WaitGraph {
-    /// All waits.
+    /// The edges.
     pub waits: Vec<Wait>,
 }
 
-/// Participants who wait for each other in a circle: each holds what the one before it waits for.
+/// A cycle in the wait-for graph: each participant blocks the one before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Deadlock {
-    /// The waits, each by the participant that the one before is waiting for.
+    /// The waits of the cycle. The waiter of each is the party that the wait before it waits for.
     pub waits: Vec<Wait>,
 }
 
@@ -138,15 +149,15 @@ impl fmt::Display for Deadlock {
     }
 }
 
-/// Who gives way.
+/// The choice of the participant whose wait is ended to resolve a deadlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Victim {
-    /// Who began to wait last: probably it has done least.
+    /// The participant that began to wait last, which has probably done the least work.
     Youngest,
-    /// Who began to wait first.
+    /// The participant that began to wait first.
     Oldest,
-    /// The waiter of this wait of the cycle.
+    /// The waiter of the wait with this index in [`Deadlock::waits`].
     Wait(usize),
 }
 
@@ -161,10 +172,11 @@ impl Deadlock {
     }
 }
 
+/// A session, or a named task of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Party {
     session: i64,
-    /// `None` if the node does not say.
+    /// `None` if the data of the node contains no name.
     name: Option<Vec<u8>>,
 }
 
@@ -175,13 +187,13 @@ impl Party {
     }
 }
 
-/// `None` if the data of a node does not say who it is.
+/// Returns the name of the owner in the data of a node, if there is one.
 fn name_in(data: &[u8]) -> Option<&[u8]> {
     let is_message = data == REVOKE_MESSAGE || data.starts_with(DEADLOCK_MESSAGE);
     (!data.is_empty() && !is_message).then_some(data)
 }
 
-/// Curator writes the address of the host into every node that nobody has given data to.
+/// Returns whether a name is an IP address, which Curator writes into nodes without other data.
 fn is_address(name: &[u8]) -> bool {
     std::str::from_utf8(name).is_ok_and(|text| text.parse::<IpAddr>().is_ok())
 }
@@ -240,18 +252,18 @@ pub struct DeadlockDetector {
 }
 
 impl DeadlockDetector {
-    /// Looks at all locks at and below `root`.
+    /// Returns a detector for all locks at and below `root`. Makes no request.
     pub fn new(client: &Client, root: impl Into<String>) -> DeadlockDetector {
         DeadlockDetector { client: client.clone(), roots: vec![root.into()] }
     }
 
-    /// Looks at all locks at and below another path as well: a cycle may go over both.
+    /// Adds all locks at and below another path; a cycle may include locks of both.
     pub fn and(mut self, root: impl Into<String>) -> DeadlockDetector {
         self.roots.push(root.into());
         self
     }
 
-    /// Who waits for whom.
+    /// Reads the wait-for graph.
     pub async fn graph(&self) -> Result<WaitGraph> {
         let mut graph = WaitGraph::default();
         let lines = self.locks().await?;
@@ -283,20 +295,21 @@ impl DeadlockDetector {
         Ok(waits_for_a_lease(semaphore, head, leases))
     }
 
-    /// The deadlocks there are.
+    /// Returns the present deadlocks.
     pub async fn detect(&self) -> Result<Vec<Deadlock>> {
         let first = self.graph().await?;
         if first.cycles().is_empty() {
             return Ok(Vec::new());
         }
-        // What was there at both looks was there all the time between them, and so all at once.
+        // A wait that is in both graphs existed all the time between the two reads. So there was a
+        // moment at which all of these waits existed.
         let mut lasting = self.graph().await?;
         let seen: HashSet<_> = first.waits.iter().map(Wait::identity).collect();
         lasting.waits.retain(|wait| seen.contains(&wait.identity()));
         Ok(lasting.cycles())
     }
 
-    /// Tells everybody in a deadlock of it. Says how many were still waiting.
+    /// Announces a deadlock to all its waiters. Returns how many were still waiting.
     pub async fn announce(&self, deadlock: &Deadlock) -> Result<usize> {
         self.announce_to(deadlock, |_| true).await
     }
@@ -316,13 +329,14 @@ impl DeadlockDetector {
         Ok(told)
     }
 
-    /// Writes to the node of a waiter what becomes of its data. Says whether it was still waiting.
+    /// Replaces the data of a waiter's node by `message(data)`. Returns whether it was still
+    /// waiting.
     async fn write_to(&self, wait: &Wait, message: impl Fn(&[u8]) -> Vec<u8>) -> Result<bool> {
         let (client, path) = (&self.client, &wait.waiter.path);
         loop {
             let write = async || {
                 let node = client.get(path).await?;
-                // It has been granted, and what it says is by what others know when it ends.
+                // The lease was granted: its data is its lease time, which others need.
                 if wait.is_for_a_lease()
                     && semaphore::split_lease_time(own_data(&node.data)).is_some()
                 {
@@ -333,15 +347,15 @@ impl DeadlockDetector {
             };
             match client.retry(&patient(), write).await {
                 Err(error) if error.kind() == ErrorKind::NoNode => return Ok(false),
-                // Its owner is just putting its words back.
+                // The owner is restoring the data of its node: read it again.
                 Err(error) if error.kind() == ErrorKind::BadVersion => {}
                 written => return Ok(written?),
             }
         }
     }
 
-    /// Tells the victim of a deadlock to give way, and the others of the deadlock. Says whether the
-    /// victim was still waiting.
+    /// Ends the wait of the victim and announces the deadlock to the other waiters. Returns whether
+    /// the victim was still waiting.
     pub async fn resolve(&self, deadlock: &Deadlock, victim: Victim) -> Result<bool> {
         let Some(wait) = deadlock.choose(victim) else { return Ok(false) };
         self.announce_to(deadlock, |other| other.waiter.path != wait.waiter.path).await?;
@@ -352,7 +366,7 @@ impl DeadlockDetector {
     async fn locks(&self) -> Result<BTreeMap<String, Bases>> {
         let mut found: BTreeMap<String, Bases> = BTreeMap::new();
         for root in &self.roots {
-            // A walk whose connection breaks begins anew.
+            // A walk that loses its connection starts again at the root.
             let walk = || locks_below(&self.client, root);
             found.extend(self.client.retry(&patient(), walk).await?);
         }
@@ -382,8 +396,9 @@ async fn locks_below(
     Ok(found)
 }
 
-/// Edges from everybody who waits to the holders in its way and to the one right before it, through
-/// whom the rest of the line is reached.
+/// Returns the edges from each waiter of a queue to the holders that block it and to its direct
+/// predecessor, which has edges to the rest of the queue. A reader has one edge, to the nearest
+/// writer before it.
 fn waits_of(lock: &str, line: &[Participant], bases: Bases) -> Vec<Wait> {
     let kind = |participant: &Participant| {
         Contender::parse(name_of(&participant.path), bases).map_or(READER, |found| found.kind)
@@ -409,10 +424,12 @@ fn waits_of(lock: &str, line: &[Participant], bases: Bases) -> Vec<Wait> {
     waits
 }
 
-/// Edges from the head of the line of a semaphore, if it has a lease and waits for it, to the leases in its
-/// way. It stands there only while it acquires, which takes long only if it has to wait.
+/// Returns the edges from the head of a semaphore's queue, if it has created its lease, to the
+/// leases before that one. A client is at the head only while it acquires, which takes long only if
+/// it has to wait.
 ///
-/// The head and its lease are one party: if the data of one of them says more, the other has it afterwards.
+/// The head and its lease are one party: if only one of them has a name, its data is copied to the
+/// other.
 fn waits_for_a_lease(
     semaphore: &str,
     head: &mut Participant,
@@ -421,7 +438,7 @@ fn waits_for_a_lease(
     let name =
         |one: &Participant| name_in(&one.data).filter(|name| !is_address(name)).map(<[u8]>::to_vec);
     let heads_name = name(head);
-    // What is older than the place in the line was granted before.
+    // A lease older than the queue node was granted before.
     let is_of_head = |lease: &Participant| {
         lease.session == head.session
             && lease.czxid > head.czxid
@@ -429,8 +446,9 @@ fn waits_for_a_lease(
     };
     let Some(mut youngest) = leases.pop_if(|lease| is_of_head(lease)) else { return Vec::new() };
     if heads_name.is_some() {
-        // Those that it has asked for together with the youngest are not in its way. Without names they may
-        // as well be another task's, granted while this one stood in line.
+        // Leases requested in the same `acquire_many` do not block it. Unnamed leases of the
+        // session could belong to another task, granted while this one was queued, so they are
+        // kept.
         while leases.pop_if(|lease| is_of_head(lease)).is_some() {}
     }
     if heads_name.is_some() || name_in(&youngest.data).is_none() {
@@ -449,18 +467,19 @@ fn waits_for_a_lease(
     leases.into_iter().map(wait).collect()
 }
 
-/// Parties by number, and what each of them waits for.
+/// The wait-for graph with numbered parties: for each party the AND of its OR-waits.
 #[derive(Debug, Default)]
 struct Needs {
     of: Vec<Vec<Need>>,
 }
 
-/// Any one of some parties, each with the number of the wait. One party, unless it is a semaphore.
+/// An OR-wait: its alternatives, each a party and the index of the `Wait`. More than one
+/// alternative for semaphores only.
 type Need = Vec<(usize, usize)>;
 
 impl Needs {
-    /// Whom nobody can help: everybody but those who need nobody, and those each of whose needs is met by
-    /// somebody who is not stuck.
+    /// Returns for each party whether it is deadlocked. The deadlocked parties are the largest set
+    /// in which every member has at least one wait whose alternatives are all in the set.
     fn stuck(&self) -> Vec<bool> {
         let mut needed_by: Vec<Vec<(usize, usize)>> = vec![Vec::new(); self.of.len()];
         for (party, needs) in self.of.iter().enumerate() {
@@ -489,8 +508,8 @@ impl Needs {
         is_stuck
     }
 
-    /// The edges among the stuck, one for each need that is not met: any other one of it would show the same
-    /// deadlock once more.
+    /// Returns the edges among the deadlocked parties, one for each wait whose alternatives are all
+    /// deadlocked: the other alternatives would report the same deadlock again.
     fn edges(&self) -> Vec<Vec<(usize, usize)>> {
         let is_stuck = self.stuck();
         let unmet = |need: &&Need| need.iter().all(|(holder, _)| is_stuck[*holder]);
@@ -503,15 +522,16 @@ impl Needs {
 }
 
 impl WaitGraph {
-    /// Cycles, so many that breaking each of them leaves at most further ones to be found by the next
-    /// look. Of several for any one of whom somebody waits, all have to be stuck, and one of them is shown.
+    /// Returns a set of cycles, empty if and only if there is no deadlock. After these cycles are
+    /// broken, further ones may remain; call again. For an OR-wait all alternatives must be
+    /// deadlocked; one of them is reported.
     pub fn cycles(&self) -> Vec<Deadlock> {
         self.cycles_of(&self.needs().edges())
     }
 
     fn needs(&self) -> Needs {
-        // Whether a session without names waits for itself cannot be told; nor, then, whether any of
-        // those will go on for whom it waits.
+        // OR-waits of an unnamed session with an alternative of the same session. That alternative
+        // may belong to another task, which can release it, so the whole OR-wait is left out.
         let untold: HashSet<&str> = self
             .waits
             .iter()
@@ -520,7 +540,7 @@ impl WaitGraph {
             .collect();
         let mut index: HashMap<Party, usize> = HashMap::new();
         let mut needs = Needs::default();
-        // By the node of the waiter: whose need it is, and which of its needs.
+        // For each waiter node with alternatives: the party and the index of its OR-wait.
         let mut alternatives: HashMap<&str, (usize, usize)> = HashMap::new();
         for (at, wait) in self.waits.iter().enumerate() {
             let path = wait.waiter.path.as_str();
@@ -550,7 +570,7 @@ impl WaitGraph {
         needs
     }
 
-    /// A depth-first search without recursion: the line of a lock may be long.
+    /// Finds cycles by a depth-first search, without recursion because a queue may be long.
     fn cycles_of(&self, edges: &[Vec<(usize, usize)>]) -> Vec<Deadlock> {
         let mut cycles = Vec::new();
         let mut is_done = vec![false; edges.len()];
@@ -559,7 +579,7 @@ impl WaitGraph {
             if is_done[start] {
                 continue;
             }
-            // Each step: a party, and how many of its edges have been followed.
+            // Each step is a party and the number of its edges already followed.
             let mut steps = vec![(start, 0)];
             depth[start] = Some(0);
             while let Some((party, followed)) = steps.last_mut() {
@@ -604,7 +624,7 @@ mod tests {
         }
     }
 
-    /// Each text is a lock and its line, as in "a: one two".
+    /// Returns the graph of locks, each given as its name and its queue, as in "a: one two".
     fn graph(lines: &[&str]) -> WaitGraph {
         let mut graph = WaitGraph::default();
         for text in lines {
@@ -619,8 +639,8 @@ mod tests {
         graph
     }
 
-    /// Each text is a semaphore, as in "s: one two | three four": the holders of leases, the head of the line,
-    /// which has a lease and waits for it, and those behind it.
+    /// Returns the graph of semaphores, each given as in "s: one two | three four": the holders of
+    /// leases, then the queue. The head of the queue has a lease that is not granted yet.
     fn semaphores(lines: &[&str]) -> WaitGraph {
         let mut graph = WaitGraph::default();
         for text in lines {
@@ -681,10 +701,10 @@ mod tests {
         check(&["a: one two three", "b: two three"], &[]);
         check(&["a: one two", "b: two one"], &["two one"]);
         check(&["a: one two", "b: two three", "c: three one"], &["two one three"]);
-        // A waiter in the middle of the line is in the way, too.
+        // A waiter in the middle of the queue blocks the ones behind it, too.
         check(&["a: one two three", "b: three two"], &["two three"]);
         check(&["a: one one"], &["one"]);
-        // Threads of one Curator client, which names its nodes after the host.
+        // Threads of one Curator client, whose nodes contain the address of the host.
         check(&["a: 10.0.0.7 10.0.0.7"], &[]);
         check(&["a: fe80::1 fe80::1 one", "b: one fe80::1"], &["one fe80::1"]);
     }
@@ -706,23 +726,23 @@ mod tests {
     #[test]
     fn whoever_waits_for_any_of_several_is_stuck_when_all_of_them_are() {
         check_with_semaphores(&[], &["s: one | two", "t: two | one"], &["two one"]);
-        // One of two can go on.
+        // One of two holders is not blocked.
         check_with_semaphores(&["a: three one"], &["s: one two | three"], &[]);
-        // Both cannot, and it is one deadlock.
+        // Both holders are blocked: one deadlock.
         let both = ["a: three one", "b: three two"];
         check_with_semaphores(&both, &["s: one two | three"], &["one three"]);
-        // One of two waits for somebody who can go on.
+        // One of two holders waits for a party that is not blocked.
         check_with_semaphores(&["a: three one", "b: x two"], &["s: one two | three"], &[]);
-        // Those behind the head of the line wait with it.
+        // The contenders behind the head of the queue are deadlocked with it.
         check_with_semaphores(&["a: four one"], &["s: one | three four"], &["one four three"]);
-        // A lease that the head of the line had before is in its way, if it is named.
+        // A lease that the head of the queue had before blocks it, if it is named.
         let mut head = participant("s/locks", "one", 100, true);
         let leases = vec![lease("s", "one", 1), lease("s", "one", 101)];
         let waits = waits_for_a_lease("s", &mut head, leases);
         check_graph(&WaitGraph { waits }, &["one"]);
     }
 
-    /// Each lease is a czxid and a name. The place of the head of the line was created at 100.
+    /// Each lease is a czxid and a name. The queue node of the head has czxid 100.
     #[track_caller]
     fn check_leases(head: &str, leases: &[(i32, &str)], expected: &[&str]) {
         let mut head = participant("s/locks", head, 100, true);
@@ -738,18 +758,18 @@ mod tests {
     #[test]
     fn the_head_of_the_line_is_told_to_wait_by_its_youngest_lease() {
         check_leases("one", &[(1, "x"), (2, "y"), (101, "one")], &["one 1", "one 2"]);
-        // It has not asked for one yet: what it has is older, or another task's.
+        // It has not created one yet: its leases are older, or belong to another task.
         check_leases("one", &[(1, "x"), (2, "one")], &[]);
         check_leases("one", &[(1, "x"), (101, "two")], &[]);
         check_leases("one", &[], &[]);
         // Several at once.
         check_leases("one", &[(1, "one"), (101, "one"), (102, "one")], &["one 1"]);
-        // Without a name, the other one may be another task's.
+        // Without a name, the other lease may belong to another task.
         check_leases("", &[(1, "x"), (101, ""), (102, "")], &[" 1", " 101"]);
-        // Curator's, with a name for leases alone and without.
+        // Nodes of Curator, with a name for leases only and without.
         check_leases("10.0.0.1", &[(1, "x"), (101, "one")], &["one 1"]);
         check_leases("10.0.0.1", &[(1, "x"), (101, "10.0.0.1")], &["10.0.0.1 1"]);
-        // The words of the lease have been written over.
+        // The data of the lease was overwritten.
         check_leases("one", &[(1, "x"), (101, "__DEADLOCK__ x")], &["one 1"]);
     }
 
@@ -763,7 +783,7 @@ mod tests {
             waits.extend(waits_of("a", &line, LINES[0]));
             assert_eq!(waits.len(), 3);
             check_graph(&WaitGraph { waits: waits.clone() }, &[]);
-            // With nothing of its own in the way, it is a circle.
+            // Without a lease of its own before it, there is a cycle.
             waits.remove(0);
             waits[0].alternatives = 1;
             assert_eq!(WaitGraph { waits }.cycles().len(), 1, "{nobody}");
@@ -798,8 +818,8 @@ mod tests {
 
     const PARTIES: usize = 6;
 
-    /// By the meaning of the word: the stuck are all who are in a set in which everybody needs somebody and
-    /// finds nobody outside.
+    /// Computes the deadlocked parties by the definition: the union of all sets in which every
+    /// member has a wait whose alternatives are all in the set.
     fn stuck_by_definition(needs: &Needs) -> Vec<bool> {
         let mut is_stuck = vec![false; PARTIES];
         for set in 0..1_u32 << PARTIES {
@@ -814,7 +834,8 @@ mod tests {
         is_stuck
     }
 
-    /// Needs of so many alternatives at most. Each wait has a number of its own, and there are as many waits.
+    /// Generates waits with at most `alternatives_max` alternatives, and a graph with one `Wait`
+    /// for each alternative.
     fn needs(alternatives_max: usize) -> impl Strategy<Value = (Needs, WaitGraph)> {
         let need = vec(0..PARTIES, 1..=alternatives_max);
         vec(vec(need, 0..3), PARTIES).prop_map(|parties| {

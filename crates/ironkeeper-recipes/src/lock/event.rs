@@ -1,89 +1,91 @@
-//! Listening to a lock: what happens to it in this process, and to the connection that it depends on.
+//! Events of a lock: its requests in this process, and the state of their connection.
 //!
 //! # On the tree
-//! Nothing. The events come from the tasks that ask for the lock and hold it, and from the client.
+//! No nodes. The events come from the tasks that acquire and hold the lock, and from the client.
 //!
 //! # Steps
-//! 1. [`Mutex::events`](super::Mutex::events), [`ReadWriteLock::events`](super::ReadWriteLock::events),
+//! 1. [`Mutex::events`](super::Mutex::events),
+//!    [`ReadWriteLock::events`](super::ReadWriteLock::events),
 //!    [`Semaphore::events`](super::Semaphore::events) or
-//!    [`SemaphoreMutex::events`](super::SemaphoreMutex::events) subscribes: to all that happens by this
-//!    handle, its clones and its guards from then on.
-//! 2. [`LockEvents::next`] tells one thing after the other.
+//!    [`SemaphoreMutex::events`](super::SemaphoreMutex::events) subscribes to all later events of
+//!    this handle, its clones and its guards.
+//! 2. [`LockEvents::next`] returns the events one by one.
 //!
 //! # Guarantees
-//! For each request: [`Queued`](LockEvent::Queued), then [`Waiting`](LockEvent::Waiting) for everybody who is
-//! in the way, then [`Granted`](LockEvent::Granted), then [`Released`](LockEvent::Released) or
-//! [`Lost`](LockEvent::Lost), in this order. Those of several requests are mixed, and told apart by the
-//! path. Semaphores have two kinds of nodes, places in a line and leases; nobody in particular is in the way
-//! of a lease, and `Waiting` is not told of it. A listener that does not come for them loses the oldest, and
-//! is told how many ([`Missed`](LockEvent::Missed)); it never delays the lock. No requests and no watch events.
+//! For each request: [`Queued`](LockEvent::Queued), then [`Waiting`](LockEvent::Waiting) for each
+//! predecessor, then [`Granted`](LockEvent::Granted), then [`Released`](LockEvent::Released) or
+//! [`Lost`](LockEvent::Lost), in this order. Events of several requests are interleaved and
+//! distinguished by the path. Semaphores have two kinds of nodes, queue nodes and leases; a lease
+//! does not wait for one particular node, so there is no `Waiting` for it. A slow listener loses
+//! the oldest events and receives their number ([`Missed`](LockEvent::Missed)); it never delays the
+//! lock. Events cost no requests and no watch events.
 //!
 //! # When things break
-//! - Disconnected, connected again, session over: [`Connection`](LockEvent::Connection) says so. What is held
-//!   is in doubt until it is connected again.
-//! - A lost lock is told of by whoever awaits [`Guard::lost`](crate::Guard::lost); without that there is
-//!   nobody who looks.
-//! - A guard that is dropped gives its lock back in the background, and nothing is told of that.
-//! - [`LockEvents::next`] may be dropped: nothing is missed.
+//! - Disconnected, reconnected, session ended: [`Connection`](LockEvent::Connection). Guards are in
+//!   doubt until the reconnect.
+//! - Lock lost: [`Lost`](LockEvent::Lost) is sent by a task that awaits
+//!   [`Guard::lost`](crate::Guard::lost); without such a task the loss is not detected.
+//! - Guard dropped: the lock is released in the background, without an event.
+//! - The future of [`LockEvents::next`] dropped: no event is lost.
 
 use ironkeeper_client::{Client, ConnectionState, States, Zxid};
 use tokio::sync::broadcast;
 
 use crate::lost::Lost;
 
-/// How many events wait for a listener that does not come; older ones are dropped.
+/// The maximum number of events buffered for a slow listener; older ones are dropped.
 pub(crate) const EVENTS_MAX: usize = 64;
 
-/// Something happened to a lock, as seen by the process that asks for it.
+/// An event of a lock in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockEvent {
-    /// It was asked for, and took its place in line.
+    /// A request created its node in the queue.
     Queued {
-        /// Our node.
+        /// The node of the request.
         path: String,
     },
-    /// Somebody is in the way.
+    /// A request waits for its predecessor.
     Waiting {
-        /// Our node.
+        /// The node of the request.
         path: String,
-        /// The node we wait for.
+        /// The node of the predecessor.
         behind: String,
     },
-    /// A deadlock was found that we are a part of, and somebody else is to give way. Told to locks with
-    /// `heeding_deadlocks()`.
+    /// A [`DeadlockDetector`](super::DeadlockDetector) announced a deadlock that includes this
+    /// request, without making it the victim. Sent for locks with `heeding_deadlocks()`.
     Deadlocked {
-        /// Our node.
+        /// The node of the request.
         path: String,
-        /// Who waits for whom.
+        /// The waits of the cycle.
         cycle: String,
     },
-    /// It was granted.
+    /// The lock was granted.
     Granted {
-        /// Our node.
+        /// The node of the request.
         path: String,
         /// The fencing token of the guard.
         token: Zxid,
     },
-    /// It was given back.
+    /// The lock was released.
     Released {
-        /// The node that is gone.
+        /// The deleted node.
         path: String,
     },
-    /// It was lost; told by whoever awaits [`Guard::lost`](crate::Guard::lost).
+    /// The lock was lost; sent when [`Guard::lost`](crate::Guard::lost) returns.
     Lost {
         /// The node.
         path: String,
-        /// How.
+        /// The reason.
         why: Lost,
     },
-    /// The connection changed: what is held may be in doubt, or gone.
+    /// The state of the connection changed: guards may be in doubt or lost.
     Connection(ConnectionState),
-    /// The listener was too slow, and so many events are missing here.
+    /// The listener was too slow, and this many events were dropped here.
     Missed(u64),
 }
 
-/// The events of a lock and of its connection, from the moment of the subscription on.
+/// The events of a lock and of its connection since the subscription.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -116,7 +118,7 @@ impl LockEvents {
         LockEvents { events, states: client.states(), connection_is_over: false }
     }
 
-    /// The next event; `None` when the lock and all its guards are gone.
+    /// Returns the next event, or `None` when the lock and all its guards are dropped.
     pub async fn next(&mut self) -> Option<LockEvent> {
         loop {
             tokio::select! {

@@ -1,5 +1,6 @@
-//! Leases that are had at once or not at all, and that end by themselves: kazoo's `NonBlockingLease`
-//! and `MultiNonBlockingLease`. For jobs that one of many shall do once in a while.
+//! Leases that are obtained without waiting or not at all, and that expire: kazoo's
+//! `NonBlockingLease` and `MultiNonBlockingLease`. For periodic jobs that one of many processes
+//! executes.
 //!
 //! # On the tree
 //! ```text
@@ -10,17 +11,17 @@
 //! With several slots there are `lease_0`, `lease_1` and so on in place of `lease_holder`.
 //!
 //! # Steps
-//! Create the holder's node. If it is there and ours, write it again: the lease begins anew. If it is
-//! another's, write `clock` and compare its time of modification with that of the holder's node: when
-//! the duration has passed, write the holder's node with the version that was read.
+//! Create the holder's node. If it exists and contains the own identifier, write it again, which
+//! renews the lease. If it contains another identifier, write `clock` and compare the `mtime` of
+//! both nodes: if the duration has passed, write the holder's node with the version that was read.
 //!
 //! # Guarantees
-//! One holder per slot at a time, on the clock of the servers: no clocks of clients have to agree. The
-//! lease is not bound to the session: it outlives the process, which is what it is for. No watches.
+//! One holder per slot at a time, by the clock of the servers: the clocks of clients need not
+//! agree. The lease is not bound to the session and purposely outlasts the process. No watches.
 //!
 //! # When things break
-//! A lost reply or a dropped future can leave a lease that nobody knows of; it ends with its time, or
-//! when the same identifier asks again.
+//! A lost reply or a dropped future can leave a lease that no process holds as a [`HeldLease`]. It
+//! expires, or is renewed when the same identifier calls [`NonBlockingLease::obtain`] again.
 
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ use crate::error::{RecipeError, Result};
 use crate::guard::from_now;
 use crate::place::{Meant, create_containers, join, patient};
 
-/// Leases that are had at once or not at all.
+/// Leases that are obtained without waiting or not at all.
 ///
 /// ```
 /// use std::time::Duration;
@@ -62,13 +63,13 @@ pub struct NonBlockingLease {
 }
 
 impl NonBlockingLease {
-    /// One lease on `path`, for so long.
+    /// Returns a recipe for one lease on `path` with this duration. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>, duration: Duration) -> NonBlockingLease {
         let slots = vec!["lease_holder".to_owned()];
         NonBlockingLease { client: client.clone(), path: path.into(), duration, slots }
     }
 
-    /// So many leases at a time. Everybody has to give the same number.
+    /// Sets the number of simultaneous leases. All users of the path must use the same number.
     pub fn with_slots(mut self, count: usize) -> Result<NonBlockingLease> {
         if count == 0 {
             return Err(RecipeError::Misuse("no leases at all".to_owned()));
@@ -77,9 +78,10 @@ impl NonBlockingLease {
         Ok(self)
     }
 
-    /// Takes a lease, or renews the one that `identifier` has. `None` if all are taken.
+    /// Obtains a lease, or renews the one of `identifier`. Returns `None` if other identifiers hold
+    /// all leases.
     pub async fn obtain(&self, identifier: &str) -> Result<Option<HeldLease>> {
-        // One's own first: otherwise an identifier could have two.
+        // First pass: renew an own lease. Otherwise an identifier could obtain two.
         for own_only in [true, false] {
             for slot in &self.slots {
                 if let Some(held) = self.obtain_slot(slot, identifier, own_only).await? {
@@ -99,7 +101,7 @@ impl NonBlockingLease {
         let (client, path) = (&self.client, join(&self.path, slot));
         let duration_ms = i64::try_from(self.duration.as_millis()).unwrap_or(i64::MAX);
         let data = format!("{duration_ms} {identifier}");
-        // From before the request, so that the holder gives up before others may take over.
+        // Computed before the request, so that the holder stops before others may take over.
         let deadline = from_now(self.duration);
         let held = |token: Zxid| {
             Ok(Some(HeldLease { client: client.clone(), path: path.clone(), token, deadline }))
@@ -114,7 +116,7 @@ impl NonBlockingLease {
                     return match created {
                         Ok(created) => held(created.stat.mzxid),
                         Err(error) if error.kind() == ErrorKind::NodeExists => Ok(None),
-                        // Never made, or empty and taken away by the server.
+                        // The parent was never created, or the server deleted the empty container.
                         Err(error) if error.kind() == ErrorKind::NoNode => {
                             create_containers(client, &path).await?;
                             continue;
@@ -129,7 +131,7 @@ impl NonBlockingLease {
             let why = "not a lease".to_owned();
             return Err(RecipeError::Malformed { path, why });
         };
-        // Times are cut to milliseconds: the one in which it ends may be still its holder's.
+        // The times are truncated to ms; treat the last millisecond as still held.
         if holder != identifier
             && (own_only
                 || self.server_time_ms().await? <= node.stat.mtime.saturating_add(duration_ms))
@@ -139,7 +141,7 @@ impl NonBlockingLease {
         let written = client.set_idempotent(&path, &data, node.stat.version, &patient()).await;
         match written {
             Ok(stat) => held(stat.mzxid),
-            // Another was faster.
+            // Another client wrote or deleted the node first.
             Err(error) if matches!(error.kind(), ErrorKind::BadVersion | ErrorKind::NoNode) => {
                 Ok(None)
             }
@@ -147,7 +149,7 @@ impl NonBlockingLease {
         }
     }
 
-    /// The clock of the servers, as a write tells it.
+    /// Returns the time of the servers, which is the `mtime` of a write.
     async fn server_time_ms(&self) -> Result<i64> {
         let path = join(&self.path, "clock");
         let stat = self
@@ -163,7 +165,7 @@ fn parse(data: &[u8]) -> Option<(i64, &str)> {
     Some((duration_ms.parse().ok().filter(|ms| *ms >= 0)?, holder))
 }
 
-/// A lease that is held until its time is over. Dropping it does not end it.
+/// A lease that is held until it expires. Dropping it does not end the lease.
 #[derive(Clone, Debug)]
 pub struct HeldLease {
     client: Client,
@@ -173,17 +175,17 @@ pub struct HeldLease {
 }
 
 impl HeldLease {
-    /// Whether its time is not over yet, by our own clock.
+    /// Returns whether the lease has not expired yet, by the clock of this process.
     pub fn is_valid(&self) -> bool {
         Instant::now() < self.deadline
     }
 
-    /// Grows with every lease of the slot.
+    /// Returns a number that increases with every lease of the slot.
     pub fn fencing_token(&self) -> Zxid {
         self.token
     }
 
-    /// Ends it before its time, if it is still ours. Says whether it was.
+    /// Ends the lease before it expires. Returns whether it was still held.
     pub async fn end(self) -> Result<bool> {
         Ok(Meant::Write(self.token).delete(&self.client, &self.path).await?)
     }

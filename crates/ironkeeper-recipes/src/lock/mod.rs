@@ -1,5 +1,5 @@
-//! Locks: for one at a time, for many readers or one writer, for a number at a time; and conditions that
-//! their holders wait for.
+//! Locks: exclusive locks, read/write locks and semaphores; leases, condition variables and the
+//! detection of deadlocks.
 
 pub mod condition;
 pub mod deadlock;

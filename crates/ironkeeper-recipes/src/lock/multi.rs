@@ -5,13 +5,13 @@
 //! One [`Mutex`] per path.
 //!
 //! # Steps
-//! The paths are sorted, and the mutexes taken one after the other in that order, which is the same for
-//! everybody: no two who ask for overlapping sets wait for each other. What cannot be completed is
-//! given back. They are released in the opposite order.
+//! The paths are sorted, and the mutexes are acquired one after the other in that order, which is
+//! the same for all clients: two requests with overlapping sets cannot deadlock. If a mutex cannot
+//! be acquired, those acquired before are released. The release is in the opposite order.
 //!
 //! # Guarantees, and when things break
-//! As the [`Mutex`]; the guard is valid only if all are, and lost when one is. One watch event per
-//! mutex and hand-over.
+//! As for the [`Mutex`]. The guard is valid only if the guards of all mutexes are, and lost when
+//! one of them is lost. A change of holders costs one watch event per mutex.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -26,7 +26,7 @@ use crate::lock::Mutex;
 use crate::lock::request::within;
 use crate::lost::Lost;
 
-/// Several mutexes, taken together.
+/// Several mutexes that are acquired together.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -50,7 +50,8 @@ pub struct MultiLock {
 }
 
 impl MultiLock {
-    /// Locks on all of these paths. No path may be named twice: its holder would wait for itself.
+    /// Returns a lock on all of these paths. Rejects duplicate paths, whose holder would wait for
+    /// itself, and an empty list. Makes no request.
     pub fn new<P: Into<String>>(
         client: &Client,
         paths: impl IntoIterator<Item = P>,
@@ -66,13 +67,13 @@ impl MultiLock {
         Ok(MultiLock { mutexes: paths.iter().map(|path| Mutex::new(client, path)).collect() })
     }
 
-    /// Names that kazoo's `Lock` understands. All users of the paths have to do so.
+    /// Uses node names that kazoo's `Lock` understands. All users of the paths must do so.
     pub fn with_kazoo_names(mut self) -> MultiLock {
         self.mutexes = self.mutexes.into_iter().map(Mutex::with_kazoo_names).collect();
         self
     }
 
-    /// Waits for all of them.
+    /// Waits for all mutexes.
     pub async fn lock(&self) -> Result<MultiGuard> {
         let mut guards = Vec::with_capacity(self.mutexes.len());
         for mutex in &self.mutexes {
@@ -81,7 +82,7 @@ impl MultiLock {
         Ok(MultiGuard { guards })
     }
 
-    /// Takes all of them if that is possible at once.
+    /// Acquires all mutexes if that is possible without waiting.
     pub async fn try_lock(&self) -> Result<Option<MultiGuard>> {
         let mut guards = Vec::with_capacity(self.mutexes.len());
         for mutex in &self.mutexes {
@@ -96,7 +97,7 @@ impl MultiLock {
         Ok(Some(MultiGuard { guards }))
     }
 
-    /// Waits for all of them this long at most, taken together.
+    /// Waits for all mutexes, for at most `patience` in total.
     #[doc(alias = "try_lock_for")]
     #[doc(alias = "acquire_timeout")]
     pub async fn lock_within(&self, patience: Duration) -> Result<Option<MultiGuard>> {
@@ -112,27 +113,29 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
-    /// The guards of the single mutexes, sorted by path.
+    /// Returns the guards of the single mutexes, sorted by path.
     pub fn guards(&self) -> &[Guard] {
         &self.guards
     }
 
-    /// Whether all are valid. See [`Guard::is_valid`].
+    /// Returns whether all guards are valid. See [`Guard::is_valid`].
     pub fn is_valid(&self) -> bool {
         self.guards.iter().all(Guard::is_valid)
     }
 
-    /// The token of each, sorted by path. There is no order between the tokens of different paths.
+    /// Returns the token of each guard, sorted by path. Tokens of different paths are not
+    /// comparable.
     pub fn fencing_tokens(&self) -> Vec<Zxid> {
         self.guards.iter().map(Guard::fencing_token).collect()
     }
 
-    /// Lets a transaction take place only if all are still held.
+    /// Adds checks to a transaction, so that the server applies it only if all guards are still
+    /// held.
     pub fn fence(&self, transaction: Transaction) -> Transaction {
         self.guards.iter().fold(transaction, |transaction, guard| guard.fence(transaction))
     }
 
-    /// Resolves when the first of them is lost.
+    /// Waits until the first guard is lost.
     pub async fn lost(&self) -> Lost {
         let mut all: Vec<Pin<Box<dyn Future<Output = Lost> + Send + '_>>> = Vec::new();
         for guard in &self.guards {
@@ -149,7 +152,7 @@ impl MultiGuard {
         .await
     }
 
-    /// Gives all of them back, the last one first. Tells the first error, after all have been tried.
+    /// Releases all guards, the last one first. Tries all of them, and returns the first error.
     pub async fn release(self) -> Result<()> {
         let mut result = Ok(());
         for guard in self.guards.into_iter().rev() {

@@ -1,60 +1,68 @@
-//! A fair exclusive lock: one at a time, in the order of asking. Curator's `InterProcessMutex`.
+//! A fair exclusive lock: one holder at a time, in the order of the requests. Curator's
+//! `InterProcessMutex`.
 //!
 //! # On the tree
 //! ```text
 //! /locks/report                                container, removed when empty
 //!   _c_<uuid>-lock-0000000007                  ephemeral: the holder
 //!   _c_<uuid>-lock-0000000008                  ephemeral: waits for 7
-//!   lock-delay                                 only with a lock-delay: the holder has not released yet
+//!   lock-delay                                 only with a lock-delay: until the holder releases
 //! ```
-//! With [`Mutex::with_kazoo_names`] the names are `_c_<uuid>-__lock__0000000007`, which kazoo's `Lock` takes for its
-//! own. All users of a path have to agree on the style: those of Curator and of kazoo do not see each other, and a
-//! lock of ours that finds names of the other style refuses the path.
+//! With [`Mutex::with_kazoo_names`] the names are `_c_<uuid>-__lock__0000000007`, which kazoo's
+//! `Lock` treats as contenders. All users of a path must use the same style: Curator and kazoo
+//! ignore the nodes of each other. This lock returns an error if it finds nodes of the other style.
 //!
 //! # Steps
-//! 1. Create an ephemeral sequential child with a unique mark in its name.
-//! 2. List the children. Whoever has the smallest number holds the lock.
-//! 3. Else read and watch the next smaller one alone, and begin again at 2 when it changes. If it is gone and the
-//!    server says that ours is the oldest node now, the lock is ours without another look: Ironkeeper's servers do so
-//!    ([`Client::get_and_watch_in_line`]), and a hand-over costs the next holder no request.
-//! 4. Release by deleting the node. If the next in line is of the same session, the lock is handed on to it while the
-//!    deletion is under way: tasks of one program that share a client take turns without waiting for the server.
+//! 1. Create an ephemeral sequential child with a protection id in its name.
+//! 2. List the children. The contender with the smallest number holds the lock.
+//! 3. Otherwise read and watch the predecessor only, the contender with the next smaller number,
+//!    and continue with step 2 when it changes. Ironkeeper's servers add the oldest remaining
+//!    child to the event ([`Client::get_and_watch_in_line`]): if that is the own node, the lock is
+//!    granted without another list, and a change of holders costs the next holder no request.
+//! 4. Release by deleting the node. If the next contender belongs to the same session, the lock is
+//!    handed over to it while the deletion is in flight: tasks that share a client pass the lock on
+//!    without waiting for the server.
 //!
 //! # Guarantees
-//! One holder at a time among guards whose session lives; grants in the order of the nodes' numbers;
-//! fencing tokens grow with every grant. One watch event per release, however many wait. Not
-//! re-entrant: a task that asks twice waits for itself;
+//! One holder at a time among guards whose session is open; grants in the order of the sequence
+//! numbers; fencing tokens that increase with every grant. One watch event per release, independent
+//! of the number of waiters. Not re-entrant: a task that acquires the lock twice waits for itself;
 //! see [`Reentrant`](super::Reentrant).
 //!
 //! # When things break
-//! - Disconnected while waiting: the place in line stays; the wait goes on after the reconnect.
-//! - Disconnected while holding: [`Guard::is_valid`] says no until the reconnect; the lock is held on.
-//! - Session over: the wait ends with an error, the guard is lost.
-//! - Our node deleted by somebody else while waiting: [`RecipeError::NodeGone`], or a guard that is lost from the
-//!   beginning if the lock was handed on to us; while holding: lost.
-//! - The future of [`Mutex::lock`] dropped: the place in line is given back.
+//! - Disconnected while waiting: the contender stays queued; the wait continues after the
+//!   reconnect.
+//! - Disconnected while holding: [`Guard::is_valid`] returns `false` until the reconnect; the lock
+//!   stays held.
+//! - Session ended: a wait returns an error, a guard is lost.
+//! - Contender node deleted by another client while waiting: [`RecipeError::NodeGone`], or, after a
+//!   handover, a guard that is lost from the beginning. While holding: the guard is lost.
+//! - The future of [`Mutex::lock`] dropped: the contender node is deleted.
 //!
 //! # Lock-delay
-//! With [`Mutex::with_lock_delay`] the lock stays closed for a while when its holder goes without releasing
-//! it, as Chubby's and Consul's do: what it had on its way to servers that know nothing of fencing tokens
-//! can arrive meanwhile.
+//! With [`Mutex::with_lock_delay`] the lock is not granted for some time after a holder has ended
+//! without a release, as in Chubby and Consul: requests that the holder sent to systems without
+//! fencing tokens can arrive meanwhile.
 //!
-//! Steps: whoever stands first creates the child `lock-delay` with the name of its own node as data, and
-//! deletes it before its node when it releases. Whoever stands first and finds one of another holder
-//! waits for the delay and writes its own name over it, from the version that it read.
+//! Steps: the contender with the smallest number creates the child `lock-delay` with the name of
+//! its own node as data; on release the holder deletes it before its own node. If the contender
+//! finds the marker of another holder, it waits for the delay and overwrites the marker with its
+//! own name, with the version that it read.
 //!
-//! Guarantees: after a holder that has not released nobody holds the lock for the length of the delay,
-//! counted by the clock of the next one from when it finds the marker; no two clocks have to agree. After
-//! a release nobody waits. It costs two writes and a read per grant, and no watch event.
+//! Guarantees: after a holder that has not released, the lock is free for at least the delay, by
+//! the clock of the next holder and from the moment it finds the marker; no two clocks have to
+//! agree. After a release there is no delay. The cost is two writes and a read per grant, and no
+//! watch event.
 //!
-//! When things break: a dropped guard, a session that is over and a deleted node all count as gone without
-//! release. Contenders without a delay, Curator's among them, overlook the marker. If the reply to the
-//! deletion of the marker is lost for good, the next holder waits once for nothing. A future that is
-//! dropped while it waits gives its place back and leaves the marker as it was.
+//! When things break: a dropped guard, an ended session and a deleted node all count as an end
+//! without release. Contenders without a delay, including Curator's, ignore the marker. If a
+//! release cannot delete the marker because the connection is lost for good, the next holder waits
+//! for the delay once without need. If the future is dropped while it waits, the contender node is
+//! deleted and the marker stays as it was.
 //!
-//! It is for locks with one holder at a time: among readers, or holders of leases, one marker could not
-//! say which of them has gone. [`MultiLock`](super::MultiLock) and the elections promise no more than to
-//! exclude by nodes; where late writes do harm, fence them.
+//! The lock-delay is for locks with one holder at a time: with several readers or leases, one
+//! marker could not identify the holder that ended. [`MultiLock`](super::MultiLock) and the
+//! elections guarantee exclusion by nodes only; where late writes do harm, fence them.
 
 use std::time::Duration;
 
@@ -72,8 +80,8 @@ use crate::queue_of_waiters::{Bases, Participant, Rule, participants};
 pub(crate) const BASES: Bases = &["lock-"];
 pub(crate) const KAZOO: Bases = &["__lock__"];
 
-/// The child that stands for a holder that has not released yet. It sorts behind all numbers, which is
-/// what lets Curator's contenders overlook it.
+/// The child that represents a holder that has not released yet. It sorts behind all sequence
+/// numbers, so Curator's contenders ignore it.
 const MARKER: &str = "lock-delay";
 
 /// A fair exclusive lock on a path.
@@ -112,26 +120,26 @@ pub struct Mutex {
 }
 
 impl Mutex {
-    /// A lock on `path`. Makes no request.
+    /// Returns a lock on `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> Mutex {
         Mutex { request: LockRequest::new(client, path.into(), BASES), delay: None }
     }
 
-    /// What the nodes say about their owner: a host, a task. Others see it with
-    /// [`Mutex::participants`].
+    /// Sets the data of the contender nodes, which identifies their owner, such as a host or a
+    /// task. [`Mutex::participants`] returns it.
     #[doc(alias = "getLockNodeBytes")]
     pub fn with_data(mut self, data: impl Into<Bytes>) -> Mutex {
         self.request.data = data.into();
         self
     }
 
-    /// Names that kazoo's `Lock` understands. All users of the path have to do so.
+    /// Uses node names that kazoo's `Lock` understands. All users of the path must do so.
     pub fn with_kazoo_names(mut self) -> Mutex {
         self.request.bases = KAZOO;
         self
     }
 
-    /// Takes a broken connection for a loss, as Curator's standard policy does.
+    /// Treats a lost connection as the loss of the lock, as Curator's standard policy does.
     #[doc(alias = "StandardConnectionStateErrorPolicy")]
     #[doc(alias = "lose_on_disconnect")]
     pub fn losing_on_suspend(mut self) -> Mutex {
@@ -139,18 +147,18 @@ impl Mutex {
         self
     }
 
-    /// Lets the wait end when a deadlock is found and this waiter is chosen to give way. Costs a
-    /// second watch while waiting. See [`DeadlockDetector`](super::DeadlockDetector).
+    /// Ends the wait with an error when a deadlock is detected and this waiter is the victim. Costs
+    /// a second watch while waiting. See [`DeadlockDetector`](super::DeadlockDetector).
     #[doc(alias = "deadlock_detection")]
     pub fn heeding_deadlocks(mut self) -> Mutex {
         self.request.heeds_deadlocks = true;
         self
     }
 
-    /// Keeps the lock closed for this long when its holder goes without releasing it, as Chubby and
-    /// Consul do: whatever the holder had on its way can arrive meanwhile. A dropped guard counts as
-    /// gone without release. All who ask for the lock should ask with a delay; it costs two more
-    /// writes per grant. See [the page of this lock](self#lock-delay).
+    /// Delays the next grant by `delay` after a holder has ended without a release, as Chubby and
+    /// Consul do: requests that the holder sent can arrive meanwhile. A dropped guard counts as an
+    /// end without release. All users of the lock should set a delay; it costs two more writes per
+    /// grant. See [the page of this lock](self#lock-delay).
     ///
     /// ```
     /// use std::time::Duration;
@@ -178,22 +186,22 @@ impl Mutex {
         self
     }
 
-    /// The path of the lock.
+    /// Returns the path of the lock.
     pub fn path(&self) -> &str {
         &self.request.path
     }
 
-    /// The client that asks for it.
+    /// Returns the client that acquires the lock.
     pub fn client(&self) -> &Client {
         &self.request.client
     }
 
-    /// For locks that are built on this one.
+    /// Returns the request, for locks that are built on this one.
     pub(crate) fn request(&self) -> &LockRequest {
         &self.request
     }
 
-    /// What happens to this lock in this process from now on.
+    /// Subscribes to the events of this lock in this process, from now on.
     pub fn events(&self) -> LockEvents {
         self.request.events()
     }
@@ -205,8 +213,8 @@ impl Mutex {
         self.grant(place).await
     }
 
-    /// Waits for the lock this long at most. `None` if it was not granted: the place in line has been
-    /// given back.
+    /// Waits for the lock for at most `patience`. On timeout the contender node is deleted, in the
+    /// background if necessary, and the result is `None`.
     #[doc(alias = "try_lock_for")]
     #[doc(alias = "acquire_timeout")]
     #[doc(alias = "lock_timeout")]
@@ -214,7 +222,7 @@ impl Mutex {
         within(patience, self.lock()).await
     }
 
-    /// Takes the lock if nobody holds it or waits for it.
+    /// Acquires the lock if there is no holder and no waiter.
     #[doc(alias = "try_acquire")]
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
         match self.request.take_if_free(self.request.bases[0], Rule::First).await? {
@@ -231,12 +239,13 @@ impl Mutex {
         Ok(self.request.grant(place).with_marker(marker))
     }
 
-    /// Waits until the delay of a holder that went without release is over, and puts up our own
-    /// marker. The time is counted from when we see it, by our own clock: no two clocks have to agree.
+    /// Waits for the delay if another holder ended without a release, and writes the own marker.
+    /// The delay starts when this client finds the other marker, by its own clock. Returns the path
+    /// and the version of the marker.
     async fn mark(&self, place: &Place, delay: Duration) -> Result<(String, i32)> {
         let (client, marker) = (self.client(), join(self.path(), MARKER));
         let ours = place.name();
-        // Whoever waited through a delay must still be there to profit from it.
+        // The marker is written only if the contender node still exists after the delay.
         let still_there = || client.transaction().check(place.path(), Version::Any);
         loop {
             let found = match client.retry(&patient(), || client.get(&marker)).await {
@@ -245,7 +254,7 @@ impl Mutex {
                 Err(error) => return Err(error.into()),
             };
             let written = match found {
-                // An earlier try whose answer was lost.
+                // Written by an earlier try whose reply was lost.
                 Some(node) if node.data == ours => {
                     client.retry(&patient(), || still_there().commit()).await.map_err(|error| {
                         match error.kind() {
@@ -270,7 +279,7 @@ impl Mutex {
             };
             match written {
                 Ok(version) => return Ok((marker, version)),
-                // Somebody who removes what is left over; look again.
+                // The outcome is unknown, or another client changed the marker: read it again.
                 Err(error)
                     if error.is_retriable()
                         || matches!(
@@ -287,14 +296,14 @@ impl Mutex {
         }
     }
 
-    /// Everybody who holds or waits, in order.
+    /// Returns the holder and all waiters, in the order of the queue.
     #[doc(alias = "getParticipantNodes")]
     #[doc(alias = "contenders")]
     pub async fn participants(&self) -> Result<Vec<Participant>> {
         participants(self.client(), self.path(), self.request.bases).await
     }
 
-    /// Asks the holder to give the lock back. Says whether there was one.
+    /// Asks the holder to release the lock. Returns whether there was one.
     #[doc(alias = "Revoker")]
     pub async fn revoke_holder(&self) -> Result<bool> {
         match self.participants().await?.first() {

@@ -1,4 +1,4 @@
-//! No lock at all: read, compute, write if nobody else has written. The version of the node decides.
+//! Optimistic concurrency without a lock: read, compute, and write with the version that was read.
 //!
 //! # On the tree
 //! ```text
@@ -6,18 +6,18 @@
 //! ```
 //!
 //! # Steps
-//! Read data and version; write with that version. If another was faster, the write fails, and it is
-//! done again with what the other has written.
+//! Read data and version; write with that version. If another client has written meanwhile, the
+//! write fails, and the steps are repeated with the new data.
 //!
 //! # Guarantees
-//! No update is lost. Nothing is held, so nothing can be lost: no watch, no ephemeral node, and a
-//! broken connection or the end of the session leave nothing behind. Under heavy contention most tries
-//! are in vain; a [`Mutex`](super::Mutex) is better then.
+//! No update is lost. There is no guard, no watch and no ephemeral node, so a lost connection or an
+//! ended session leaves nothing behind. Under heavy contention most tries fail; a
+//! [`Mutex`](super::Mutex) is better then.
 //!
 //! # When things break
-//! After a lost reply the node is read again: if it has the very next version and our data, the write
-//! was ours (or another's of the same content, which is the same). If more has happened since, the
-//! outcome is unknown and the error says so.
+//! After a lost reply the node is read again: if its version is the next one and its data equals
+//! the written data, the write was applied (or that of another client with the same data, which is
+//! equivalent). If there were further writes, the outcome is unknown, and the error reports that.
 
 use bytes::Bytes;
 use ironkeeper_client::{Client, ErrorKind};
@@ -25,7 +25,7 @@ use ironkeeper_client::{Client, ErrorKind};
 use crate::error::{RecipeError, Result};
 use crate::place::patient;
 
-/// Data, and the version it was read or written with.
+/// Data, and the version with which it was read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versioned {
     /// The data.
@@ -34,7 +34,7 @@ pub struct Versioned {
     pub version: i32,
 }
 
-/// A node that is changed optimistically.
+/// A node that is changed by compare-and-set on its version.
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode};
@@ -60,18 +60,18 @@ pub struct Optimistic {
 }
 
 impl Optimistic {
-    /// The node `path`, which must exist.
+    /// Returns a handle on the node `path`, which must exist. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> Optimistic {
         Optimistic { client: client.clone(), path: path.into() }
     }
 
-    /// What is there.
+    /// Reads the data and its version.
     pub async fn read(&self) -> Result<Versioned> {
         let node = self.client.retry(&patient(), || self.client.get(&self.path)).await?;
         Ok(Versioned { data: node.data, version: node.stat.version })
     }
 
-    /// Writes if nobody has written since `seen` was read; `None` if somebody has.
+    /// Writes if the node still has the version of `seen`; returns `None` if it has another one.
     pub async fn write(
         &self,
         seen: &Versioned,
@@ -79,8 +79,8 @@ impl Optimistic {
     ) -> Result<Option<Versioned>> {
         let data = data.into();
         if seen.version == -1 {
-            // On the wire this would mean any version. It comes after 2^32 - 1 writes, and another
-            // write goes past it.
+            // On the wire -1 means any version. A node has it after 2^32 - 1 writes, until the next
+            // write.
             return Err(RecipeError::Misuse("a write cannot depend on version -1".to_owned()));
         }
         let written = self.client.set_idempotent(&self.path, &data, seen.version, &patient()).await;
@@ -91,7 +91,7 @@ impl Optimistic {
         }
     }
 
-    /// Reads, computes and writes until nobody was faster. `change` may be called several times.
+    /// Reads, computes and writes, until a write succeeds. `change` may be called several times.
     pub async fn update<D: Into<Bytes>>(
         &self,
         mut change: impl FnMut(&[u8]) -> D,

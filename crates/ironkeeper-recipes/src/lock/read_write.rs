@@ -7,25 +7,27 @@
 //!   _c_<uuid>-__WRIT__0000000005                  waits for 4
 //!   _c_<uuid>-__READ__0000000006                  waits for 5
 //! ```
-//! With [`ReadWriteLock::with_host_names`] the names say who it is: `_c_<uuid>-<host>-R-0000000004` and
-//! `_c_<uuid>-<host>-W-0000000005`; with [`ReadWriteLock::with_kazoo_names`] they are those of kazoo's `ReadLock` and
-//! `WriteLock`: `_c_<uuid>-__rlock__0000000004` and `_c_<uuid>-__lock__0000000005`. All users of a path have to
-//! agree on the style.
+//! With [`ReadWriteLock::with_host_names`] the names contain the host:
+//! `_c_<uuid>-<host>-R-0000000004` and `_c_<uuid>-<host>-W-0000000005`. With
+//! [`ReadWriteLock::with_kazoo_names`] they are those of kazoo's `ReadLock` and `WriteLock`:
+//! `_c_<uuid>-__rlock__0000000004` and `_c_<uuid>-__lock__0000000005`. All users of a path must use
+//! the same style.
 //!
 //! # Steps
-//! As the [`Mutex`](super::Mutex), but a reader waits only for the nearest writer before it, and a
-//! writer for whoever stands right before it.
+//! As for the [`Mutex`](super::Mutex), but a reader waits only for the nearest writer before it,
+//! and a writer for its direct predecessor, reader or writer.
 //!
-//! A writer becomes a reader without letting anybody in between: it creates a reader's node with its
-//! own number, then deletes its writer's node. Since the number is the old one, no writer that queued
-//! meanwhile is before it. There is no way up: two readers that wait for each other to become a writer
-//! would wait for ever.
+//! A writer can become a reader (downgrade) without another writer in between: it creates a reader
+//! node with the number of its writer node, then deletes the writer node. Writers queued meanwhile
+//! have larger numbers. There is no upgrade: two readers that upgrade would wait for each other
+//! forever.
 //!
 //! # Guarantees
-//! At any time one writer or any number of readers, among guards whose session lives; nobody starves,
-//! since turns follow the numbers. One watch event per release of a reader or writer for each who
-//! waits for that very node: a writer's release wakes the readers right behind it, who all may enter,
-//! and nobody else. Fencing tokens grow from writer to writer; a downgraded guard keeps its token.
+//! At any time one writer or any number of readers, among guards whose session is open. No
+//! starvation, because grants follow the sequence numbers. A release costs one watch event for each
+//! contender that waits for that node: the release of a writer wakes only the readers right behind
+//! it, which are all granted, or the writer right behind it. Fencing tokens increase from writer to
+//! writer; a downgraded guard keeps its token.
 //!
 //! # When things break
 //! As with the [`Mutex`](super::Mutex).
@@ -75,12 +77,12 @@ const KAZOO: Bases = &["__rlock__", "__lock__"];
 #[doc(alias = "WriteLock")]
 pub struct ReadWriteLock {
     request: LockRequest,
-    /// What the names of readers and writers end with, before the number.
+    /// The ends of the names of reader and writer nodes, before the number.
     names: [String; 2],
 }
 
 impl ReadWriteLock {
-    /// A lock on `path`. Makes no request.
+    /// Returns a lock on `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> ReadWriteLock {
         ReadWriteLock {
             request: LockRequest::new(client, path.into(), CURATOR),
@@ -88,83 +90,83 @@ impl ReadWriteLock {
         }
     }
 
-    /// Names that say who it is: `host-R-n` and `host-W-n`. All users of the path have to do so.
+    /// Uses node names with the host: `host-R-n` and `host-W-n`. All users of the path must do so.
     pub fn with_host_names(mut self, host: &str) -> ReadWriteLock {
         self.request.bases = HOST;
         self.names = names(HOST, host);
         self
     }
 
-    /// Names that kazoo's `ReadLock` and `WriteLock` understand. All users of the path have to do so. kazoo's `Lock` is a
-    /// writer that does not see readers: it has no place here.
+    /// Uses node names that kazoo's `ReadLock` and `WriteLock` understand. All users of the path
+    /// must do so. Do not use kazoo's `Lock` on the path: it is a writer that ignores readers.
     pub fn with_kazoo_names(mut self) -> ReadWriteLock {
         self.request.bases = KAZOO;
         self.names = names(KAZOO, "");
         self
     }
 
-    /// What the nodes say about their owner.
+    /// Sets the data of the contender nodes, which identifies their owner.
     pub fn with_data(mut self, data: impl Into<Bytes>) -> ReadWriteLock {
         self.request.data = data.into();
         self
     }
 
-    /// Takes a broken connection for a loss, as Curator's standard policy does.
+    /// Treats a lost connection as the loss of the lock, as Curator's standard policy does.
     pub fn losing_on_suspend(mut self) -> ReadWriteLock {
         self.request.loses_on_suspend = true;
         self
     }
 
-    /// Lets the wait end when a deadlock is found and this waiter is chosen to give way. See
+    /// Ends the wait with an error when a deadlock is detected and this waiter is the victim. See
     /// [`DeadlockDetector`](super::DeadlockDetector).
     pub fn heeding_deadlocks(mut self) -> ReadWriteLock {
         self.request.heeds_deadlocks = true;
         self
     }
 
-    /// The path of the lock.
+    /// Returns the path of the lock.
     pub fn path(&self) -> &str {
         &self.request.path
     }
 
-    /// What happens to this lock in this process from now on.
+    /// Subscribes to the events of this lock in this process, from now on.
     pub fn events(&self) -> LockEvents {
         self.request.events()
     }
 
-    /// Waits until no writer is before us.
+    /// Waits until no writer precedes this reader.
     #[doc(alias = "readLock")]
     pub async fn read(&self) -> Result<Guard> {
         let place = self.request.wait(&self.names[READER], Rule::Reader).await?;
         Ok(self.request.grant(place))
     }
 
-    /// Reads if no writer holds or waits.
+    /// Acquires the read lock if no writer holds it or waits.
     pub async fn try_read(&self) -> Result<Option<Guard>> {
         let place = self.request.take_if_free(&self.names[READER], Rule::Reader).await?;
         Ok(place.map(|place| self.request.grant(place)))
     }
 
-    /// Waits this long at most until no writer is before us.
+    /// Waits for the read lock for at most `patience`.
     #[doc(alias = "read_timeout")]
     pub async fn read_within(&self, patience: Duration) -> Result<Option<Guard>> {
         within(patience, self.read()).await
     }
 
-    /// Waits until nobody is before us.
+    /// Waits until no contender precedes this writer.
     #[doc(alias = "writeLock")]
     pub async fn write(&self) -> Result<WriteGuard> {
         let place = self.request.wait(&self.names[WRITER], Rule::First).await?;
         Ok(self.writing(place))
     }
 
-    /// Writes if nobody holds or waits.
+    /// Acquires the write lock if there is no holder and no waiter.
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
         let place = self.request.take_if_free(&self.names[WRITER], Rule::First).await?;
         Ok(place.map(|place| self.writing(place)))
     }
 
-    /// Waits this long at most until nobody is before us.
+    /// Waits for the write lock for at most `patience`.
     #[doc(alias = "write_timeout")]
     pub async fn write_within(&self, patience: Duration) -> Result<Option<WriteGuard>> {
         within(patience, self.write()).await
@@ -174,13 +176,13 @@ impl ReadWriteLock {
         WriteGuard { guard: self.request.grant(place), lock: self.clone() }
     }
 
-    /// Everybody who holds or waits, in order.
+    /// Returns all holders and waiters, in the order of the queue.
     pub async fn participants(&self) -> Result<Vec<Participant>> {
         participants(&self.request.client, &self.request.path, self.request.bases).await
     }
 }
 
-/// A held write lock: a [`Guard`] that can become a reader's.
+/// A held write lock: a [`Guard`] that can become the guard of a reader.
 #[derive(Debug)]
 #[must_use = "a guard that is dropped gives back what it holds"]
 pub struct WriteGuard {
@@ -189,15 +191,16 @@ pub struct WriteGuard {
 }
 
 impl WriteGuard {
-    /// Becomes a reader; no writer comes in between. On an error, and if the future is dropped, the
-    /// lock is given back.
+    /// Becomes a reader; no other writer is granted in between. On an error, or if the future is
+    /// dropped, the lock is released.
     pub async fn downgrade(self) -> Result<Guard> {
         let reading = self.read_too().await?;
         self.guard.release().await?;
         Ok(reading)
     }
 
-    /// Reads in addition to writing. The writer may then be released first: that is a downgrade, too.
+    /// Acquires the read lock in addition to the write lock. If the writer is released first, that
+    /// is a downgrade, too.
     pub async fn read_too(&self) -> Result<Guard> {
         let request = &self.lock.request;
         let Some(writer) = Contender::parse(self.guard.node_name(), request.bases) else {
@@ -213,7 +216,8 @@ impl WriteGuard {
             CreateMode::Ephemeral,
         )
         .await?;
-        // Without the writer's node the number is worth nothing: somebody may have come in before.
+        // If the writer node was deleted before the reader node was created, another writer may
+        // have been granted.
         if !self.guard.check().await? {
             let path = self.guard.path().to_owned();
             return Err(RecipeError::Lost { path, why: crate::Lost::NodeDeleted });
@@ -221,7 +225,7 @@ impl WriteGuard {
         Ok(request.grant(place).with_token(self.guard.fencing_token()))
     }
 
-    /// Gives it back. See [`Guard::release`].
+    /// Releases the write lock. See [`Guard::release`].
     pub async fn release(self) -> Result<()> {
         self.guard.release().await
     }

@@ -1,17 +1,18 @@
-//! A mutex that its holder may take again: Curator's re-entrant `InterProcessMutex`.
+//! A mutex that its holder may acquire again: Curator's re-entrant `InterProcessMutex`.
 //!
 //! # On the tree
-//! As [`Mutex`]: one node per handle, however often it is taken.
+//! As for [`Mutex`]: one node per handle, independent of how often it is acquired.
 //!
 //! # Steps
-//! The first acquire takes the mutex; further ones ask whether it is still held, and count. The last release gives it back. Who asks is
-//! told by the handle, not by the thread: a task may move between threads, and a handle may be lent to
-//! a function that takes the lock again.
+//! The first acquire locks the mutex; further ones ask the server whether it is still held, and
+//! increase a counter. The last release unlocks the mutex. The owner is the handle, not the thread:
+//! a task may move between threads, and a handle may be lent to a function that acquires the lock
+//! again.
 //!
 //! # Guarantees, and when things break
-//! As [`Mutex`]. An acquire on a handle whose lock was lost meanwhile fails with
-//! [`RecipeError::Lost`], and so do the releases until the count is zero: whoever is in the middle of
-//! the work must not go on as if nothing had been. One watch event per hand-over.
+//! As for [`Mutex`]. An acquire on a handle whose lock was lost meanwhile fails with
+//! [`RecipeError::Lost`], and so do the releases until the count is zero: the callers in the middle
+//! of their work must not continue. One watch event per change of holders.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::guard::Guard;
 use crate::lock::Mutex;
 use crate::lost::Lost;
 
-/// A handle by which a [`Mutex`] can be taken several times.
+/// A handle that can acquire a [`Mutex`] several times.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -51,12 +52,12 @@ pub struct Reentrant {
 }
 
 impl Reentrant {
-    /// A handle on a mutex.
+    /// Returns a handle on a mutex. Makes no request.
     pub fn new(mutex: Mutex) -> Reentrant {
         Reentrant { mutex, held: None, count: 0 }
     }
 
-    /// Takes the lock, or takes it once more.
+    /// Waits for the lock, or increases the count if the handle holds it.
     pub async fn acquire(&mut self) -> Result<()> {
         if self.enter_again().await? {
             return Ok(());
@@ -66,7 +67,7 @@ impl Reentrant {
         Ok(())
     }
 
-    /// Takes the lock if that is possible at once. Says whether it was.
+    /// Acquires the lock if that is possible without waiting. Returns whether it was.
     pub async fn try_acquire(&mut self) -> Result<bool> {
         if self.enter_again().await? {
             return Ok(true);
@@ -76,7 +77,7 @@ impl Reentrant {
         Ok(self.held.is_some())
     }
 
-    /// Waits for the lock this long at most. Says whether it was granted.
+    /// Waits for the lock for at most `patience`. Returns whether it was granted.
     #[doc(alias = "acquire_timeout")]
     pub async fn acquire_within(&mut self, patience: Duration) -> Result<bool> {
         if self.enter_again().await? {
@@ -92,7 +93,7 @@ impl Reentrant {
         if held.client().state().is_final() {
             return Err(lost(held, Lost::SessionEnded));
         }
-        // Nobody need have waited for the news of a loss, so it is asked for.
+        // There may be no task that awaits `Guard::lost`, so ask the server.
         match held.check().await {
             Ok(true) if !held.is_known_lost() => {}
             Ok(_) => return Err(lost(held, Lost::NodeDeleted)),
@@ -103,7 +104,7 @@ impl Reentrant {
         Ok(true)
     }
 
-    /// Takes back one acquire; the last one gives the lock back.
+    /// Reverts one acquire; the last call releases the lock.
     pub async fn release(&mut self) -> Result<()> {
         match self.count {
             0 => Err(RecipeError::NotHeld { path: self.mutex.path().to_owned() }),
@@ -127,12 +128,12 @@ impl Reentrant {
         }
     }
 
-    /// How many times it is taken.
+    /// Returns how many times the lock is acquired.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The guard of the lock, if it is held: for its token, and for the news of its loss.
+    /// Returns the guard of the lock, if it is held: for its token, and for [`Guard::lost`].
     pub fn guard(&self) -> Option<&Guard> {
         self.held.as_ref()
     }

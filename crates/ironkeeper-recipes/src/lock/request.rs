@@ -1,4 +1,4 @@
-//! What all locks that stand in line do to get a guard.
+//! The steps from a request to a guard that all locks with a queue of contenders share.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::lock::event::{EVENTS_MAX, LockEvent, LockEvents};
 use crate::place::Place;
 use crate::queue_of_waiters::{Bases, Rule, Standing};
 
-/// Everything but the name and the rule of a contender.
+/// The properties of a contender, except for its name and its rule.
 #[derive(Clone, Debug)]
 pub(crate) struct LockRequest {
     pub(crate) client: Client,
@@ -42,7 +42,7 @@ impl LockRequest {
         LockEvents::new(&self.client, self.events.subscribe())
     }
 
-    /// Stands in line until it is our turn.
+    /// Creates a contender and waits until it is granted.
     pub(crate) async fn wait(&self, name: &str, rule: Rule) -> Result<Place> {
         let (mut place, listed) = self.queue(name).await?;
         let on_wait = |behind: &str| {
@@ -61,7 +61,7 @@ impl LockRequest {
         Ok(place)
     }
 
-    /// Takes a place and gives it back if it is not our turn.
+    /// Creates a contender and deletes it if it is not granted immediately.
     pub(crate) async fn take_if_free(&self, name: &str, rule: Rule) -> Result<Option<Place>> {
         let (mut place, listed) = self.queue(name).await?;
         let standing = self.standing(&place, rule);
@@ -83,12 +83,14 @@ impl LockRequest {
         Ok(Some(place))
     }
 
-    /// Where there are readers as well, whoever stands behind a holder need not be the next.
+    /// Returns whether the lock has one holder at a time, so that handovers are possible. With
+    /// readers, the contender behind a holder is not necessarily granted next.
     fn has_one_holder(&self) -> bool {
         self.bases.len() == 1
     }
 
-    /// Takes a place. The list says who stands in line as of then, if it came along.
+    /// Creates the contender node. Also returns the children of the path after the creation, if the
+    /// list request succeeded.
     async fn queue(&self, name: &str) -> Result<(Place, Option<Vec<String>>)> {
         let mode = CreateMode::EphemeralSequential;
         let taking = Place::take_and_list(&self.client, &self.path, name, &self.data, mode);
@@ -115,7 +117,7 @@ impl LockRequest {
         Standing { place, bases: self.bases, rule, heeds_deadlocks, inherits }
     }
 
-    /// Makes a guard of a place whose turn has come.
+    /// Returns the guard of a granted contender.
     pub(crate) fn grant(&self, place: Place) -> Guard {
         self.tell(LockEvent::Granted { path: place.path().to_owned(), token: place.czxid() });
         Guard::new(place)
@@ -128,12 +130,13 @@ impl LockRequest {
 /// that ends because of the error would leave its node in line until its session expires, and block
 /// all contenders behind it.
 async fn withdrawn(place: Place, error: RecipeError) -> RecipeError {
-    // The node goes with its session where it cannot be deleted.
+    // If the node cannot be deleted, it is deleted with its session.
     let _ = place.withdraw().await;
     error
 }
 
-/// `None` if it takes too long: the future is dropped then, which withdraws what it began.
+/// Awaits `acquiring` for at most `patience`. Returns `None` on timeout: dropping the future
+/// withdraws the request.
 pub(crate) async fn within<T>(
     patience: Duration,
     acquiring: impl Future<Output = Result<T>>,

@@ -1,4 +1,4 @@
-//! Asking a holder to give back what it holds. Curator's `Revoker` and `Revocable`.
+//! Revocation: a request to a holder to release its lock. Curator's `Revoker` and `Revocable`.
 //!
 //! # On the tree
 //! ```text
@@ -7,25 +7,27 @@
 //! ```
 //!
 //! # Steps
-//! 1. Whoever wants the lock finds the holder's node ([`Mutex::participants`](super::Mutex::participants))
-//!    and writes the word into it: [`revoke`], or [`Mutex::revoke_holder`](super::Mutex::revoke_holder).
-//! 2. A holder that heeds it awaits [`Guard::revocation`](crate::Guard::revocation), which reads and
-//!    watches its node. It ends its work in order, and releases.
+//! 1. The revoker finds the holder's node ([`Mutex::participants`](super::Mutex::participants)) and
+//!    writes the message into it: [`revoke`], or
+//!    [`Mutex::revoke_holder`](super::Mutex::revoke_holder).
+//! 2. A holder that supports revocation awaits [`Guard::revocation`](crate::Guard::revocation),
+//!    which reads and watches its node. It completes its work and releases the lock.
 //!
 //! # Guarantees
-//! A request, not an order: nothing is taken from a holder that does not listen. A word that was written
-//! before the holder listens is heard as well, and one for a holder that has gone reaches nobody else,
-//! since the next one has another node. What the node said of its owner is overwritten. One watch event
-//! at a holder that listens, one more when it releases; and one at whoever waits right behind it, who
-//! looks again and waits on.
+//! Revocation is cooperative: a holder that does not await it keeps the lock. A holder also
+//! receives a message that was written before it began to wait. A message for a holder that has
+//! released reaches no other holder, because the next one has another node. The message overwrites
+//! the data of the node. It costs one watch event at a holder that awaits it, one more when that
+//! holder releases, and one at the contender right behind it, which lists again and continues to
+//! wait.
 //!
 //! # When things break
-//! - Disconnected: the request is repeated, and a holder that listens hears it after the reconnect. Asking
-//!   twice is the same as asking once.
-//! - The session of the holder over, or its node deleted: `revocation` ends with
-//!   [`RecipeError::Lost`](crate::RecipeError::Lost), and [`revoke`] says that there is nobody to ask.
-//! - A future dropped: the word is written or not; a holder that stops listening leaves a watch, which
-//!   fires when it releases.
+//! - Disconnected: the request is repeated, and a holder that awaits it receives it after the
+//!   reconnect. The request is idempotent.
+//! - Session of the holder ended, or its node deleted: `revocation` returns
+//!   [`RecipeError::Lost`](crate::RecipeError::Lost), and [`revoke`] returns `false`.
+//! - A future dropped: the message is written or not. A holder that stops waiting leaves a watch,
+//!   which fires when it releases.
 
 use ironkeeper_client::{Client, ErrorKind, Version};
 
@@ -33,9 +35,9 @@ use crate::error::Result;
 use crate::guard::REVOKE_MESSAGE;
 use crate::place::patient;
 
-/// Asks whoever owns the node `path` to give it back. Holders heed it if they await
-/// [`Guard::revocation`](crate::Guard::revocation), or as Curator's revocable mutexes do. Says whether
-/// there was such a node.
+/// Asks the owner of the node `path` to release it. Holders that await
+/// [`Guard::revocation`](crate::Guard::revocation) receive the request, and so do Curator's
+/// revocable mutexes. Returns whether the node exists.
 ///
 /// ```
 /// use ironkeeper_client::Client;

@@ -9,43 +9,45 @@
 //!     _c_<uuid>-lease-0000000007                ephemeral: one lease each
 //!     _c_<uuid>-lease-0000000008
 //! ```
-//! The nodes of both say what [`Semaphore::with_data`] gives; Curator's `setNodeData` reaches the leases alone.
+//! [`Semaphore::with_data`] sets the data of both kinds of nodes; Curator's `setNodeData` sets that
+//! of the leases only.
 //!
-//! The limit is a number that all users agree on, or the data of a node (four bytes, big-endian, as a
-//! shared count has it) that can change while the semaphore is in use.
+//! The limit is a number that all users agree on, or the data of a node (four bytes, big-endian, as
+//! in a shared count) that can change while the semaphore is in use.
 //!
 //! # Steps
-//! 1. Take the mutex `locks`: one at a time asks for leases, the others wait in order.
+//! 1. Lock the mutex `locks`: only its holder, the head of the queue, creates leases; the other
+//!    clients wait in order.
 //! 2. Create an ephemeral sequential child of `leases`.
-//! 3. List the leases. If ours is among the first, as many as the limit says, it is granted; else wait
-//!    for a change of the list or of the limit, and look again.
-//! 4. Release the mutex. Give the lease back by deleting its node.
+//! 3. List the leases. If the index of the own lease is smaller than the limit, it is granted;
+//!    otherwise wait for a change of the list or of the limit, and list again.
+//! 4. Release the mutex. Release the lease by deleting its node.
 //!
 //! # Guarantees
-//! Never more valid leases than the largest limit in force while they were granted; granted in the
-//! order of asking; a raised limit is noticed at once; several leases are granted together or not at
-//! all, and no two who ask for several wait for each other. Only the one at the head of the line
-//! watches the leases: a lease that is given back costs one watch event there, and the hand-over of the
-//! mutex one more, however many wait.
+//! There are never more valid leases than the largest limit in force while they were granted.
+//! Leases are granted in the order of the requests. An increased limit takes effect immediately.
+//! Several leases are granted together or not at all, and two such requests cannot deadlock. Only
+//! the head of the queue watches the leases: the release of a lease costs one watch event there,
+//! and the change of the mutex's holder one more, independent of the number of waiters.
 //!
 //! # Leases that expire
-//! With [`Semaphore::with_lease_time`] a lease ends by itself. Its guard is lost a little before
-//! others may take it away, and whoever waits at the head of the line does so when the time has
-//! passed. The time begins with the grant, which writes it into the node of the lease. Times are
-//! compared on the clock of the servers, by the times of modification of nodes: no clocks of clients
-//! have to agree.
+//! With [`Semaphore::with_lease_time`] a lease expires. The head of the queue deletes a lease whose
+//! time has passed; the guard of the lease is lost slightly before that. The time begins with the
+//! grant, which writes it into the node of the lease. Times are compared by the `mtime` and `ctime`
+//! of nodes, on the clock of the servers: the clocks of clients need not agree.
 //!
 //! # Deadlocks
-//! A [`DeadlockDetector`](super::DeadlockDetector) knows the line and the leases. With
-//! [`Semaphore::heeding_deadlocks`] the wait can be ended by it: those in the line have a second watch on
-//! their own place, as those of the [`Mutex`], and the head of the line has one on the youngest of the
-//! leases that it waits for. That costs a read when the wait for them begins, and one watch event when that
-//! lease is written to or given back. Whoever is told to give way withdraws its leases and its place. Without
-//! it there are no such reads and watches.
+//! A [`DeadlockDetector`](super::DeadlockDetector) reads the queue and the leases. With
+//! [`Semaphore::heeding_deadlocks`] it can end a wait: each queued client has a second watch on its
+//! own queue node, as with the [`Mutex`], and the head of the queue has one on the youngest of the
+//! leases that it waits for. That costs a read when the wait for the leases begins, and one watch
+//! event when that lease is written or deleted. The victim of a deadlock deletes its leases and its
+//! queue node. Without this option there are no such reads and watches.
 //!
 //! # When things break
-//! As with the [`Mutex`]: a wait outlasts a reconnect, a session that ends takes its leases with it. A lease
-//! that somebody deletes while it is waited for ends the wait with [`RecipeError::NodeGone`].
+//! As for the [`Mutex`]: a wait continues after a reconnect, and the end of a session deletes its
+//! leases. If another client deletes a lease that is not granted yet, the wait returns
+//! [`RecipeError::NodeGone`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,7 +71,7 @@ use crate::reads::children_or_none;
 
 pub(crate) const BASES: Bases = &["lease-"];
 
-/// What the data of a lease that expires begins with, before the milliseconds and a line feed.
+/// The prefix of the data of a lease that expires. The milliseconds and a line feed follow.
 const LEASE_TIME: &[u8] = b"lease-time-ms=";
 
 /// A counting semaphore.
@@ -100,7 +102,7 @@ pub struct Semaphore {
     mutex: Mutex,
     limit: Limit,
     lease_time: Option<Duration>,
-    /// Whether the path has been looked at, and found without another recipe.
+    /// Whether the path was checked for nodes of other recipes.
     is_alone: Arc<AtomicBool>,
 }
 
@@ -111,15 +113,16 @@ enum Limit {
 }
 
 impl Semaphore {
-    /// A semaphore on `path` with so many leases. Everybody has to give the same number.
+    /// Returns a semaphore on `path` with at most `limit` leases. All users must use the same
+    /// limit. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>, limit: i32) -> Result<Semaphore> {
         let limit = usize::try_from(limit)
             .map_err(|_| RecipeError::Misuse(format!("a semaphore cannot have {limit} leases")))?;
         Ok(Semaphore::with_limit(client, path.into(), Limit::Fixed(limit)))
     }
 
-    /// A semaphore whose limit is the data of the node `limit_path`, which may change at any time. A
-    /// node that is not there stands for zero.
+    /// Returns a semaphore whose limit is the data of the node `limit_path`, which may change at
+    /// any time. The limit is zero if the node does not exist. Makes no request.
     #[doc(alias = "SharedCountReader")]
     pub fn with_shared_limit(
         client: &Client,
@@ -141,7 +144,7 @@ impl Semaphore {
         }
     }
 
-    /// Sets the limit that semaphores made by [`Semaphore::with_shared_limit`] follow.
+    /// Writes the limit for semaphores made by [`Semaphore::with_shared_limit`].
     pub async fn set_shared_limit(client: &Client, limit_path: &str, limit: i32) -> Result<()> {
         if limit < 0 {
             return Err(RecipeError::Misuse(format!("a semaphore cannot have {limit} leases")));
@@ -155,34 +158,35 @@ impl Semaphore {
         Ok(())
     }
 
-    /// What the leases say about their owner, and so does its place in the line for them: it is by this
-    /// that a [`DeadlockDetector`](super::DeadlockDetector) tells the tasks of a session apart.
+    /// Sets the data of the leases and of the queue nodes, which identifies their owner: a
+    /// [`DeadlockDetector`](super::DeadlockDetector) distinguishes the tasks of a session by it.
     pub fn with_data(mut self, data: impl Into<Bytes>) -> Semaphore {
         self.mutex = self.mutex.with_data(data);
         self
     }
 
-    /// Lets the wait end when a deadlock is found and this waiter is chosen to give way. Costs a second
-    /// watch while waiting, in the line and at its head. See [the page of this lock](self#deadlocks).
+    /// Ends the wait with an error when a deadlock is detected and this waiter is the victim. Costs
+    /// a second watch while waiting, in the queue and at its head. See
+    /// [the page of this lock](self#deadlocks).
     pub fn heeding_deadlocks(mut self) -> Semaphore {
         self.mutex = self.mutex.heeding_deadlocks();
         self
     }
 
-    /// Lets leases end by themselves after this time. Everybody has to do so for others' leases to be
-    /// taken away.
+    /// Lets leases expire after this time. All users must set a lease time: a client without one
+    /// does not delete the expired leases of others.
     pub fn with_lease_time(mut self, time: Duration) -> Semaphore {
         self.lease_time = Some(time);
         self
     }
 
-    /// The path of the semaphore.
+    /// Returns the path of the semaphore.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What happens in this process from now on: to the places in `locks`, which are granted when they come to
-    /// the head of the line, and to the nodes in `leases`.
+    /// Subscribes to the events of this semaphore in this process, from now on: of the queue nodes
+    /// in `locks`, which are granted at the head of the queue, and of the nodes in `leases`.
     pub fn events(&self) -> LockEvents {
         self.mutex.events()
     }
@@ -192,7 +196,7 @@ impl Semaphore {
         Ok(self.acquire_many(1).await?.pop().expect("as many as were asked for"))
     }
 
-    /// Waits for several leases at once; all or none.
+    /// Waits for several leases; all or none.
     pub async fn acquire_many(&self, count: usize) -> Result<Vec<Guard>> {
         self.check_count(count)?;
         self.refuse_other_recipes().await?;
@@ -201,7 +205,7 @@ impl Semaphore {
         Ok(finish(head, granted).await?.expect("they were waited for"))
     }
 
-    /// Waits for several leases this long at most; all or none.
+    /// Waits for several leases for at most `patience`; all or none.
     #[doc(alias = "acquire_timeout")]
     pub async fn acquire_many_within(
         &self,
@@ -211,12 +215,12 @@ impl Semaphore {
         within(patience, self.acquire_many(count)).await
     }
 
-    /// Takes a lease if one is free and nobody waits.
+    /// Acquires a lease if one is free and there are no waiters.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
         Ok(self.try_acquire_many(1).await?.and_then(|mut leases| leases.pop()))
     }
 
-    /// Takes several leases if they are free and nobody waits.
+    /// Acquires several leases if they are free and there are no waiters.
     pub async fn try_acquire_many(&self, count: usize) -> Result<Option<Vec<Guard>>> {
         self.check_count(count)?;
         self.refuse_other_recipes().await?;
@@ -225,14 +229,14 @@ impl Semaphore {
         finish(head, granted).await
     }
 
-    /// Waits for a lease this long at most.
+    /// Waits for a lease for at most `patience`.
     #[doc(alias = "acquire_timeout")]
     #[doc(alias = "try_acquire_for")]
     pub async fn acquire_within(&self, patience: Duration) -> Result<Option<Guard>> {
         within(patience, self.acquire()).await
     }
 
-    /// Everybody who has a lease, and the one that is about to get one.
+    /// Returns the owners of all lease nodes: the holders, and the head of the queue if it waits.
     pub async fn participants(&self) -> Result<Vec<Participant>> {
         let mut leases = participants(&self.client, &self.leases, BASES).await?;
         let limit = self.limit().await?;
@@ -253,8 +257,8 @@ impl Semaphore {
         }
     }
 
-    /// Looks once whether another recipe is at work on the path. What comes later sees our nodes, and is
-    /// refused itself.
+    /// Checks once that no other recipe uses the path. A recipe that starts later finds the nodes
+    /// of this semaphore and returns an error itself.
     async fn refuse_other_recipes(&self) -> Result<()> {
         if self.is_alone.load(Ordering::Relaxed) {
             return Ok(());
@@ -265,7 +269,8 @@ impl Semaphore {
         Ok(())
     }
 
-    /// With the mutex held. `None` if they are not free and shall not be waited for.
+    /// Creates and acquires `count` leases; the caller holds the mutex. Returns `None` if they are
+    /// not free and `waits` is `false`.
     async fn take(&self, count: usize, waits: bool) -> Result<Option<Vec<Guard>>> {
         let mut places = Vec::with_capacity(count);
         for _ in 0..count {
@@ -274,7 +279,8 @@ impl Semaphore {
             self.request().tell_of_place(&place);
             places.push(place);
         }
-        // By which the time of others is measured, so that they are not cut short by what a create took.
+        // The reference point for the expiry of other leases. It is not earlier than the creation
+        // of the own nodes, so no lease is deleted too early.
         let taken = Instant::now();
         if !self.has_room(&places).await? {
             if !waits {
@@ -293,12 +299,12 @@ impl Semaphore {
         Ok(Some(places.into_iter().map(grant).collect()))
     }
 
-    /// What the places in the line are asked for with. The leases have it in common with them.
+    /// Returns the `LockRequest` used for queue nodes; lease nodes share its data.
     fn request(&self) -> &LockRequest {
         self.mutex.request()
     }
 
-    /// Returns when all of them are among the first, as many as the limit says.
+    /// Waits until the indexes of all `places` are smaller than the limit.
     async fn wait_for_room(&self, places: &[Place], taken: Instant) -> Result<()> {
         let room = async {
             loop {
@@ -308,31 +314,32 @@ impl Semaphore {
                 }
             }
         };
-        // The youngest is the one that a detector can tell to be waiting, whatever else we have.
+        // A detector takes the youngest lease for the waiting node, even if the session has others.
         let Some(youngest) = places.last() else { return room.await };
         let on_deadlock = |cycle: &str| self.request().tell_of_deadlock(youngest, cycle);
         tokio::select! {
-            // Whoever can go on need not give way.
+            // `biased`: a grant precedes a deadlock notice.
             biased;
             outcome = room => outcome,
-            // One watch for the whole wait, however often the leases change meanwhile.
+            // One watch for the whole wait, even if the leases change several times.
             told = told_to_give_up(youngest, on_deadlock), if self.request().heeds_deadlocks => {
                 Err(told)
             }
         }
     }
 
-    /// Lets the time of leases begin, which are ours from now on, and says when it ends: who waited for
-    /// them has not had them yet.
+    /// Writes the lease time into the nodes of granted leases, which starts the time, and returns
+    /// its end. The time spent waiting for the grant does not count.
     async fn start_clock(&self, places: &[Place], time: Duration) -> Result<Instant> {
-        // From before the first write, so that a guard never outlives its node's time.
+        // Computed before the first write, so that the guard ends before the time in the node.
         let deadline = from_now(time);
         let mut data = LEASE_TIME.to_vec();
         data.extend_from_slice(time.as_millis().to_string().as_bytes());
         data.push(b'\n');
         data.extend_from_slice(&self.request().data);
         for place in places {
-            // Repeated after a lost reply, it begins once more, which is later than we count.
+            // A repetition after a lost reply restarts the time in the node, so `deadline` is still
+            // earlier.
             let write = || self.client.set(place.path(), &data, Version::Any);
             match self.client.retry(&patient(), write).await {
                 Err(error) if error.kind() == ErrorKind::NoNode => {
@@ -354,9 +361,9 @@ impl Semaphore {
         Ok(last < self.limit().await?)
     }
 
-    /// The leases in order, and where the last of ours stands. The place decides, not the number of
-    /// leases: two who ask at the same time, because somebody deleted the head of the line, do not
-    /// wait for each other then.
+    /// Returns the leases in order, and the index of the last of `ours`. The index decides, not the
+    /// number of leases: two clients that create leases at the same time, because the queue node of
+    /// the head was deleted, do not wait for each other then.
     fn line<'a>(&self, names: &'a [String], ours: &[Place]) -> Result<(Vec<Contender<'a>>, usize)> {
         let line = line_up(names, BASES, ours.first().map(Place::name));
         let mut last = 0;
@@ -382,7 +389,7 @@ impl Semaphore {
         parse_limit(path, &data)
     }
 
-    /// Returns when the leases or the limit have changed, or when a lease has expired.
+    /// Waits until the leases or the limit have changed, or a lease has expired.
     async fn wait(&self, ours: &[Place], taken: Instant) -> Result<()> {
         let client = &self.client;
         let (names, _, leases_changed) =
@@ -394,12 +401,13 @@ impl Semaphore {
         let (line, last) = self.line(&names, ours)?;
         let limit_changed = match &self.limit {
             Limit::Fixed(_) => None,
-            // The limit may appear later, so this one watch is for existence. It goes below.
+            // The limit node may be created later, so this watch is set by `exists`. It is removed
+            // below.
             Limit::Node(path) => {
                 Some(client.retry(&patient(), || client.exists_and_watch(path)).await?.1)
             }
         };
-        // What changed before the watches were set fires none of them.
+        // Changes before the watches were set do not fire them, so read the limit again.
         if last < self.limit().await? {
             take_off(leases_changed).await?;
             if let Some(watch) = limit_changed {
@@ -416,7 +424,7 @@ impl Semaphore {
             event = either(&mut limit_changed) => { event?; }
             () = at(next_end) => {}
         }
-        // The one that fired is gone; the other one must not wake us when we have long got our lease.
+        // Remove the watch that has not fired, so that it causes no event after the grant.
         take_off(leases_changed).await?;
         if let Some(watch) = limit_changed {
             take_off(watch).await?;
@@ -424,7 +432,7 @@ impl Semaphore {
         Ok(())
     }
 
-    /// Takes away leases whose time is over, and says when the next one's will be.
+    /// Deletes expired leases of others, and returns when the next one expires.
     async fn remove_expired(
         &self,
         line: &[Contender<'_>],
@@ -441,13 +449,13 @@ impl Semaphore {
                 Err(error) => return Err(error.into()),
             };
             let Some(time) = parse_lease_time(&node.data) else { continue };
-            // On the clock of the servers: how long after our own node was created it ends. The node was
-            // written when the lease was granted. One more, as
-            // the times are cut to milliseconds.
+            // The time from the creation of the own node to the expiry of the other lease, on the
+            // clock of the servers. The `mtime` of the other node is its grant. One millisecond is
+            // added because the times are truncated to milliseconds.
             let left_ms = (node.stat.mtime - own.stat().ctime + 1)
                 .saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
             let left = Duration::from_millis(u64::try_from(left_ms).unwrap_or(0));
-            // Beyond all counting, it does not end.
+            // An end that overflows `Instant` never comes.
             let Some(end) = taken.checked_add(left) else { continue };
             if Instant::now() < end {
                 next = Some(next.map_or(end, |next| next.min(end)));
@@ -464,17 +472,17 @@ impl Semaphore {
     }
 }
 
-/// Gives up the head of the line.
+/// Releases the mutex after the leases were granted or withdrawn.
 async fn finish(head: Guard, granted: Option<Vec<Guard>>) -> Result<Option<Vec<Guard>>> {
     match head.release().await {
-        // Somebody deleted it: the leases are there nevertheless.
+        // Another client deleted the queue node; the leases are valid nevertheless.
         Err(RecipeError::Lost { why: crate::Lost::NodeDeleted, .. }) | Ok(()) => Ok(granted),
         Err(error) => Err(error),
     }
 }
 
-/// Ends a watch that is not needed. A connection that breaks meanwhile ends it too: a watch that the
-/// client has forgotten is not set again on the next one.
+/// Removes a watch. A lost connection removes it, too: the client does not set a removed watch
+/// again after the reconnect.
 async fn take_off(watch: Watch) -> Result<()> {
     match watch.remove().await {
         Err(error) if !error.is_retriable() => Err(error.into()),
@@ -504,8 +512,8 @@ fn parse_lease_time(data: &[u8]) -> Option<Duration> {
     split_lease_time(data).map(|(time, _)| time)
 }
 
-/// How long a lease lasts, and what it says about its owner. `None` if it does not end by itself, or has not
-/// been granted yet.
+/// Splits the data of a lease into the lease time and the data of the owner. Returns `None` if the
+/// lease does not expire, or is not granted yet.
 pub(crate) fn split_lease_time(data: &[u8]) -> Option<(Duration, &[u8])> {
     let rest = data.strip_prefix(LEASE_TIME)?;
     let end = rest.iter().position(|byte| *byte == b'\n')?;
@@ -514,8 +522,8 @@ pub(crate) fn split_lease_time(data: &[u8]) -> Option<(Duration, &[u8])> {
 }
 
 /// An exclusive lock with the layout of a semaphore of one lease, not re-entrant: Curator's
-/// `InterProcessSemaphoreMutex`. See [`Semaphore`] for everything else, deadlocks and the watch events too: two
-/// per hand-over, of which the [`Mutex`] needs one.
+/// `InterProcessSemaphoreMutex`. Otherwise as [`Semaphore`], including deadlocks and watch events:
+/// two per change of holders, where the [`Mutex`] needs one.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -539,30 +547,31 @@ pub struct SemaphoreMutex {
 }
 
 impl SemaphoreMutex {
-    /// A lock on `path`. Makes no request.
+    /// Returns a lock on `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> SemaphoreMutex {
         SemaphoreMutex { semaphore: Semaphore::with_limit(client, path.into(), Limit::Fixed(1)) }
     }
 
-    /// What the nodes say about their owner. See [`Semaphore::with_data`].
+    /// Sets the data of the nodes, which identifies their owner. See [`Semaphore::with_data`].
     pub fn with_data(mut self, data: impl Into<Bytes>) -> SemaphoreMutex {
         self.semaphore = self.semaphore.with_data(data);
         self
     }
 
-    /// Lets the wait end when a deadlock is found and this waiter is chosen to give way. See
+    /// Ends the wait with an error when a deadlock is detected and this waiter is the victim. See
     /// [`Semaphore::heeding_deadlocks`].
     pub fn heeding_deadlocks(mut self) -> SemaphoreMutex {
         self.semaphore = self.semaphore.heeding_deadlocks();
         self
     }
 
-    /// The path of the lock.
+    /// Returns the path of the lock.
     pub fn path(&self) -> &str {
         self.semaphore.path()
     }
 
-    /// What happens to this lock in this process from now on. See [`Semaphore::events`].
+    /// Subscribes to the events of this lock in this process, from now on. See
+    /// [`Semaphore::events`].
     pub fn events(&self) -> LockEvents {
         self.semaphore.events()
     }
@@ -572,12 +581,12 @@ impl SemaphoreMutex {
         self.semaphore.acquire().await
     }
 
-    /// Takes the lock if it is free and nobody waits.
+    /// Acquires the lock if it is free and there are no waiters.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
         self.semaphore.try_acquire().await
     }
 
-    /// Waits for the lock this long at most.
+    /// Waits for the lock for at most `patience`.
     #[doc(alias = "try_lock_for")]
     #[doc(alias = "acquire_timeout")]
     pub async fn lock_within(&self, patience: Duration) -> Result<Option<Guard>> {

@@ -1,5 +1,5 @@
-//! The simplest exclusive lock: one ephemeral node that one can create. For teaching, and for locks
-//! that two or three ask for.
+//! The simplest exclusive lock: one ephemeral node that only one client can create. For teaching,
+//! and for locks with two or three contenders.
 //!
 //! # On the tree
 //! ```text
@@ -7,20 +7,21 @@
 //! ```
 //!
 //! # Steps
-//! Create the node. If it is there, read and watch it, and try again when it changes. Release by
+//! Create the node. If it exists, read and watch it, and try again when it changes. Release by
 //! deleting it.
 //!
 //! # Guarantees
-//! One holder at a time among guards whose session lives; growing fencing tokens. No fairness: whoever
-//! is fastest gets it. **Herd effect**: a release wakes all who wait, N watch events and N creates, of
-//! which N-1 fail, where the [`Mutex`](super::Mutex) causes one event. The tests measure both.
+//! One holder at a time among guards whose session is open; increasing fencing tokens. No fairness:
+//! the first create wins. **Herd effect**: a release wakes all N waiters, with N watch events and N
+//! creates, of which N-1 fail, where the [`Mutex`](super::Mutex) causes one event. The tests
+//! measure both.
 //!
 //! # When things break
-//! As with the [`Mutex`](super::Mutex), with one difference: a node that somebody deletes can be taken
-//! by another at once. [`Guard::lost`] and [`Guard::check`] notice that. But since all holders use the
-//! same name, [`Guard::fence`] tells only that somebody holds the lock, not who: use the token.
+//! As for the [`Mutex`](super::Mutex), with one difference: if another client deletes the node, the
+//! next holder creates it with the same name. [`Guard::lost`] and [`Guard::check`] detect that. But
+//! [`Guard::fence`] checks only that the lock is held, not by which client: use the token.
 //!
-//! A node on the path that belongs to no session is refused: [`RecipeError::Malformed`].
+//! A persistent node or a container on the path causes [`RecipeError::Malformed`].
 
 use std::time::Duration;
 
@@ -31,10 +32,10 @@ use crate::guard::Guard;
 use crate::lock::request::within;
 use crate::place::{Place, patient};
 
-/// What servers call the owner of a container.
+/// The ephemeral owner in the stat of a container node.
 const CONTAINER: i64 = i64::MIN;
 
-/// A lock that is one node.
+/// An exclusive lock that consists of one node.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -58,7 +59,7 @@ pub struct SingleNodeLock {
 }
 
 impl SingleNodeLock {
-    /// A lock that is the node `path`. Makes no request.
+    /// Returns a lock that consists of the node `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> SingleNodeLock {
         SingleNodeLock { client: client.clone(), path: path.into() }
     }
@@ -81,7 +82,7 @@ impl SingleNodeLock {
         }
     }
 
-    /// Takes the lock if it is free.
+    /// Acquires the lock if it is free.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
         let claimed = self.claim().await?;
         if claimed.is_none() {
@@ -99,7 +100,8 @@ impl SingleNodeLock {
         Ok(place.map(Guard::new))
     }
 
-    /// Refuses a node that goes with no session: whoever waits for it would do so for ever.
+    /// Returns an error for a persistent node or a container: no session ends with it, so a wait
+    /// for its deletion could last forever.
     fn refuse_lasting(&self, stat: &Stat) -> Result<()> {
         if stat.ephemeral_owner != 0 && stat.ephemeral_owner != CONTAINER {
             return Ok(());
@@ -108,7 +110,7 @@ impl SingleNodeLock {
         Err(RecipeError::Malformed { path: self.path.clone(), why })
     }
 
-    /// Waits for the lock this long at most.
+    /// Waits for the lock for at most `patience`.
     #[doc(alias = "try_lock_for")]
     #[doc(alias = "acquire_timeout")]
     pub async fn lock_within(&self, patience: Duration) -> Result<Option<Guard>> {

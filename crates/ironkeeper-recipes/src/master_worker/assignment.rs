@@ -1,4 +1,4 @@
-//! A task in the hands of a worker.
+//! A task that is assigned to a worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -12,11 +12,12 @@ use crate::master_worker::status::{Record, State};
 use crate::master_worker::worker::Shared;
 use crate::place::patient;
 
-/// Where a transaction writes the status: behind the proofs that worker and assignment are there.
+/// The index of the operation that writes the status: after the checks of the worker's node and of
+/// the assignment.
 const STATUS_AT: usize = 2;
 
-/// A task that this worker has. End it with [`Assignment::done`] or [`Assignment::give_back`]; dropping it
-/// gives it back in the background.
+/// A task that is assigned to this worker. End it with [`Assignment::done`] or
+/// [`Assignment::give_back`]; dropping it returns the task in the background.
 #[derive(Debug)]
 #[must_use = "an assignment that is dropped is given back"]
 pub struct Assignment {
@@ -24,15 +25,15 @@ pub struct Assignment {
     task: String,
     work: Bytes,
     attempt: u32,
-    /// The version of the status, as far as we know. Whoever else writes there changes it: the paths are
-    /// the same when the same worker has the task once more.
+    /// The last known version of the status. The write is conditional on it, because a later
+    /// attempt of the same worker has the same paths.
     version: AtomicI32,
-    /// Whether it is still to be given back.
+    /// Whether `drop` has to return the task.
     is_open: bool,
 }
 
 impl Assignment {
-    /// `None` if it was taken away meanwhile.
+    /// Returns `None` if the task is not assigned to this worker any more.
     pub(super) async fn begin(shared: &Arc<Shared>, task: &str) -> Result<Option<Assignment>> {
         let (client, layout) = (shared.guard.client(), &shared.layout);
         let worker = shared.guard.node_name();
@@ -60,17 +61,18 @@ impl Assignment {
         }))
     }
 
-    /// The name of the task.
+    /// Returns the name of the task.
     pub fn task(&self) -> &str {
         &self.task
     }
 
-    /// What is to be done.
+    /// Returns the work: the data of the task.
     pub fn work(&self) -> &Bytes {
         &self.work
     }
 
-    /// The how-manieth worker has this task: 1 for the first. An earlier one may have done a part.
+    /// Returns the number of this attempt, from 1. An earlier worker may have executed a part of
+    /// the task.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
@@ -87,14 +89,14 @@ impl Assignment {
         Record::new(state, self.attempt, self.shared.guard.node_name(), said).encode()
     }
 
-    /// A transaction that takes place only as long as the worker is there and has this task, by checks
-    /// that the server makes.
+    /// Returns a transaction that the server applies only while the worker's node and this
+    /// assignment exist.
     pub fn transaction(&self) -> Transaction {
         self.shared.guard.transaction().check(&self.path(), Version::Any)
     }
 
-    /// Resolves when the task is not this worker's any more: it was taken away or cancelled, or the
-    /// worker counts as gone.
+    /// Resolves when this worker does not have the task any more: it was reassigned or cancelled,
+    /// or the worker is lost.
     pub async fn lost(&self) -> Lost {
         let (client, path) = (self.client(), self.path());
         let taken_away = async {
@@ -117,20 +119,21 @@ impl Assignment {
         }
     }
 
-    /// Tells how far it is: [`Status::Assigned`](super::Status::Assigned) has it.
+    /// Writes the progress into the status, where [`Status::Assigned`](super::Status::Assigned)
+    /// contains it.
     pub async fn report(&self, progress: impl AsRef<[u8]>) -> Result<()> {
         let path = self.path();
         let check = |all: Transaction| all.check(&path, Version::Any);
         self.write(State::Assigned, progress.as_ref(), check, |all| all).await
     }
 
-    /// Ends it: the task is done, and this came of it.
+    /// Finishes the task with `result`.
     pub async fn done(self, result: impl AsRef<[u8]>) -> Result<()> {
         self.done_with(result, |transaction| transaction).await
     }
 
-    /// Ends it, together with other writes: all of them take place, or none. [`RecipeError::Lost`] says
-    /// that somebody else has the task now, and that nothing was written.
+    /// Finishes the task together with other writes, in one transaction. [`RecipeError::Lost`]
+    /// means that this worker does not have the task any more, and that nothing was written.
     pub async fn done_with(
         mut self,
         result: impl AsRef<[u8]>,
@@ -141,7 +144,7 @@ impl Assignment {
         self.end(State::Done, result.as_ref(), more).await
     }
 
-    /// Gives it back, to be done by somebody else, or by the same worker once more.
+    /// Returns the task, to be assigned to another worker or to the same worker again.
     pub async fn give_back(mut self, reason: impl AsRef<[u8]>) -> Result<()> {
         self.end(State::Returned, reason.as_ref(), |all| all).await
     }
@@ -154,14 +157,14 @@ impl Assignment {
     ) -> Result<()> {
         let path = self.path();
         let ended = self.write(state, said, |all| all.delete(&path, Version::Any), more).await;
-        // Whatever the server had against other writes, the task is still ours then.
+        // With any other error, such as one of `more`, this worker still has the task.
         let is_ours = matches!(&ended, Err(error) if !matches!(error, RecipeError::Lost { .. }));
         self.is_open = is_ours;
         ended
     }
 
-    /// Writes the status once, if the task is still ours by this very attempt. `touch` adds what proves that
-    /// it is, or ends it.
+    /// Writes the status once, if this attempt still has the task. `touch` adds the operation that
+    /// checks or deletes the assignment.
     async fn write(
         &self,
         state: State,
@@ -200,12 +203,12 @@ impl Assignment {
             let found = match client.retry(&patient(), || client.get(&status)).await {
                 Ok(found) => found,
                 Err(gone) if gone.kind() == ErrorKind::NoNode => {
-                    // Finished, and forgotten by whoever submitted it.
+                    // Finished, and forgotten by the client that submitted it.
                     return Err(doubt.map_or_else(|| self.lost_to_others(), Into::into));
                 }
                 Err(error) => return Err(error.into()),
             };
-            // An earlier try took place if the status is ours: nobody else writes these words.
+            // An earlier try was applied if the status has our data: only this attempt writes it.
             if doubt.is_some() && found.data == record {
                 self.version.store(found.stat.version, Ordering::Relaxed);
                 return Ok(());
@@ -214,13 +217,13 @@ impl Assignment {
             let is_ours = now.state == State::Assigned
                 && (now.attempt, &*now.worker) == (self.attempt, self.shared.guard.node_name());
             if is_ours && is_outdated {
-                // By a report whose answer nobody waited for.
+                // A report of this attempt, whose future was dropped, has changed the version.
                 self.version.store(found.stat.version, Ordering::Relaxed);
             } else if is_ours {
                 return Err(self.refused(error));
             } else if doubt.is_some() && state == State::Returned && now.attempt > self.attempt {
-                // Given back it was, and it has been handed out since: a worker that is there has no
-                // task taken away from it.
+                // The task was returned and has been assigned since: the master does not reassign a
+                // task whose worker's node exists.
                 return Ok(());
             } else {
                 return Err(self.lost_to_others());
@@ -232,7 +235,8 @@ impl Assignment {
         RecipeError::Lost { path: self.path(), why: Lost::NodeDeleted }
     }
 
-    /// The first two operations are the proofs that the task is ours.
+    /// Maps a rejection to an error. The first two operations are the checks of the worker's node
+    /// and of the assignment.
     fn refused(&self, error: Error) -> RecipeError {
         if error.is_session_over() {
             return RecipeError::Lost { path: self.path(), why: Lost::SessionEnded };
@@ -246,7 +250,7 @@ impl Assignment {
 
 impl Drop for Assignment {
     fn drop(&mut self) {
-        // If the worker is gone, the master takes the task from it.
+        // If the session has ended, the master reassigns the task.
         if !self.is_open || self.client().state().is_final() {
             return;
         }
@@ -266,7 +270,7 @@ impl Drop for Assignment {
                 Ok(()) | Err(RecipeError::Lost { .. }) => {}
                 Err(error) => tracing::warn!(task, %error, "a dropped task is not given back"),
             }
-            // Not given back a second time.
+            // Prevents `drop` from returning the task a second time.
             again.is_open = false;
         });
     }

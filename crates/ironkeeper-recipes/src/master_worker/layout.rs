@@ -1,4 +1,4 @@
-//! Where everything is.
+//! The paths of the nodes.
 
 use ironkeeper_client::{Client, CreateMode, CreateOptions};
 
@@ -6,9 +6,9 @@ use crate::error::Result;
 use crate::place::{join, patient};
 use crate::queue_of_waiters::Bases;
 
-/// What the names of tasks end with, before the number.
+/// The end of the names of tasks, before the sequence number.
 pub(super) const TASK: Bases = &["task-"];
-/// What the names of workers end with, before the number.
+/// The end of the names of workers, before the sequence number.
 pub(super) const WORKER: Bases = &["worker-"];
 
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ impl Layout {
         }
     }
 
-    /// Creates what has to be there before transactions can put something into it.
+    /// Creates the parents that transactions create children in.
     pub(super) async fn ensure(&self, client: &Client) -> Result<()> {
         let options = CreateOptions::new(CreateMode::Persistent);
         for parent in [&self.tasks, &self.assign, &self.statuses] {

@@ -1,4 +1,4 @@
-//! The one that hands out, and those who stand by.
+//! The active master, which assigns the tasks, and its backups.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +16,19 @@ use crate::master_worker::status::{Record, State};
 use crate::master_worker::worker::capacity_of;
 use crate::place::{name_of, patient};
 
-/// What a master is at the moment.
+/// The current role of a master.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum MasterState {
-    /// It stands by.
+    /// Another master is active, or none yet.
     Backup,
-    /// It hands out tasks.
+    /// This master assigns the tasks.
     Active(Leadership),
-    /// It was closed, or its session is over, or the server refuses; final.
+    /// The master was closed, its session has ended, or the server rejects its requests; final.
     Ended(Option<RecipeError>),
 }
 
-/// A master, active or standing by.
+/// A master, active or backup.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -60,13 +60,14 @@ pub struct Master {
 }
 
 impl Master {
-    /// Stands by, and hands out tasks when it is its turn, as often as they need it.
+    /// Starts a master as a backup. When it becomes active it assigns tasks, without a limit of
+    /// attempts.
     pub async fn start(client: &Client, path: &str, id: &str) -> Result<Master> {
         Master::start_with(client, path, id, None).await
     }
 
-    /// As [`Master::start`], but a task that so many workers could not do ends as failed. All masters
-    /// should say the same.
+    /// As [`Master::start`], but a task ends as failed after `attempts_max` attempts. All masters
+    /// on a path should use the same limit.
     pub async fn with_attempts(
         client: &Client,
         path: &str,
@@ -96,17 +97,17 @@ impl Master {
         Ok(Master { path: path.to_owned(), state, stop, task })
     }
 
-    /// What it is at the moment.
+    /// Returns the current state.
     pub fn state(&self) -> MasterState {
         self.state.borrow().clone()
     }
 
-    /// Follows what it is: `changed().await`, then `borrow()`.
+    /// Returns a receiver of state changes: `changed().await`, then `borrow()`.
     pub fn states(&self) -> watch::Receiver<MasterState> {
         self.state.clone()
     }
 
-    /// Waits until it is the active one.
+    /// Waits until this master is active.
     pub async fn active(&self) -> Result<Leadership> {
         let mut states = self.state.clone();
         let reached = states.wait_for(|state| !matches!(state, MasterState::Backup)).await;
@@ -117,7 +118,8 @@ impl Master {
         }
     }
 
-    /// Steps down. The next one may begin when this returns.
+    /// Resigns. When this returns, the node of this master is deleted and the next master can
+    /// begin.
     pub async fn close(mut self) -> Result<()> {
         self.stop.send_replace(true);
         match (&mut self.task).await {
@@ -129,7 +131,7 @@ impl Master {
 
 impl Drop for Master {
     fn drop(&mut self) {
-        // Its candidacy is dropped with the task, and withdrawn by that.
+        // The task owns the latch: aborting it drops the latch, which deletes the latch's node.
         self.task.abort();
     }
 }
@@ -149,14 +151,14 @@ impl Duty {
     ) -> Result<()> {
         let ended = tokio::select! {
             biased;
-            // An error says that the master is gone, and has aborted this task.
+            // An error means that the `Master` was dropped, which has aborted this task.
             _ = stopped.wait_for(|stopped| *stopped) => None,
             ended = self.serve(&latch, &told) => Some(ended),
         };
         let ended = match ended {
             Some(ended) => ended,
             None => {
-                // Nobody shall think that it is active while its node goes.
+                // No caller may see this master as active while its node is being deleted.
                 told.send_replace(MasterState::Backup);
                 latch.close().await
             }
@@ -165,7 +167,7 @@ impl Duty {
         ended
     }
 
-    /// Ends only with an error.
+    /// Returns only with an error.
     async fn serve(&self, latch: &LeaderLatch, told: &watch::Sender<MasterState>) -> Result<()> {
         loop {
             let leadership = latch.leading().await?;
@@ -176,12 +178,13 @@ impl Duty {
                 managed = self.manage(&leadership) => managed?,
             }
             told.send_replace(MasterState::Backup);
-            // Without it the end of the leadership might be seen before the latch itself has seen it.
+            // `manage` may return before the latch has seen the end of the leadership: wait for the
+            // latch, or `leading` would return the old one.
             latch.over(&leadership).await;
         }
     }
 
-    /// Hands out until the leadership is lost.
+    /// Assigns tasks until the leadership is lost.
     async fn manage(&self, leadership: &Leadership) -> Result<()> {
         let caches = [&self.layout.tasks, &self.layout.workers, &self.layout.statuses]
             .map(|path| ChildrenCache::start(&self.client, path));
@@ -194,7 +197,7 @@ impl Duty {
                 told = workers.next() => told?,
                 told = statuses.next() => told?,
             }
-            // And whatever else has come.
+            // Take all further events that have arrived.
             while tokio::select! {
                 biased;
                 told = tasks.next() => told.map(|()| true),
@@ -210,7 +213,7 @@ impl Duty {
                 let record = record.inspect_err(|error| tracing::warn!(%error, "left alone"));
                 Some((record.ok()?, version))
             });
-            // A task whose status nobody understands must not take the place of another one.
+            // A task with a malformed status is excluded, so that it takes no worker's capacity.
             let is_clear =
                 |task: &&String| records.contains_key(*task) || !statuses.nodes.contains_key(*task);
             let view = View {
@@ -218,8 +221,8 @@ impl Duty {
                 workers: workers.map(|_, data, _| Some(capacity_of(data))),
                 statuses: records,
             };
-            // A step that is refused is out of date: the event that says so is on its way here, and
-            // the next plan will heed it.
+            // A rejected step is out of date: the event of the conflicting change is in flight, and
+            // the next plan includes it.
             for step in plan(&view, self.attempts_max) {
                 if !self.carry_out(leadership, &step).await? {
                     return Ok(());
@@ -228,7 +231,7 @@ impl Duty {
         }
     }
 
-    /// `false` if the leadership is lost.
+    /// Returns `false` if the leadership is lost.
     async fn carry_out(&self, leadership: &Leadership, step: &Step) -> Result<bool> {
         let client = &self.client;
         let mut found = Found { has_place: true, has_assignment: true };
@@ -247,8 +250,8 @@ impl Duty {
         }
     }
 
-    /// Whether a step was refused for the sake of a node that need not be there, and has to be taken
-    /// without it.
+    /// Returns whether a step was rejected only because an optional node is missing, so that the
+    /// step has to be repeated without that node.
     fn is_missing(&self, step: &Step, error: &Error, found: &mut Found) -> bool {
         let (task, worker, before) = match step {
             Step::Assign { task, worker, before, .. } => (task, Some(worker), before.as_ref()),
@@ -278,7 +281,8 @@ impl Duty {
                     .check(&layout.task(task), Version::Any)
                     .check(&layout.worker(worker), Version::Any);
                 if !found.has_place {
-                    // Within the transaction: an empty container that never had a child would stay.
+                    // In the same transaction: an empty container that never had a child is not
+                    // deleted by the server.
                     all = all.create(&layout.assignments(worker), "", CreateMode::Container);
                 }
                 let (path, number) = (layout.assignment(worker, task), attempt.to_string());
@@ -300,8 +304,8 @@ impl Duty {
                 all.set(&layout.status(task), record, before.version)
             }
             Step::Forget { task, before } => {
-                // The only proof there is that a node is not there: that it can be created. What we know
-                // of tasks may be older than what we know of statuses.
+                // A transaction proves that a node is missing by creating it. The view of the tasks
+                // may be older than the view of the statuses.
                 let path = layout.task(task);
                 let all = fenced.create(&path, "", CreateMode::Persistent);
                 let all = all.delete(&path, Version::Any);
@@ -311,7 +315,7 @@ impl Duty {
         }
     }
 
-    /// Takes the assignment away, if it is there.
+    /// Deletes the assignment of the previous attempt, if it exists.
     fn end_attempt(
         &self,
         all: Transaction,
@@ -328,11 +332,11 @@ impl Duty {
     }
 }
 
-/// What a step may rely on.
+/// The optional nodes that a step assumes to exist.
 struct Found {
-    /// Something was assigned to the worker, not so long ago that its container has gone.
+    /// The container of the worker's assignments exists: it was not deleted as empty.
     has_place: bool,
-    /// Nobody has deleted the assignment of the attempt before by hand.
+    /// The assignment of the previous attempt exists: no operator has deleted it.
     has_assignment: bool,
 }
 
@@ -340,7 +344,8 @@ fn is_conflict(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NoNode | ErrorKind::NodeExists | ErrorKind::BadVersion)
 }
 
-/// The children of a path as events have told of them: whatever is missing here has an event on its way.
+/// The children of a path, built from events. A change that is missing here has its event in
+/// flight.
 struct Known {
     events: CacheEvents,
     /// Data and version by name.
@@ -353,7 +358,7 @@ impl Known {
         Known { events, nodes: BTreeMap::new(), is_complete: false }
     }
 
-    /// Takes one event. May be dropped at any await.
+    /// Takes one event. The future may be dropped at any await.
     async fn next(&mut self) -> Result<()> {
         let closed = || RecipeError::Closed { path: "the cache of a master".to_owned() };
         match self.events.next().await.ok_or_else(closed)? {

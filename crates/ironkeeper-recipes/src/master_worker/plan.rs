@@ -1,4 +1,4 @@
-//! Who gets which task: a pure function of what the master sees.
+//! Assigns tasks to workers: a pure function of the state that the master has read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,36 +6,36 @@ use crate::master_worker::layout::TASK;
 use crate::master_worker::status::{Record, State};
 use crate::queue_of_waiters::line_up;
 
-/// What the master sees.
+/// The state that the master has read.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    /// The names of the tasks that are not finished.
+    /// The names of the unfinished tasks.
     pub(super) tasks: Vec<String>,
-    /// What each worker can do at a time.
+    /// The capacity of each worker.
     pub(super) workers: BTreeMap<String, usize>,
-    /// What is written about tasks, and the version of that.
+    /// The statuses of tasks, with their versions.
     pub(super) statuses: BTreeMap<String, (Record, i32)>,
 }
 
-/// What the master is to do.
+/// A step of the master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Hand a task to a worker.
+    /// Assign a task to a worker.
     Assign { task: String, worker: String, attempt: u32, before: Option<Before> },
-    /// Let a task end as failed.
+    /// End a task as failed.
     GiveUp { task: String, before: Before, attempts: u32 },
-    /// Forget what is known about a task that is not there: its submission was taken back.
+    /// Delete the status of a task that does not exist: its submission was withdrawn.
     Forget { task: String, before: Before },
 }
 
-/// The attempt before this one.
+/// The previous attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Before {
     /// The version of the status.
     pub(super) version: i32,
-    /// The worker whose assignment is still there.
+    /// The worker whose assignment still exists.
     pub(super) worker: Option<String>,
-    /// What was said last.
+    /// The payload of the status.
     pub(super) said: bytes::Bytes,
 }
 
@@ -49,7 +49,7 @@ impl Before {
     }
 }
 
-/// What there is to do, in order. Whatever of it is out of date by now, the server refuses.
+/// Returns the steps to execute, in order. The server rejects those that are out of date.
 pub(super) fn plan(view: &View, attempts_max: Option<u32>) -> Vec<Step> {
     let mut load: BTreeMap<&str, usize> =
         view.workers.keys().map(|worker| (&**worker, 0)).collect();
@@ -62,7 +62,7 @@ pub(super) fn plan(view: &View, attempts_max: Option<u32>) -> Vec<Step> {
                     None => open.push((contender.name, Some((record, *version)))),
                 },
                 State::Returned => open.push((contender.name, Some((record, *version)))),
-                // The task is about to be seen to go.
+                // The event for the deletion of the task is in flight.
                 State::Done | State::Failed | State::Cancelled => {}
             },
             None => open.push((contender.name, None)),
@@ -71,7 +71,7 @@ pub(super) fn plan(view: &View, attempts_max: Option<u32>) -> Vec<Step> {
     let mut steps = Vec::new();
     let tasks: BTreeSet<&String> = view.tasks.iter().collect();
     for (task, (record, version)) in &view.statuses {
-        // What is finished stays until it is forgotten.
+        // A final status stays until `Task::forget`.
         if matches!(record.state, State::Assigned | State::Returned) && !tasks.contains(task) {
             steps.push(Step::Forget { task: task.clone(), before: Before::of(record, *version) });
         }
@@ -89,7 +89,7 @@ pub(super) fn plan(view: &View, attempts_max: Option<u32>) -> Vec<Step> {
                     .iter_mut()
                     .filter(|(worker, count)| **count < view.workers[**worker])
                     .min_by_key(|(_, count)| **count);
-                // What is to be given up behind this one needs no worker.
+                // No `break`: later tasks may still have to be given up, which needs no worker.
                 let Some((worker, count)) = free else { continue };
                 *count += 1;
                 let (worker, attempt) = ((*worker).to_owned(), attempts.saturating_add(1));
@@ -104,8 +104,8 @@ pub(super) fn plan(view: &View, attempts_max: Option<u32>) -> Vec<Step> {
 mod tests {
     use super::*;
 
-    /// Tasks as "number", "number=state attempt worker", with "==" if there is but a status; workers as
-    /// "name:capacity".
+    /// Tasks as "number" or "number=state attempt worker", with "==" if only the status exists;
+    /// workers as "name:capacity".
     fn check(tasks: &[&str], workers: &[&str], attempts_max: Option<u32>, expected: &[&str]) {
         let mut view = View::default();
         for text in tasks {

@@ -1,60 +1,60 @@
-//! What is known about a task, and how it is written down: a line that people can read, and bytes.
+//! The status of a task, and its encoding: one line of text, followed by arbitrary bytes.
 
 use bytes::Bytes;
 
 use crate::error::{RecipeError, Result};
 
-/// Where a task stands.
+/// The status of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Status {
-    /// Nobody has it yet.
+    /// No worker has the task yet.
     Waiting,
-    /// A worker has it.
+    /// A worker has the task.
     Assigned {
-        /// Whose turn it is: 1 for the first.
+        /// The number of the attempt, from 1.
         attempt: u32,
         /// The node of the worker.
         worker: String,
-        /// What the worker has reported.
+        /// The progress that the worker has reported last.
         progress: Bytes,
     },
-    /// A worker has given it back. It will be assigned again.
+    /// A worker has returned the task. It will be assigned again.
     Returned {
-        /// The attempt that ended so.
+        /// The attempt that was returned.
         attempt: u32,
-        /// Why.
+        /// The reason that the worker gave.
         reason: Bytes,
     },
-    /// It is finished.
+    /// The task is finished.
     Finished(Outcome),
 }
 
-/// How a task has ended.
+/// The result of a finished task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It was done.
+    /// The task was done.
     Done {
-        /// What came of it.
+        /// The result that the worker wrote.
         result: Bytes,
-        /// How many attempts it took.
+        /// The number of attempts.
         attempts: u32,
-        /// The node of the worker that did it.
+        /// The node of the worker that finished the task.
         worker: String,
     },
-    /// It was given up.
+    /// The master gave up, after the maximum number of attempts.
     Failed {
-        /// Why.
+        /// The payload of the last attempt: the reason for its return, or its progress.
         reason: Bytes,
-        /// After how many attempts.
+        /// The number of attempts.
         attempts: u32,
     },
-    /// It was cancelled.
+    /// The task was cancelled.
     Cancelled,
 }
 
-/// A status as it is written down. The worker is empty where there is none.
+/// A decoded status node. `worker` is empty if there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) state: State,

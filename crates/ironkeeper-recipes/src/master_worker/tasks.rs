@@ -1,4 +1,4 @@
-//! Tasks, for those who want them done.
+//! Tasks, for the clients that submit them.
 
 use bytes::Bytes;
 use ironkeeper_client::{Client, CreateMode, ErrorKind, Transaction, Version};
@@ -18,34 +18,34 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// The tasks of the masters and workers on `path`, none of which need be there.
+    /// Opens the tasks of the masters and workers on `path`, which need not run yet.
     pub async fn open(client: &Client, path: &str) -> Result<Tasks> {
         let layout = Layout::new(path);
         layout.ensure(client).await?;
         Ok(Tasks { client: client.clone(), layout })
     }
 
-    /// Submits a task. It stays until it is finished, whatever becomes of this process. If the future
-    /// is dropped, it is submitted once, or not.
+    /// Submits a task. The task stays until it is finished, independently of this process. If the
+    /// future is dropped, the task is submitted once or not at all.
     pub async fn submit(&self, work: impl AsRef<[u8]>) -> Result<Task> {
         let (path, mode) = (join(&self.layout.tasks, TASK[0]), CreateMode::PersistentSequential);
         let created = self.client.create_protected(&path, work, mode, &patient()).await?;
         Ok(self.task(name_of(&created.path)))
     }
 
-    /// A task by its name, for instance one that another process has submitted.
+    /// Returns a task by its name, for instance a task that another process has submitted.
     pub fn task(&self, name: &str) -> Task {
         Task { client: self.client.clone(), layout: self.layout.clone(), name: name.to_owned() }
     }
 
-    /// The tasks that are not finished, in the order of submission.
+    /// Returns the unfinished tasks, in the order of submission.
     pub async fn unfinished(&self) -> Result<Vec<Task>> {
         let names = children_or_none(&self.client, &self.layout.tasks).await?;
         Ok(line_up(&names, TASK, None).iter().map(|found| self.task(found.name)).collect())
     }
 }
 
-/// A task that was submitted. It holds nothing: dropping it changes nothing.
+/// A handle of a submitted task. Dropping it does not change the task.
 #[derive(Clone, Debug)]
 pub struct Task {
     client: Client,
@@ -54,12 +54,12 @@ pub struct Task {
 }
 
 impl Task {
-    /// Its name, by which every process can find it.
+    /// Returns the name of the task, which identifies it in every process.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it stands. `None` if there is no such task: it was forgotten.
+    /// Returns the status of the task. `None` if there is no such task: it was forgotten.
     pub async fn status(&self) -> Result<Option<Status>> {
         if let Some((record, _)) = self.record().await? {
             return Ok(Some(record.status()));
@@ -78,7 +78,7 @@ impl Task {
         }
     }
 
-    /// Waits until it is finished. Cancelled or forgotten by somebody else, it counts as
+    /// Waits until the task is finished. If another client cancelled or forgot it, the result is
     /// [`Outcome::Cancelled`].
     pub async fn outcome(&self) -> Result<Outcome> {
         let (client, path) = (&self.client, self.layout.status(&self.name));
@@ -106,10 +106,13 @@ impl Task {
         }
     }
 
-    /// Cancels it, if it is not finished. Says how it has ended: as cancelled, or, if that was faster,
-    /// otherwise. The worker that has it is told, but may have done a part of it.
+    /// Cancels the task if it is not finished. Returns its outcome: cancelled, or the outcome that
+    /// was written earlier. The worker that has the task is notified ([`Assignment::lost`]), but
+    /// may have executed a part of it.
+    ///
+    /// [`Assignment::lost`]: super::Assignment::lost
     pub async fn cancel(&self) -> Result<Outcome> {
-        // Somebody may have deleted the assignment by hand.
+        // The operator may have deleted the assignment.
         let mut has_assignment = true;
         loop {
             let (all, status) = (self.client.transaction(), self.layout.status(&self.name));
@@ -136,7 +139,7 @@ impl Task {
                 {
                     has_assignment = false;
                 }
-                // Assigned, reported or finished meanwhile: look again.
+                // The task was assigned, reported or finished meanwhile: read the status again.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -150,8 +153,8 @@ impl Task {
         }
     }
 
-    /// Deletes what is known about a finished task: results stay until somebody does. One that is not
-    /// finished is left as it is.
+    /// Deletes the status of a finished task, with its result; otherwise the status stays forever.
+    /// Has no effect on an unfinished task.
     pub async fn forget(self) -> Result<()> {
         let (client, path) = (&self.client, self.layout.status(&self.name));
         if let Some((record, version)) = self.record().await?
@@ -165,7 +168,7 @@ impl Task {
         Ok(())
     }
 
-    /// What is to be done, as long as it is not finished.
+    /// Returns the work of the task, or `None` if the task is finished.
     pub async fn work(&self) -> Result<Option<Bytes>> {
         let (client, path) = (&self.client, self.layout.task(&self.name));
         match client.retry(&patient(), || client.get(&path)).await {

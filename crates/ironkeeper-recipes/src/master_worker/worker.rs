@@ -1,4 +1,4 @@
-//! One that does what it is given.
+//! The worker, which executes the tasks that are assigned to it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::master_worker::assignment::Assignment;
 use crate::master_worker::layout::{Layout, WORKER};
 use crate::place::{Place, name_of, patient};
 
-/// A worker. Dropping it takes it away: what it has is given to others.
+/// A worker. Its node is deleted when the worker and all of its assignments are dropped.
 ///
-/// Whoever works on several tasks at a time calls [`Worker::next`] before the earlier ones are done.
+/// To work on several tasks at a time, call [`Worker::next`] before the earlier tasks are done.
 #[derive(Debug)]
 pub struct Worker {
     shared: Arc<Shared>,
@@ -28,12 +28,14 @@ pub struct Worker {
 #[derive(Debug)]
 struct Inbox {
     events: CacheEvents,
-    /// Tasks that were heard of and are not handed out yet. One stays here until it is, since the future
-    /// that looks into it may be dropped.
+    /// Assignments of which an event was received and that [`Worker::next`] has not returned yet. A
+    /// name stays here until its assignment is returned, because the future of `next` may be
+    /// dropped.
     heard: VecDeque<String>,
 }
 
-/// What an assignment needs of its worker. The worker stays until the last of them is gone.
+/// The part of a worker that its assignments share. The worker's node exists until the last of them
+/// is dropped.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) guard: Guard,
@@ -41,7 +43,8 @@ pub(super) struct Shared {
 }
 
 impl Worker {
-    /// Joins, as one that can work on so many tasks at a time. Others see the id.
+    /// Joins as a worker that executes up to `capacity` tasks at a time. `id` is visible to other
+    /// clients.
     pub async fn join(client: &Client, path: &str, id: &str, capacity: usize) -> Result<Worker> {
         if capacity == 0 {
             return Err(RecipeError::Misuse(format!("{path}: a worker that can do nothing")));
@@ -56,23 +59,24 @@ impl Worker {
         Ok(Worker { shared, inbox, _cache: cache })
     }
 
-    /// The name of its node, by which statuses call it.
+    /// Returns the name of the worker's node, which statuses contain.
     pub fn name(&self) -> &str {
         self.shared.guard.node_name()
     }
 
-    /// What proves that it is there: its fencing token grows from worker to worker.
+    /// Returns the guard of the worker's node. Its fencing token grows from worker to worker.
     pub fn guard(&self) -> &Guard {
         &self.shared.guard
     }
 
-    /// Resolves when it counts as gone: the session is over, or somebody has deleted its node.
+    /// Resolves when the worker is lost: the session has ended, or another client has deleted its
+    /// node.
     pub async fn lost(&self) -> Lost {
         self.shared.guard.lost().await
     }
 
-    /// Waits for the next task. An error when the worker counts as gone. May be dropped at any await:
-    /// the next call gets the task then.
+    /// Waits for the next task. Returns an error when the worker is lost. The future may be dropped
+    /// at any await: the next call returns the task then.
     pub async fn next(&self) -> Result<Assignment> {
         let mut inbox = self.inbox.lock().await;
         let Inbox { events, heard } = &mut *inbox;
@@ -81,7 +85,7 @@ impl Worker {
         loop {
             while let Some(task) = heard.front() {
                 let begun = Assignment::begin(&self.shared, task).await;
-                // Without an answer it is asked again. What is no status will not become one.
+                // A client error is retried by the next call. A malformed status stays malformed.
                 if !matches!(&begun, Err(error) if error.client_error().is_some()) {
                     heard.pop_front();
                 }
@@ -108,7 +112,8 @@ impl Worker {
         }
     }
 
-    /// Leaves, and waits until that is done. What is still worked on is taken away.
+    /// Deletes the worker's node and waits for the reply. The master reassigns its unfinished
+    /// tasks.
     pub async fn leave(self) -> Result<()> {
         let guard = &self.shared.guard;
         let lost = |why| RecipeError::Lost { path: guard.path().to_owned(), why };
@@ -121,7 +126,7 @@ impl Worker {
     }
 }
 
-/// What a worker's node says about what it can do. Whoever says nothing can do nothing.
+/// Returns the capacity in the data of a worker's node, 0 if the data is malformed.
 pub(super) fn capacity_of(data: &Bytes) -> usize {
     let text = std::str::from_utf8(data).unwrap_or_default();
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)

@@ -1,9 +1,10 @@
-//! All values of a model, at hand without a request. Curator's `CachedModeledFramework`.
+//! All values of a model, in memory. Curator's `CachedModeledFramework`.
 //!
 //! # Steps, guarantees, and when things break
-//! Those of [`ChildrenCache`](crate::cache::ChildrenCache). Values are decoded once, when they come or change. One that is not of
-//! the type is left out of the values and told of by [`Models::malformed`]: it hides no other one. One
-//! watch event per value that comes, changes or goes, at everybody who looks on.
+//! As for [`ChildrenCache`](crate::cache::ChildrenCache). A value is decoded once, when its node is
+//! created or changed. Data that cannot be decoded is excluded from the values and reported in
+//! [`Models::malformed`]; it hides no other value. One watch event per created, changed or deleted
+//! value, for each `CachedModel`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +21,7 @@ use crate::model::modeled::Model;
 pub struct Models<T> {
     /// The values.
     pub values: BTreeMap<String, Arc<T>>,
-    /// What is wrong with the nodes that are not of the type.
+    /// The decoding errors of the other nodes.
     pub malformed: BTreeMap<String, RecipeError>,
 }
 
@@ -33,7 +34,7 @@ impl<T> fmt::Debug for Models<T> {
     }
 }
 
-/// The values of a model, followed in the background. Made by [`Model::follow`].
+/// The values of a model, updated in the background. Created by [`Model::follow`].
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -69,28 +70,28 @@ impl<T: Send + Sync + 'static> CachedModel<T> {
 }
 
 impl<T> CachedModel<T> {
-    /// The path whose children are the values.
+    /// Returns the path whose children are the values.
     pub fn path(&self) -> &str {
         self.decoded.path()
     }
 
-    /// All values last known. Makes no request.
+    /// Returns all values last known. Makes no request.
     pub fn models(&self) -> Models<T> {
         let values = self.decoded.values();
         Models { values: values.good, malformed: values.malformed }
     }
 
-    /// One value, by the last name of its path.
+    /// Returns the last known value by the last name of its path.
     pub fn get(&self, name: &str) -> Option<Arc<T>> {
         self.decoded.get(name)
     }
 
-    /// Whether changes are still heard of: not after the end of the session.
+    /// Returns whether changes are still received: `false` after the end of the session.
     pub fn is_followed(&self) -> bool {
         self.decoded.is_followed()
     }
 
-    /// All changes from now on; the latest only, if they come faster than they are taken.
+    /// Returns all changes from now on. A slow reader receives the latest values only.
     pub fn changes(&self) -> ModelChanges<T> {
         ModelChanges { changes: self.decoded.changes() }
     }
@@ -103,8 +104,8 @@ pub struct ModelChanges<T> {
 }
 
 impl<T> ModelChanges<T> {
-    /// All values after the next change; `None` when they are not followed any more: the session is
-    /// over, or the cache was dropped.
+    /// Waits for the next change and returns all values; `None` when the session has ended or the
+    /// cache was dropped.
     pub async fn next(&mut self) -> Option<Models<T>> {
         let values = self.changes.next().await?;
         Some(Models { values: values.good, malformed: values.malformed })

@@ -1,4 +1,4 @@
-//! How values become bytes.
+//! The encoding of values as bytes.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// How values of a type become the data of nodes, and back.
+/// The encoding of values of a type as the data of nodes.
 ///
 /// ```
 /// use ironkeeper_recipes::model::Codec;
@@ -26,14 +26,14 @@ use serde::de::DeserializeOwned;
 /// }
 /// ```
 pub trait Codec<T>: Send + Sync {
-    /// The bytes of a value, or why it has none.
+    /// Returns the bytes of a value, or the reason why it cannot be encoded.
     fn encode(&self, value: &T) -> Result<Vec<u8>, String>;
 
-    /// The value of bytes, or what is wrong with them.
+    /// Returns the value of the bytes, or the reason why they cannot be decoded.
     fn decode(&self, data: &[u8]) -> Result<T, String>;
 }
 
-/// JSON, as serde makes it.
+/// JSON, encoded by serde.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json;
 

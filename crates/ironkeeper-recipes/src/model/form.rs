@@ -1,4 +1,4 @@
-//! Paths with holes. Curator's `ZPath`.
+//! Paths with parameters. Curator's `ZPath`.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ enum Name {
 }
 
 impl PathForm {
-    /// Reads a form. An error if it is no path, or its braces do not match.
+    /// Parses a form. Returns an error if it is not a path, or its braces do not match.
     pub fn parse(text: &str) -> Result<PathForm> {
         let misuse = |why: &str| RecipeError::Misuse(format!("{text:?}: {why}"));
         let rest = text.strip_prefix('/').ok_or_else(|| misuse("does not begin with a slash"))?;
@@ -49,12 +49,12 @@ impl PathForm {
         Ok(PathForm { names: rest.split('/').map(one).collect::<Result<_>>()? })
     }
 
-    /// How many parameters there are.
+    /// Returns the number of parameters.
     pub fn parameters(&self) -> usize {
         self.names.iter().filter(|name| matches!(name, Name::Parameter(_))).count()
     }
 
-    /// The path with these parameters, of which there must be as many as holes.
+    /// Returns the path with these values of the parameters, whose number must match.
     pub fn fill(&self, parameters: &[&str]) -> Result<String> {
         if parameters.len() != self.parameters() {
             let (given, needed) = (parameters.len(), self.parameters());
@@ -64,8 +64,8 @@ impl PathForm {
         self.fill_from(&self.names, parameters)
     }
 
-    /// The parent of the last name, which must be a parameter: the children of this path are all values
-    /// for it.
+    /// Returns the parent of the last name, which must be a parameter: the children of the parent
+    /// are the values for that parameter.
     pub(super) fn fill_parent(&self, parameters: &[&str]) -> Result<String> {
         let Some((Name::Parameter(_), above)) = self.names.split_last() else {
             let why = format!("{self}: its last name is no parameter, so there is but one");
@@ -100,7 +100,7 @@ impl PathForm {
         Ok(path)
     }
 
-    /// The parameters of a path of this form; `None` if it is of another one.
+    /// Returns the parameters of a path of this form; `None` if the path does not match.
     pub fn read(&self, path: &str) -> Option<Vec<String>> {
         let names: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
         if names.len() != self.names.len() {

@@ -1,30 +1,33 @@
-//! Steps from one version of a layout to the next, each made once. Curator's `MigrationManager`.
+//! Migrations from one version of a layout to the next, each applied once. Curator's
+//! `MigrationManager`.
 //!
 //! # On the tree
 //! ```text
 //! /migrations/shop                             persistent: a set of migrations
-//!   meta-0000000000                            persistent: the first was applied; its id and what it was
-//!   meta-0000000001                            persistent: the second
-//! /migrations/lock                             a [`Mutex`](crate::lock::Mutex), or where one says
+//!   meta-0000000000                            persistent: migration 0 is applied; id and checksum
+//!   meta-0000000001                            persistent: migration 1 is applied
+//! /migrations/lock                             a [`Mutex`](crate::lock::Mutex) at a configurable path
 //! ```
 //!
 //! # Steps
-//! 1. Take the lock.
-//! 2. Compare what was applied with the beginning of the set: another id or other operations are an
-//!    error, and nothing is done.
-//! 3. Apply the rest in order, each in one transaction: its operations, and the node that says so, under
-//!    the condition that the lock is held.
+//! 1. Acquire the lock.
+//! 2. Compare the applied migrations with the beginning of the set: a different id or different
+//!    operations are an error, and nothing is applied.
+//! 3. Apply the others in order, each in one transaction that checks the lock's node, executes the
+//!    operations and creates the meta node.
 //!
 //! # Guarantees
-//! Every migration is applied once, as a whole, and in order, however many processes start at the same
-//! time. Migrations that were applied and changed in the program afterwards are noticed. A failing one
-//! leaves those before it applied, and is tried again by the next run. Watch events: those of the lock.
+//! Every migration is applied once, completely and in order, however many processes start at the
+//! same time. A migration that was changed in the program after it was applied is detected. If a
+//! migration fails, the earlier ones stay applied, and the next run tries it again. Watch events:
+//! those of the lock.
 //!
 //! # When things break
-//! - Disconnected: goes on after the reconnect.
-//! - A reply lost: the node of the migration says whether it was applied.
-//! - Session over, or the lock lost: an error; another process goes on where this one stopped.
-//! - The future dropped: the migration under way was applied, or not.
+//! - The connection is lost: the run continues after the reconnect.
+//! - A reply is lost: the meta node shows whether the migration was applied.
+//! - The session has ended, or the lock is lost: an error; another process continues after the last
+//!   applied migration.
+//! - The future is dropped: the current migration is applied completely or not at all.
 
 use ironkeeper_client::{Client, CreateMode, CreateOptions, ErrorKind, Transaction, Version};
 
@@ -36,7 +39,7 @@ use crate::lost::Lost;
 use crate::place::{join, patient};
 use crate::reads::{children_or_none, get_children};
 
-/// What the names of the nodes begin with that stand for applied migrations.
+/// The prefix of the names of meta nodes, one for each applied migration.
 const META: &str = "meta-";
 
 #[derive(Clone, Debug)]
@@ -46,7 +49,7 @@ enum Operation {
     Delete { path: String },
 }
 
-/// One step: operations that take place together.
+/// One migration: operations that are applied in one transaction.
 #[derive(Clone, Debug)]
 pub struct Migration {
     id: String,
@@ -54,7 +57,8 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// A step without operations. The id is for people, and must not be empty or have line breaks.
+    /// Creates a migration without operations. The id is for people; it must not be empty or
+    /// contain line breaks.
     pub fn new(id: impl Into<String>) -> Migration {
         Migration { id: id.into(), operations: Vec::new() }
     }
@@ -65,7 +69,7 @@ impl Migration {
         self
     }
 
-    /// Sets the data of a node, whatever it was.
+    /// Sets the data of a node, whatever its version.
     pub fn set(mut self, path: impl Into<String>, data: impl Into<Vec<u8>>) -> Migration {
         self.operations.push(Operation::Set { path: path.into(), data: data.into() });
         self
@@ -77,13 +81,13 @@ impl Migration {
         self
     }
 
-    /// Its id.
+    /// Returns the id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What stands in its node: the id, and by what changed operations are noticed. Must stay the same
-    /// in all builds.
+    /// Returns the data of the meta node: the id, and a checksum of the operations, which must be
+    /// the same in all builds.
     fn record(&self) -> String {
         let mut bytes = Vec::new();
         for operation in &self.operations {
@@ -113,7 +117,7 @@ impl Migration {
     }
 }
 
-/// Migrations in order. New ones are added at the end; those that were applied stay as they are.
+/// Migrations in order. Add new migrations at the end; do not change the applied ones.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -140,7 +144,7 @@ pub struct MigrationSet {
 }
 
 impl MigrationSet {
-    /// An empty set, whose progress is written down below `path`.
+    /// Creates an empty set, whose meta nodes are children of `path`.
     pub fn new(path: impl Into<String>) -> MigrationSet {
         MigrationSet { path: path.into(), migrations: Vec::new() }
     }
@@ -165,18 +169,19 @@ pub struct Migrator {
 }
 
 impl Migrator {
-    /// All who apply the same sets should name the same lock. Makes no request.
+    /// Creates a migrator. All processes that apply the same sets should use the same lock path.
+    /// Makes no request.
     pub fn new(client: &Client, lock_path: impl Into<String>) -> Migrator {
         Migrator { client: client.clone(), lock: Mutex::new(client, lock_path) }
     }
 
-    /// The ids of the migrations of a set that are still to be applied.
+    /// Returns the ids of the migrations of a set that are not applied yet.
     pub async fn pending(&self, set: &MigrationSet) -> Result<Vec<String>> {
         let applied = self.applied(set).await?;
         Ok(set.migrations[applied..].iter().map(|migration| migration.id.clone()).collect())
     }
 
-    /// Applies what is still to be applied, and tells the ids of it.
+    /// Applies the migrations that are not applied yet, and returns their ids.
     pub async fn migrate(&self, set: &MigrationSet) -> Result<Vec<String>> {
         let is_wrong = |id: &str| id.is_empty() || id.contains('\n');
         if let Some(wrong) = set.migrations.iter().find(|migration| is_wrong(&migration.id)) {
@@ -185,7 +190,8 @@ impl Migrator {
         let guard = self.lock.lock().await?;
         let migrated = self.migrate_under(&guard, set).await;
         match guard.release().await {
-            // Everything that was applied was applied under the lock.
+            // Each transaction has checked the lock's node, so the applied migrations were applied
+            // under it.
             Ok(()) | Err(RecipeError::Lost { .. }) => migrated,
             Err(error) => migrated.and(Err(error)),
         }
@@ -205,7 +211,7 @@ impl Migrator {
         Ok(ids)
     }
 
-    /// How many of the set were applied. An error if others were.
+    /// Returns the number of applied migrations. Returns an error if they differ from the set.
     async fn applied(&self, set: &MigrationSet) -> Result<usize> {
         let mut names = children_or_none(&self.client, &set.path).await?;
         names.retain(|name| name.starts_with(META));
@@ -247,7 +253,7 @@ impl Migrator {
             if !error.is_retriable() {
                 return Err(error.into());
             }
-            // Waits for the next connection, and looks whether it was applied.
+            // Waits for the next connection, then checks whether the migration was applied.
             client.retry(&patient(), || client.sync(meta)).await?;
             match client.retry(&patient(), || client.get(meta)).await {
                 Ok(node) if node.data == record.as_bytes() => return Ok(()),

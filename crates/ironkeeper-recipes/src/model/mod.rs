@@ -1,5 +1,5 @@
-//! Models: values of a type on paths of a form, rules for what may be where, and steps from one version of
-//! a layout to the next.
+//! Models: typed values on paths of a form, schemas that restrict the nodes of a path, and
+//! migrations from one version of a layout to the next.
 
 pub mod cached;
 mod codec;

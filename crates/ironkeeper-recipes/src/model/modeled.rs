@@ -1,25 +1,25 @@
-//! Values of a type on paths of a form. Curator's `ModeledFramework` and `ModelSpec`.
+//! Typed values on paths of a form. Curator's `ModeledFramework` and `ModelSpec`.
 //!
 //! # On the tree
 //! ```text
-//! /users                                       container, if it was not there
-//!   anna                                       persistent: a value, as its codec writes it
+//! /users                                       container, created if it is missing
+//!   anna                                       persistent: a value, encoded by the codec
 //! ```
 //!
 //! # Steps
-//! Encode and write, read and decode; a write that depends on what was read names the version, and
-//! [`Modeled::update`] reads, computes and writes until nobody was faster.
+//! Encode and write, read and decode. A write that depends on a value read before is conditional on
+//! the version, and [`Modeled::update`] reads, computes and writes until the version is unchanged.
 //!
 //! # Guarantees
-//! What is read is of the type or an error that names the path. Nothing is written that cannot be read
-//! again. Conditional writes take place only if nobody has written since. No watches, except by
-//! [`CachedModel`].
+//! A read returns a value of the type, or an error that contains the path. Data that cannot be
+//! decoded is never written. Conditional writes are applied only if no client has written since the
+//! read. No watches, except by [`CachedModel`].
 //!
 //! # When things break
-//! - Disconnected: goes on after the reconnect.
-//! - A reply lost: writes find out what happened; where that cannot be told, the error is a lost
-//!   connection and says so.
-//! - Session over: an error.
+//! - The connection is lost: the operation continues after the reconnect.
+//! - A reply is lost: a write determines whether it was applied; if that cannot be determined, it
+//!   returns the connection loss with [`Happened::Maybe`](ironkeeper_client::Happened).
+//! - The session has ended: an error.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,7 +38,7 @@ use crate::reads::{children_or_none, get_children};
 use crate::shared::VersionedValue;
 use crate::shared::write::{Upon, Written, overwrite_or_create, write_once};
 
-/// A type, how it is written, and on which paths its values are.
+/// A type, its codec, and the form of the paths of its values.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -86,13 +86,13 @@ impl<T> fmt::Debug for Model<T> {
 }
 
 impl<T> Model<T> {
-    /// Values of a type, by a codec, on paths of a form.
+    /// Creates a model of values with a codec, on paths of a form.
     pub fn new(form: &str, codec: impl Codec<T> + 'static) -> Result<Model<T>> {
         let (form, codec) = (PathForm::parse(form)?, Arc::new(codec));
         Ok(Model { form, codec, what: PhantomData })
     }
 
-    /// Values of a type as JSON, on paths of a form.
+    /// Creates a model of JSON values, on paths of a form.
     pub fn json(form: &str) -> Result<Model<T>>
     where
         Json: Codec<T>,
@@ -100,19 +100,19 @@ impl<T> Model<T> {
         Model::new(form, Json)
     }
 
-    /// The form of the paths.
+    /// Returns the form of the paths.
     pub fn form(&self) -> &PathForm {
         &self.form
     }
 
-    /// One of the values. Makes no request.
+    /// Returns the handle of one value. Makes no request.
     pub fn at(&self, client: &Client, parameters: &[&str]) -> Result<Modeled<T>> {
         let path = self.form.fill(parameters)?;
         Ok(Modeled { client: client.clone(), path, model: self.clone() })
     }
 
-    /// All values for the last parameter, which must be the last name of the form. An error if one of
-    /// them is of another type.
+    /// Reads all values for the last parameter, which must be the last name of the form. Returns an
+    /// error if one of them cannot be decoded.
     pub async fn list(&self, client: &Client, parameters: &[&str]) -> Result<BTreeMap<String, T>> {
         let parent = self.form.fill_parent(parameters)?;
         let names = children_or_none(client, &parent).await?;
@@ -133,21 +133,21 @@ impl<T> Model<T> {
     fn encode(&self, path: &str, value: &T) -> Result<Vec<u8>> {
         let misuse = |why| RecipeError::Misuse(format!("{path}: {why}"));
         let data = self.codec.encode(value).map_err(misuse)?;
-        // What cannot be read again would be an error at everybody else.
+        // Other clients could not read such data.
         self.codec.decode(&data).map_err(misuse)?;
         Ok(data)
     }
 }
 
 impl<T: Send + Sync + 'static> Model<T> {
-    /// Follows all values for the last parameter, which must be the last name of the form. There need
-    /// not be any.
+    /// Watches all values for the last parameter, which must be the last name of the form. The
+    /// parent need not exist.
     pub async fn follow(&self, client: &Client, parameters: &[&str]) -> Result<CachedModel<T>> {
         CachedModel::open(client, self.form.fill_parent(parameters)?, self.clone()).await
     }
 }
 
-/// One value of a [`Model`], or the place for it.
+/// The path of one value of a [`Model`], which need not exist.
 #[derive(Debug)]
 #[doc(alias = "ModeledFramework")]
 pub struct Modeled<T> {
@@ -164,12 +164,12 @@ impl<T> Clone for Modeled<T> {
 }
 
 impl<T> Modeled<T> {
-    /// Its path.
+    /// Returns the path of the value.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What is there; `None` if nothing is.
+    /// Reads the value; `None` if the node does not exist.
     pub async fn read(&self) -> Result<Option<VersionedValue<T>>> {
         let Some(node) = self.node().await? else { return Ok(None) };
         let value = self.model.decode(&self.path, &node.data)?;
@@ -184,20 +184,21 @@ impl<T> Modeled<T> {
         }
     }
 
-    /// Creates it, unless something is there. Says whether it did.
+    /// Creates the value, unless the node exists. Returns whether it was created.
     pub async fn create(&self, value: &T) -> Result<bool> {
         let data = self.model.encode(&self.path, value)?;
         let written = write_once(&self.client, &self.path, &data, Upon::Nothing).await?;
         Ok(matches!(written, Written::Yes(_)))
     }
 
-    /// Writes, whatever was there or not, and once.
+    /// Writes the value unconditionally and exactly once; creates the node if it is missing.
     pub async fn write(&self, value: &T) -> Result<()> {
         let data = self.model.encode(&self.path, value)?;
         overwrite_or_create(&self.client, &self.path, &data).await
     }
 
-    /// Writes if nobody has written since `seen` was read. Says whether it did.
+    /// Writes the value if the node is unchanged since `seen` was read. Returns whether it was
+    /// written.
     pub async fn replace(&self, seen: &VersionedValue<T>, value: &T) -> Result<bool> {
         let data = self.model.encode(&self.path, value)?;
         let upon = Upon::Version(seen.version, seen.czxid);
@@ -205,8 +206,8 @@ impl<T> Modeled<T> {
         Ok(matches!(written, Written::Yes(_)))
     }
 
-    /// Reads, computes and writes until nobody was faster. `change` gets `None` if nothing is there, and
-    /// may be called several times.
+    /// Reads, computes and writes until the write meets no conflict. `change` receives `None` if
+    /// the node does not exist, and may be called several times.
     pub async fn update(&self, change: impl Fn(Option<&T>) -> T) -> Result<VersionedValue<T>> {
         loop {
             let seen = self.read().await?;
@@ -223,7 +224,7 @@ impl<T> Modeled<T> {
         }
     }
 
-    /// Deletes it. Says whether it was there.
+    /// Deletes the value. Returns whether it existed.
     pub async fn delete(&self) -> Result<bool> {
         match self.client.delete_idempotent(&self.path, Version::Any, &patient()).await {
             Ok(()) => Ok(true),
@@ -232,7 +233,7 @@ impl<T> Modeled<T> {
         }
     }
 
-    /// What there is, as bytes: for the rare case that it is not of the type.
+    /// Reads the data of the node without decoding it, for data that is not of the type.
     pub async fn raw(&self) -> Result<Option<Bytes>> {
         Ok(self.node().await?.map(|node| node.data))
     }

@@ -1,20 +1,21 @@
-//! Rules for what may be where. Curator's `Schema` and `SchemaSet`.
+//! Schemas: restrictions on the nodes of a path. Curator's `Schema` and `SchemaSet`.
 //!
 //! # On the tree
-//! Nothing of its own. The rules are those of a program, not of the server: they keep a program from
-//! mistakes, and nobody from malice. For that there are ACLs.
+//! No nodes of its own. The program enforces the schemas, not the server: they prevent mistakes of
+//! the program, but not malicious clients. Use ACLs against those.
 //!
 //! # Steps
-//! 1. Say for paths, or patterns of paths, what their nodes hold, who may do what with them, whether they
-//!    are ephemeral or sequential, and whether they may be watched and deleted; in the program or in a
-//!    file as Curator's loader reads it ([`SchemaSet::from_json`]).
-//! 2. Make requests by a [`SchemaClient`](super::SchemaClient). Before each the rule of its path is looked
-//!    up: an exact path first, then patterns in the order they were added.
+//! 1. Specify for paths, or patterns of paths, the valid data and ACLs, whether nodes are ephemeral
+//!    or sequential, and whether they may be watched and deleted; in the program, or in a file of
+//!    the format of Curator's loader ([`SchemaSet::from_json`]).
+//! 2. Send requests by a [`SchemaClient`](super::SchemaClient). It looks up the schema of the path
+//!    before each request: an exact path first, then patterns in the order in which they were
+//!    added.
 //!
 //! # Guarantees
-//! What a rule forbids is never sent, and the error names path, schema and rule. A transaction in which one
-//! operation is forbidden is not sent at all. No requests, watches or waits of its own, so that nothing
-//! changes about broken connections and sessions.
+//! A request that a schema forbids is never sent, and the error contains path, schema and rule. A
+//! transaction with one forbidden operation is not sent at all. Schemas make no requests, watches
+//! or waits of their own, so the behaviour on lost connections and sessions is that of the client.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,15 +26,15 @@ use regex::Regex;
 
 use crate::error::{RecipeError, Result};
 
-/// Whether something has to be, may be, or may not be.
+/// Whether a property is required, optional or forbidden.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allowance {
-    /// It has to be.
+    /// Required.
     Must,
-    /// It may be.
+    /// Optional.
     #[default]
     Can,
-    /// It may not be.
+    /// Forbidden.
     Cannot,
 }
 
@@ -47,23 +48,23 @@ impl Allowance {
     }
 }
 
-/// Gets a path and what it is about, and says what is wrong with it.
+/// A check of a path and a value, which returns the reason if the value is invalid.
 type Validator<T> = Arc<dyn Fn(&str, &T) -> Result<(), String> + Send + Sync>;
 
-/// Which paths a schema is about.
+/// The paths that a schema covers.
 #[derive(Clone, Debug)]
 enum Paths {
     Exact(String),
-    /// Names, some of them `*`, the last one perhaps `**`.
+    /// Names, some of which are `*`; the last may be `**`.
     Pattern(String),
-    /// The whole path has to match.
+    /// The regular expression matches the whole path.
     Regex(Regex),
 }
 
-/// The rules for a path, or for paths of a pattern.
+/// The rules for a path, or for the paths of a pattern.
 ///
-/// In a pattern `*` stands for one name, and `**` at the end for one name or several. Everything is
-/// allowed that is not forbidden.
+/// In a pattern `*` matches one name, and `**` at the end matches one or more names. A schema
+/// without rules allows everything.
 ///
 /// ```
 /// use ironkeeper_recipes::model::{Allowance, Schema};
@@ -105,7 +106,7 @@ impl fmt::Debug for Schema {
 }
 
 impl Schema {
-    /// Rules for a path or a pattern. The name is for errors.
+    /// Creates a schema for a path or a pattern. `name` appears in errors.
     pub fn new(name: impl Into<String>, pattern: impl Into<String>) -> Result<Schema> {
         let (name, pattern) = (name.into(), pattern.into());
         let misuse = |why: &str| Err(RecipeError::Misuse(format!("{pattern:?}: {why}")));
@@ -127,7 +128,7 @@ impl Schema {
         Ok(Schema::about(name, paths))
     }
 
-    /// Rules for the paths that match a regular expression from their beginning to their end.
+    /// Creates a schema for the paths that match a regular expression as a whole.
     pub fn by_regex(name: impl Into<String>, regex: &str) -> Result<Schema> {
         match Regex::new(&format!("^(?:{regex})$")) {
             Ok(regex) => Ok(Schema::about(name.into(), Paths::Regex(regex))),
@@ -148,13 +149,13 @@ impl Schema {
         }
     }
 
-    /// Whether its nodes are ephemeral.
+    /// Sets whether the nodes are ephemeral.
     pub fn ephemeral(mut self, allowance: Allowance) -> Schema {
         self.ephemeral = allowance;
         self
     }
 
-    /// Whether its nodes are sequential. The number is not a part of the path that is looked up.
+    /// Sets whether the nodes are sequential. The path is looked up without the sequence number.
     pub fn sequential(mut self, allowance: Allowance) -> Schema {
         self.sequential = allowance;
         self
@@ -172,7 +173,8 @@ impl Schema {
         self
     }
 
-    /// What its nodes hold: `is_valid` gets path and data, and says what is wrong with them.
+    /// Sets the check of the data: `is_valid` receives path and data, and returns the reason if the
+    /// data is invalid.
     pub fn data(
         mut self,
         is_valid: impl Fn(&str, &[u8]) -> Result<(), String> + Send + Sync + 'static,
@@ -181,8 +183,8 @@ impl Schema {
         self
     }
 
-    /// Who may do what with its nodes: `is_valid` gets path and access list, and says what is wrong with
-    /// them.
+    /// Sets the check of the ACL: `is_valid` receives path and ACL, and returns the reason if the
+    /// ACL is invalid.
     ///
     /// ```
     /// use ironkeeper_client::CreateMode;
@@ -206,12 +208,12 @@ impl Schema {
         self
     }
 
-    /// Its name.
+    /// Returns the name of the schema.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it is about a path.
+    /// Returns whether the schema covers a path.
     pub fn covers(&self, path: &str) -> bool {
         let pattern = match &self.paths {
             Paths::Exact(exact) => return exact == path,
@@ -243,7 +245,7 @@ impl Schema {
     }
 }
 
-/// Rules for many paths.
+/// The schemas of many paths.
 ///
 /// ```
 /// use ironkeeper_client::CreateMode;
@@ -268,12 +270,12 @@ pub struct SchemaSet {
 }
 
 impl SchemaSet {
-    /// Without rules everything is allowed.
+    /// Creates an empty set, which allows everything.
     pub fn new() -> SchemaSet {
         SchemaSet::default()
     }
 
-    /// Adds rules. Of two for the same exact path the later ones count.
+    /// Adds a schema. It replaces an earlier schema of the same exact path.
     pub fn with(mut self, schema: Schema) -> SchemaSet {
         match &schema.paths {
             Paths::Exact(path) => {
@@ -284,19 +286,19 @@ impl SchemaSet {
         self
     }
 
-    /// Forbids everything on paths without rules.
+    /// Forbids all operations on paths without a schema.
     pub fn strict(mut self) -> SchemaSet {
         self.is_strict = true;
         self
     }
 
-    /// The rules for a path, if there are any.
+    /// Returns the schema of a path, if there is one.
     pub fn schema(&self, path: &str) -> Option<&Schema> {
         let by_pattern = || self.patterns.iter().find(|schema| schema.covers(path));
         self.exact.get(path).or_else(by_pattern)
     }
 
-    /// Whether such a node may be created.
+    /// Returns an error if a node must not be created with these options and this data.
     pub fn check_create(
         &self,
         path: &str,
@@ -312,22 +314,22 @@ impl SchemaSet {
         })
     }
 
-    /// Whether a node may be given this access list.
+    /// Returns an error if a node must not have this ACL.
     pub fn check_set_acl(&self, path: &str, acl: &[Acl]) -> Result<()> {
         self.check(path, |schema| schema.check_acl(path, acl))
     }
 
-    /// Whether a node may be given this data.
+    /// Returns an error if a node must not have this data.
     pub fn check_set(&self, path: &str, data: &[u8]) -> Result<()> {
         self.check(path, |schema| schema.check_data(path, data))
     }
 
-    /// Whether a node may be deleted.
+    /// Returns an error if a node must not be deleted.
     pub fn check_delete(&self, path: &str) -> Result<()> {
         self.check(path, |schema| schema.deleted.check(true, "deleted"))
     }
 
-    /// Whether a node may be watched.
+    /// Returns an error if a node must not be watched.
     pub fn check_watch(&self, path: &str) -> Result<()> {
         self.check(path, |schema| schema.watched.check(true, "watched"))
     }

@@ -1,4 +1,4 @@
-//! Requests that are made only if the rules allow them.
+//! Requests that are checked against schemas before they are sent.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use ironkeeper_client::{
 use crate::error::{RecipeError, Result};
 use crate::model::schema::SchemaSet;
 
-/// A client that heeds a [`SchemaSet`]. The requests are those of [`Client`]: each is on its way when the
-/// method returns without an error.
+/// A client that checks requests against a [`SchemaSet`]. The requests are those of [`Client`]:
+/// each is in flight when the method returns without an error.
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode, Version};
@@ -33,22 +33,22 @@ pub struct SchemaClient {
 }
 
 impl SchemaClient {
-    /// A client with rules.
+    /// Creates a client with schemas.
     pub fn new(client: &Client, rules: SchemaSet) -> SchemaClient {
         SchemaClient { client: client.clone(), rules: Arc::new(rules) }
     }
 
-    /// The client without rules, for everything that none is about.
+    /// Returns the client without checks, for all requests that have no rule.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The rules.
+    /// Returns the schemas.
     pub fn rules(&self) -> &SchemaSet {
         &self.rules
     }
 
-    /// Creates a node, if the rules allow it.
+    /// Creates a node, if its schema allows it.
     pub fn create(
         &self,
         path: &str,
@@ -60,7 +60,7 @@ impl SchemaClient {
         Ok(self.client.create_with(path, data, &options))
     }
 
-    /// Sets the data of a node, if the rules allow it.
+    /// Sets the data of a node, if its schema allows it.
     pub fn set(
         &self,
         path: &str,
@@ -71,7 +71,7 @@ impl SchemaClient {
         Ok(self.client.set(path, data, version))
     }
 
-    /// Sets who may do what with a node, if the rules allow it.
+    /// Sets the ACL of a node, if its schema allows it.
     pub fn set_acl(
         &self,
         path: &str,
@@ -82,44 +82,44 @@ impl SchemaClient {
         Ok(self.client.set_acl(path, acl, version))
     }
 
-    /// Deletes a node, if the rules allow it.
+    /// Deletes a node, if its schema allows it.
     pub fn delete(&self, path: &str, version: impl Into<Version>) -> Result<Reply<()>> {
         self.rules.check_delete(path)?;
         Ok(self.client.delete(path, version))
     }
 
-    /// Reads and watches a node, if the rules allow it.
+    /// Reads and watches a node, if its schema allows it.
     pub fn get_and_watch(&self, path: &str) -> Result<Reply<(Node, Watch)>> {
         self.rules.check_watch(path)?;
         Ok(self.client.get_and_watch(path))
     }
 
-    /// Looks whether a node is there and watches it, if the rules allow it.
+    /// Checks whether a node exists and watches it, if its schema allows it.
     pub fn exists_and_watch(&self, path: &str) -> Result<Reply<(Option<Stat>, Watch)>> {
         self.rules.check_watch(path)?;
         Ok(self.client.exists_and_watch(path))
     }
 
-    /// Lists and watches the children of a node, if the rules allow it.
+    /// Lists and watches the children of a node, if its schema allows it.
     pub fn children_and_watch(&self, path: &str) -> Result<Reply<(Vec<String>, Stat, Watch)>> {
         self.rules.check_watch(path)?;
         Ok(self.client.children_and_watch(path))
     }
 
-    /// Operations that take place all together or not at all, if the rules allow each of them.
+    /// Begins a transaction, whose operations must all be allowed.
     pub fn transaction(&self) -> SchemaTransaction {
         let (inner, rules) = (self.client.transaction(), self.rules.clone());
         SchemaTransaction { inner, rules, forbidden: None }
     }
 }
 
-/// A transaction that heeds a [`SchemaSet`].
+/// A transaction that is checked against a [`SchemaSet`].
 #[derive(Debug)]
 #[must_use = "nothing happens before commit()"]
 pub struct SchemaTransaction {
     inner: Transaction,
     rules: Arc<SchemaSet>,
-    /// The first operation that may not be.
+    /// The error of the first forbidden operation.
     forbidden: Option<RecipeError>,
 }
 
@@ -153,7 +153,7 @@ impl SchemaTransaction {
         self.add(checked, |inner| inner.delete(path, version))
     }
 
-    /// Lets the rest take place only if the node is there and has this version. No rule is about that.
+    /// Makes the transaction conditional on the node and its version. No schema restricts that.
     pub fn check(self, path: &str, version: impl Into<Version>) -> SchemaTransaction {
         self.add(Ok(()), |inner| inner.check(path, version))
     }
@@ -170,7 +170,7 @@ impl SchemaTransaction {
         self
     }
 
-    /// Sends the operations, or says which of them is forbidden.
+    /// Sends the operations, or returns the error of the first forbidden operation.
     pub fn commit(self) -> Result<Reply<Vec<OpResult>>> {
         match self.forbidden {
             Some(error) => Err(error),

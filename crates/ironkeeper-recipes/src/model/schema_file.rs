@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::error::{RecipeError, Result};
 use crate::model::schema::{Allowance, Schema, SchemaSet};
 
-/// One schema, as the file has it. A name that Curator does not know is a slip, and refused.
+/// A schema as in the file. A field that Curator does not have is a typing error, and rejected.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Entry {
@@ -22,10 +22,10 @@ struct Entry {
     sequential: Word,
     #[serde(default)]
     watched: Word,
-    /// As in Curator, what the file does not say is not allowed.
+    /// The default is `false`, as in Curator.
     #[serde(default)]
     can_be_deleted: bool,
-    /// For people.
+    /// Documentation for people, ignored.
     #[serde(default, rename = "documentation")]
     _documentation: String,
     #[serde(default, rename = "metadata")]
@@ -51,15 +51,16 @@ impl TryFrom<String> for Word {
 }
 
 impl SchemaSet {
-    /// Reads rules as Curator's `SchemaSetLoader` does: one object, or a list of them.
+    /// Parses schemas as Curator's `SchemaSetLoader` does: one object, or a list of objects.
     ///
-    /// | field | what it says |
+    /// | field | meaning |
     /// | --- | --- |
     /// | `name`, `path` | as in [`Schema::new`]; with `"isRegex": true` as in [`Schema::by_regex`] |
-    /// | `schemaValidator` | the name of a check that the program has: `validators` gets it, adds its rules to the schema, or says `None` to what it does not know |
-    /// | `ephemeral`, `sequential`, `watched` | `can`, `must` or `cannot`; without it `can` |
-    /// | `canBeDeleted` | without it `false` |
-    /// | `documentation`, `metadata` | for people |
+    /// | `schemaValidator` | the name of a check: `validators` adds it to the schema, or returns
+    /// `None` |
+    /// | `ephemeral`, `sequential`, `watched` | `can`, `must` or `cannot`; default `can` |
+    /// | `canBeDeleted` | default `false` |
+    /// | `documentation`, `metadata` | for people, ignored |
     ///
     /// ```
     /// use ironkeeper_recipes::model::SchemaSet;
@@ -96,7 +97,7 @@ impl SchemaSet {
                 false => Schema::new(entry.name, entry.path)?,
             };
             schema = schema.ephemeral(entry.ephemeral.0).sequential(entry.sequential.0);
-            // Every read of a `SchemaClient` that rules are about sets a watch.
+            // `must` has no effect: all reads of a `SchemaClient` that are checked set a watch.
             if entry.watched.0 == Allowance::Cannot {
                 schema = schema.unwatched();
             }

@@ -1,12 +1,14 @@
-//! Names and numbers: who is called what, and ids that nobody else gets.
+//! Names with values, and generators of unique ids.
 //!
 //! | ids | unique | order | requests per id |
 //! | --- | --- | --- | --- |
-//! | [`SequentialIds`] | among all on the path | the order of asking, for everybody | two |
-//! | [`SegmentIds`] | among all on the path | growing for each handle | one per block, made ahead |
-//! | [`Snowflake`] | among all on the path | growing for each handle; by time, as far as clocks agree, for all | one in three seconds |
-//! | [`Snowflake::next_uuid`] | everywhere; on the path for certain | as above | as above |
-//! | [`Uuid::random`] | everywhere, but for chance | none | none |
+//! | [`SequentialIds`] | on the path | real-time order of the calls, for all clients | two |
+//! | [`SegmentIds`] | on the path | growing for each handle | one per block, made ahead |
+//! | [`Snowflake`] | on the path | growing for each handle; by clock for all | one in three seconds
+//! |
+//! | [`Snowflake::next_uuid`] | on the path; elsewhere with high probability | as above | as above
+//! |
+//! | [`Uuid::random`] | everywhere, with high probability | none | none |
 
 pub mod names;
 pub mod segment;

@@ -1,15 +1,15 @@
-//! A name service: what a name stands for, for good or as long as somebody lives.
+//! A name service: maps names to values, permanently or for the lifetime of a session.
 //!
 //! # On the tree
-//! That of a [`Map`]: a node per name, whose data is what the name stands for. Names that are bound for good
-//! are persistent nodes, registered ones are ephemeral.
+//! As for [`Map`]: one node per name, whose data is the value. Bound names are persistent nodes,
+//! registered names are ephemeral nodes.
 //!
 //! # Steps, guarantees, and when things break
-//! Those of [`Map`] for names that are bound, and those of [`PersistentNode`] for names that are
-//! registered: a registration waits until the name is free, comes back when somebody deletes it, and ends
-//! with the session. A name stands for one thing at a time; of two who bind it at once one is told that
-//! it is taken. Who waits for a name costs one watch event when it is bound, and leaves no watch behind
-//! when it gives up.
+//! As for [`Map`] for bound names, and as for [`PersistentNode`] for registered names: a
+//! registration waits until the name is free, is created again when another client deletes it, and
+//! ends with the session. A name has one value at a time; if two clients bind it at once, one of
+//! them receives `false`. [`NameService::wait_for`] costs one watch event when the name is bound,
+//! and removes its watch when its future is dropped.
 
 use bytes::Bytes;
 use ironkeeper_client::Client;
@@ -22,7 +22,7 @@ use crate::node::PersistentNode;
 use crate::place::{ensure_persistent, join, patient};
 use crate::shared::Map;
 
-/// Names on a path.
+/// The names on a path.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -51,49 +51,50 @@ pub struct NameService {
 }
 
 impl NameService {
-    /// The names on `path`. Makes no request.
+    /// Creates a handle of the names on `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> Result<NameService> {
         Ok(NameService { client: client.clone(), names: Map::new(client, path)? })
     }
 
-    /// The path of the names.
+    /// Returns the path of the names.
     pub fn path(&self) -> &str {
         self.names.path()
     }
 
-    /// Binds a name for good. `false` if it is taken.
+    /// Binds a name permanently. Returns `false` if it is taken.
     pub async fn bind(&self, name: &str, value: impl Into<Bytes>) -> Result<bool> {
         self.refuse_no_name(name)?;
         Ok(self.names.put_if_absent(name, value).await?.is_none())
     }
 
-    /// Binds a name, whatever it stood for, and gives that.
+    /// Binds a name unconditionally, and returns its old value.
     pub async fn rebind(&self, name: &str, value: impl Into<Bytes>) -> Result<Option<Bytes>> {
         self.refuse_no_name(name)?;
         self.names.put(name, value).await
     }
 
-    /// Frees a name, and gives what it stood for. One that is registered comes back.
+    /// Deletes a name, and returns its old value. A registered name is created again by its owner.
     pub async fn unbind(&self, name: &str) -> Result<Option<Bytes>> {
         self.names.remove(name).await
     }
 
-    /// Binds a name as long as this session lives and the registration is kept. Waits until it is free.
+    /// Binds a name as long as this session and the registration exist. Waits until the name is
+    /// free.
     pub async fn register(&self, name: &str, value: impl Into<Bytes>) -> Result<Registration> {
         self.refuse_no_name(name)?;
-        // The node of the names is persistent, as a map wants it.
+        // The parent of the names is persistent, as `Map` requires.
         ensure_persistent(&self.client, self.path()).await?;
         let node = PersistentNode::builder(&self.client, self.node(name)).data(value).start();
         node.created().await?;
         Ok(Registration { name: name.to_owned(), node })
     }
 
-    /// What a name stands for.
+    /// Returns the value of a name.
     pub async fn lookup(&self, name: &str) -> Result<Option<Bytes>> {
         self.names.get(name).await
     }
 
-    /// Waits until a name stands for something, and tells what.
+    /// Waits until a name has a value, and returns the value.
     pub async fn wait_for(&self, name: &str) -> Result<Bytes> {
         let (client, path) = (&self.client, self.node(name));
         loop {
@@ -109,15 +110,15 @@ impl NameService {
         }
     }
 
-    /// All names that begin so, in their order.
+    /// Returns all names that begin with `beginning`, sorted.
     pub async fn list(&self, beginning: &str) -> Result<Vec<String>> {
         let mut names = self.names.keys().await?;
         names.retain(|name| name.starts_with(beginning));
         Ok(names)
     }
 
-    /// Follows all names: what they stand for at hand without a request, and all changes as events. See
-    /// [`Map::key_of`] for the names.
+    /// Returns a cache of all names, with their values in memory and changes as events.
+    /// [`Map::key_of`] decodes the names.
     pub fn cache(&self) -> ChildrenCache {
         self.names.cache()
     }
@@ -134,7 +135,7 @@ impl NameService {
     }
 }
 
-/// A name that is ours as long as this is kept. Dropping it frees the name in the background.
+/// A registered name. Dropping it deletes the name in the background.
 #[derive(Debug)]
 #[must_use = "a registration that is dropped frees its name"]
 pub struct Registration {
@@ -143,18 +144,18 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Changes what the name stands for.
+    /// Changes the value of the name.
     pub async fn set(&self, value: impl Into<Bytes>) -> Result<()> {
         self.node.set_data(value).await
     }
 
-    /// Resolves when the name is not kept any more, with the reason: the session is over, or the server
-    /// refuses.
+    /// Resolves when the name is not maintained any more, with the reason: the session has ended,
+    /// or the server rejects the requests.
     pub async fn lost(&self) -> RecipeError {
         let mut creations = self.node.creations();
         loop {
@@ -164,7 +165,7 @@ impl Registration {
         }
     }
 
-    /// Frees the name, and waits until it is free.
+    /// Deletes the name, and waits for the reply.
     pub async fn unregister(self) -> Result<()> {
         self.node.close().await
     }

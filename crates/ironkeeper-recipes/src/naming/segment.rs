@@ -1,26 +1,29 @@
-//! Ids fetched in blocks, the next block before the last one is used up.
+//! Ids fetched in blocks; the next block is fetched before the current block is used up.
 //!
 //! # On the tree
 //! ```text
-//! /ids/orders                an [`AtomicLong`]: the first id that nobody has yet
-//! /ids/orders-receipts       see there
+//! /ids/orders                an [`AtomicLong`]: the first id that is not allocated yet
+//! /ids/orders-receipts       see [`AtomicValue`](crate::shared::AtomicValue)
 //! ```
 //!
 //! # Steps
-//! 1. Add the size of a block to the number; the block before the sum is ours.
-//! 2. Hand out its ids one by one, without any request. When half of them are gone, fetch the next block
-//!    in the background.
+//! 1. Add the block size to the number. The ids from the old number up to the sum belong to this
+//!    handle.
+//! 2. Return the ids of the block one by one, without a request. When half of the block is used,
+//!    fetch the next block in the background.
 //!
 //! # Guarantees
-//! No id is handed out twice, by whatever handle on the path, Curator's `CachedAtomicLong` and
-//! [`CachedCounter`](crate::shared::CachedCounter) among them. The ids of one handle grow; between handles
-//! there is no order. Ids are left out where a handle ends with a part of its blocks, and nowhere else as long
-//! as the session lives. Nobody is woken.
+//! No id is returned twice by any handle on the path, including those of Curator's
+//! `CachedAtomicLong` and of [`CachedCounter`](crate::shared::CachedCounter). The ids of one handle
+//! grow; between handles there is no order. Ids are skipped only when a handle is dropped with
+//! unused ids, or the session ends. No watches.
 //!
 //! # When things break
-//! - Disconnected: ids of up to two blocks go on; then the wait goes on after the reconnect.
-//! - Session over: ids that are here go on, as they are ours for good; then an error.
-//! - The future of [`SegmentIds::next`] dropped: no id is lost.
+//! - The connection is lost: the ids of up to two blocks remain available; then `next` waits for
+//!   the reconnect.
+//! - The session has ended: the fetched ids remain available, because no other handle can get them;
+//!   then an error.
+//! - The future of [`SegmentIds::next`] is dropped: no id is lost.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,12 +71,12 @@ struct Blocks {
     current: Range<i64>,
     ahead: Option<Range<i64>>,
     is_fetching: bool,
-    /// Why the last fetch failed, for one that waits for it.
+    /// The error of the last fetch, for a caller that waits for the block.
     failed: Option<RecipeError>,
 }
 
 impl SegmentIds {
-    /// Ids on `path`, in blocks of this size. Makes no request.
+    /// Creates a generator of ids on `path`, with blocks of this size. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>, size: u32) -> Result<SegmentIds> {
         let path = path.into();
         if size == 0 {
@@ -89,15 +92,15 @@ impl SegmentIds {
         Ok(SegmentIds { inner: Arc::new(inner) })
     }
 
-    /// The path of the ids.
+    /// Returns the path of the ids.
     pub fn path(&self) -> &str {
         &self.inner.path
     }
 
-    /// The next id. Waits only if the next block has not come yet.
+    /// Returns the next id. Waits only if the next block has not been fetched yet.
     pub async fn next(&self) -> Result<i64> {
         loop {
-            // Before the look, so that no block is missed.
+            // Registered before the check, so that no notification is missed.
             let fetched = self.inner.fetched.notified();
             {
                 let mut blocks = self.inner.blocks();
@@ -111,7 +114,7 @@ impl SegmentIds {
                 if blocks.ahead.is_none() && !blocks.is_fetching && left <= self.inner.size / 2 {
                     match blocks.failed.take() {
                         Some(error) if id.is_none() => return Err(error),
-                        // No other try can do better.
+                        // Another try would fail with the same error.
                         Some(error) if error.is_session_over() => blocks.failed = Some(error),
                         _ => {
                             blocks.is_fetching = true;
@@ -135,7 +138,8 @@ impl Inner {
     }
 }
 
-/// Fetches a block, in a task of its own: whoever waits for it may give up.
+/// Fetches a block, in a task of its own, because the future that waits for the block may be
+/// dropped.
 async fn fetch(inner: Arc<Inner>) {
     let fetched = inner.number.add(inner.size).await;
     {

@@ -1,26 +1,28 @@
-//! Ids that a server counts, one by one.
+//! Ids from the server's sequence numbers, one request per id.
 //!
 //! # On the tree
 //! ```text
-//! /ids/orders                                  persistent; the server counts what is created below it
-//!   _c_<uuid>-id-0000000007                    ephemeral, and gone at once: 7 was handed out
+//! /ids/orders                                  persistent; its sequence counter yields the ids
+//!   _c_<uuid>-id-0000000007                    ephemeral, deleted at once: id 7 was returned
 //! ```
 //!
 //! # Steps
-//! Create an ephemeral sequential node; its number is the id. Delete the node, in the background.
+//! Create an ephemeral sequential node; its sequence number is the id. Delete the node in the
+//! background.
 //!
 //! # Guarantees
-//! No id is handed out twice. Ids are in the order of asking, for everybody: who asks when another one
-//! has got its id gets a larger one. Numbers are left out where the future of [`SequentialIds::next`]
-//! is dropped. There are 2^31 of them. Nobody is woken.
+//! No id is returned twice. Ids follow the real-time order of the calls of all clients: a call that
+//! begins after another call has returned gets a larger id. A number is skipped if the future of
+//! [`SequentialIds::next`] is dropped. There are 2^31 ids. No watches.
 //!
 //! # When things break
-//! - Disconnected: the wait goes on after the reconnect. After a lost reply the node is found by its mark, so
-//!   that no second one is made.
-//! - Session over: an error.
-//! - The node deleted by somebody else, with its count: a handle that has handed out ids before refuses to
-//!   begin anew, with [`RecipeError::NodeGone`].
-//! - All numbers used: [`RecipeError::Exhausted`], where a server would go on with negative ones.
+//! - The connection is lost: the call continues after the reconnect. After a lost reply the node is
+//!   found by its protection id, so that no second node is created.
+//! - The session has ended: an error.
+//! - Another client deleted the parent, and with it the counter: a handle that has returned ids
+//!   before returns [`RecipeError::NodeGone`] instead of starting from 0 again.
+//! - All numbers are used: [`RecipeError::Exhausted`]. A server would continue with negative
+//!   numbers.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -32,7 +34,7 @@ use crate::queue_of_waiters::{Bases, Contender};
 
 const BASES: Bases = &["id-"];
 
-/// Ids on a path, counted by the server.
+/// A generator of ids on a path, counted by the server.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -53,25 +55,25 @@ const BASES: Bases = &["id-"];
 pub struct SequentialIds {
     client: Client,
     path: String,
-    /// The largest id that was handed out here; -1 if none was.
+    /// The largest id that this handle has returned; -1 if none.
     largest: AtomicI64,
 }
 
 impl SequentialIds {
-    /// Ids on `path`. Makes no request.
+    /// Creates a generator of ids on `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> SequentialIds {
         SequentialIds { client: client.clone(), path: path.into(), largest: AtomicI64::new(-1) }
     }
 
-    /// The path of the ids.
+    /// Returns the path of the ids.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The next id.
+    /// Returns the next id.
     pub async fn next(&self) -> Result<u32> {
         let gone = || RecipeError::NodeGone { path: self.path.clone() };
-        // What was handed out before this call has to be smaller.
+        // The new id must be larger than all ids returned before this call.
         let before = self.largest.load(Ordering::Acquire);
         let place = loop {
             let mode = CreateMode::EphemeralSequential;
@@ -81,7 +83,8 @@ impl SequentialIds {
                     if self.largest.load(Ordering::Acquire) >= 0 {
                         return Err(gone());
                     }
-                    // Not a container, which would go and take the count with it.
+                    // Not a container: the server would delete it when empty, together with its
+                    // counter.
                     ensure_persistent(&self.client, &self.path).await?;
                 }
                 Err(error) => return Err(error),

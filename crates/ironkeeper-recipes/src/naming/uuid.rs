@@ -1,10 +1,10 @@
-//! Universally unique ids, as RFC 9562 has them.
+//! Universally unique ids, as specified by RFC 9562.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 
-/// A universally unique id. They sort as their text does.
+/// A universally unique id. The order is that of the text.
 ///
 /// ```
 /// use ironkeeper_recipes::naming::Uuid;
@@ -17,17 +17,17 @@ use std::str::FromStr;
 pub struct Uuid(u128);
 
 impl Uuid {
-    /// A random one (version 4). Its randomness comes from the operating system by way of the hash keys of
-    /// the standard library: do not use it as a secret.
+    /// Creates a random id (version 4). The randomness is that of the hash keys of the standard
+    /// library, which the operating system provides: do not use the id as a secret.
     pub fn random() -> Uuid {
         Uuid(random_bits()).with_version(4)
     }
 
-    /// One that sorts by time (version 7): milliseconds since 1970, then 40 bits by which the maker
-    /// tells its ids of one millisecond apart from each other and from those of others, then chance.
+    /// Creates an id that sorts by time (version 7): milliseconds since 1970, then the 40 bits of
+    /// `distinct`, which differ between all ids of one millisecond, then random bits.
     pub(super) fn by_time(ms: u64, distinct: u64) -> Uuid {
         let distinct = u128::from(distinct) & ((1 << 40) - 1);
-        // 48 bits of time, 4 of version, 12 + 28 that are distinct around 2 of variant, 34 random.
+        // 48 bits of time, 4 of version, 12 + 28 of `distinct` around 2 of variant, 34 random.
         let (high, low) = (distinct >> 28, distinct & ((1 << 28) - 1));
         let chance = random_bits() & ((1 << 34) - 1);
         Uuid((u128::from(ms) << 80) | (high << 64) | (low << 34) | chance).with_version(7)
@@ -37,22 +37,22 @@ impl Uuid {
         Uuid((self.0 & !(0xf << 76) & !(0x3 << 62)) | (version << 76) | (0x2 << 62))
     }
 
-    /// Of which kind it is: 4 is random, 7 sorts by time.
+    /// Returns the version: 4 is random, 7 sorts by time.
     pub fn version(self) -> u8 {
         ((self.0 >> 76) & 0xf) as u8
     }
 
-    /// When it was made, in milliseconds since 1970, if it is of version 7.
+    /// Returns the time of creation in milliseconds since 1970, for an id of version 7.
     pub fn time_ms(self) -> Option<u64> {
         (self.version() == 7).then_some((self.0 >> 80) as u64)
     }
 
-    /// Its 16 bytes, the highest first.
+    /// Returns the 16 bytes, in big-endian order.
     pub fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
 
-    /// The one with these 16 bytes.
+    /// Creates an id from 16 bytes in big-endian order.
     pub fn from_bytes(bytes: [u8; 16]) -> Uuid {
         Uuid(u128::from_be_bytes(bytes))
     }
@@ -71,7 +71,7 @@ impl fmt::Display for Uuid {
     }
 }
 
-/// The text is not a universally unique id.
+/// The error for a text that is not a UUID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a UUID: expected 32 hexadecimal digits in groups of 8, 4, 4, 4 and 12")]
 pub struct NoUuid;

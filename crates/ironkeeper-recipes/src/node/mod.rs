@@ -1,4 +1,4 @@
-//! Nodes and watches that stay: put up again whenever they are gone.
+//! Nodes and watches that are created again after their deletion.
 
 pub mod persistent;
 pub mod ttl;

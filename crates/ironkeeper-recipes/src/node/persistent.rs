@@ -1,32 +1,34 @@
-//! A node that heals itself: whenever it is gone, it is created again. Curator's `PersistentNode`.
+//! A node that is created again whenever it is deleted. Curator's `PersistentNode`.
 //!
 //! # On the tree
 //! ```text
-//! /workers                                     container, if it was not there
+//! /workers                                     container, created if it is missing
 //!   anna                                       the node, of any mode
 //!   _c_<uuid>-anna-0000000003                  the node, if its mode is sequential
 //! ```
 //!
 //! # Steps
-//! 1. Read and watch the node. If it is not there, create it, and begin again.
-//! 2. If it was there before, write our data to it.
-//! 3. When the watch fires, begin again, whatever the event says.
+//! 1. Read and watch the node. If it does not exist, create it, and start over.
+//! 2. If it existed before, write the wanted data to it.
+//! 3. When the watch fires, start over, whatever the event is.
 //!
-//! A sequential node gets its number once; afterwards it is created again under the same name.
+//! A sequential node gets its number once; later it is created again with the same name.
 //!
 //! # Guarantees
-//! As long as the session lives and the server allows it, the node is there, but for the moment between
-//! its deletion and our answer to it. An ephemeral node counts as ours only if it is owned by our
-//! session: one that another session has left on the path is waited for, until it goes. Data that
-//! others write later is left as it is. One watch event per change of the node.
+//! As long as the session is open and the server accepts the requests, the node exists, except
+//! between its deletion and its re-creation. An ephemeral node counts as ours only if its owner is
+//! our session: if a node of another session exists on the path, the keeper waits until it is
+//! deleted. Data that other clients write later is not overwritten. One watch event per change of
+//! the node.
 //!
 //! # When things break
-//! - No server at the start: the node is created when there is one.
-//! - Disconnected: if the node is gone after the reconnect, it is created again.
-//! - A lost reply leaves one node, never two.
-//! - Session over: the node ends with an error, which [`PersistentNode::created`] and
-//!   [`Creations`] tell. Start another one with a new client.
-//! - Dropped or closed: the node is deleted, in the background if it was dropped.
+//! - No server is reachable at the start: the node is created after the first connection.
+//! - The connection is lost: if the node does not exist after the reconnect, it is created again.
+//! - A reply is lost: there is one node, never two.
+//! - The session has ended: the keeper stops with an error, which [`PersistentNode::created`] and
+//!   [`Creations`] return. Start another one with a new client.
+//! - The `PersistentNode` is dropped or closed: the node is deleted, in the background after a
+//!   drop.
 
 use std::time::Duration;
 
@@ -40,7 +42,7 @@ use tokio::task::JoinHandle;
 use crate::error::{RecipeError, Result};
 use crate::place::{Meant, create_containers, patient};
 
-/// What a node is to be.
+/// The settings of a [`PersistentNode`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before the node is started"]
 pub struct PersistentNodeBuilder {
@@ -55,45 +57,46 @@ pub struct PersistentNodeBuilder {
 }
 
 impl PersistentNodeBuilder {
-    /// What the node holds. Nothing, unless it is said.
+    /// Sets the data of the node. The default is empty.
     pub fn data(mut self, data: impl Into<Bytes>) -> PersistentNodeBuilder {
         self.data = data.into();
         self
     }
 
-    /// Of what mode the node is. Ephemeral, unless it is said.
+    /// Sets the mode of the node. The default is ephemeral.
     pub fn mode(mut self, mode: CreateMode) -> PersistentNodeBuilder {
         self.mode = mode;
         self
     }
 
-    /// Who may do what with it.
+    /// Sets the ACL of the node.
     pub fn acl(mut self, acl: Vec<Acl>) -> PersistentNodeBuilder {
         self.acl = Some(acl);
         self
     }
 
-    /// How long it lives without being written, for the modes that need it.
+    /// Sets the TTL, for the modes that require it.
     pub fn ttl(mut self, ttl: Duration) -> PersistentNodeBuilder {
         self.ttl = Some(ttl);
         self
     }
 
-    /// Leaves the node where it is at the end.
+    /// Does not delete the node at the end.
     pub fn left_behind(mut self) -> PersistentNodeBuilder {
         self.stays = true;
         self
     }
 
-    /// If a node of another session is there at the start, it is replaced instead of waited for, in one
-    /// transaction. One that comes later is waited for: two keepers of one name do not fight. Not for
-    /// sequential nodes, which have a name of their own.
+    /// Replaces a node of another session that exists at the start, in one transaction, instead of
+    /// waiting for its deletion. A node that another session creates later is not replaced, so that
+    /// two keepers of one name do not replace each other's node. Has no effect on sequential nodes,
+    /// whose names are unique.
     pub fn taking_over(mut self) -> PersistentNodeBuilder {
         self.takes_over = true;
         self
     }
 
-    /// Begins to keep the node in the background.
+    /// Starts to maintain the node in the background.
     pub fn start(self) -> PersistentNode {
         let wanted = watch::Sender::new(Wanted { data: self.data.clone(), number: 1, ends: false });
         let status = watch::Sender::new(Status::default());
@@ -114,21 +117,21 @@ impl PersistentNodeBuilder {
 #[derive(Clone, Debug)]
 struct Wanted {
     data: Bytes,
-    /// Grows with every change of the data.
+    /// Incremented with every change of the data.
     number: u64,
     ends: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Status {
-    /// The node, while it is there as far as we know.
+    /// The last known path and czxid of the node, `None` if it does not exist.
     node: Option<(String, Zxid)>,
-    /// Which of the wanted data has been written.
+    /// The number of the wanted data that was written last.
     written: u64,
     over: Option<RecipeError>,
 }
 
-/// A node that is kept.
+/// A node that a background task, the keeper, maintains.
 ///
 /// ```
 /// use ironkeeper_client::{Client, Version};
@@ -158,12 +161,13 @@ pub struct PersistentNode {
     path: String,
     wanted: watch::Sender<Wanted>,
     status: watch::Receiver<Status>,
-    /// Not stopped when this is dropped: it has the node to delete, and ends then.
+    /// Not aborted on drop: the task deletes the node, and ends then.
     task: Option<JoinHandle<()>>,
 }
 
 impl PersistentNode {
-    /// A node on `path`, ephemeral and empty unless the builder is told otherwise. Makes no request.
+    /// Returns a builder for a node on `path`. The defaults are ephemeral and empty. Makes no
+    /// request.
     pub fn builder(client: &Client, path: impl Into<String>) -> PersistentNodeBuilder {
         PersistentNodeBuilder {
             client: client.clone(),
@@ -177,44 +181,44 @@ impl PersistentNode {
         }
     }
 
-    /// The client that keeps it.
+    /// Returns the client that maintains the node.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The path it was asked for. A sequential node has another one, see
+    /// Returns the path that was requested. A sequential node has another path, see
     /// [`PersistentNode::created`].
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Waits until the node is there, and tells its path. An error if that will never be.
+    /// Waits until the node exists, and returns its path. Returns an error if it cannot be created.
     pub async fn created(&self) -> Result<String> {
         self.creations().next().await
     }
 
-    /// The node as it was last seen, if it was there.
+    /// Returns the path of the node, if it existed at the last read.
     pub fn current(&self) -> Option<String> {
         self.status.borrow().node.as_ref().map(|(path, _)| path.clone())
     }
 
-    /// Every creation of the node, the present one first.
+    /// Returns all creations of the node, beginning with the present one.
     pub fn creations(&self) -> Creations {
         Creations { status: self.status.clone(), base: self.path.clone(), told: None }
     }
 
-    /// What the node is to hold.
+    /// Returns the wanted data of the node.
     pub fn data(&self) -> Bytes {
         self.wanted.borrow().data.clone()
     }
 
-    /// Changes what the node is to hold, and waits until it does.
+    /// Changes the data of the node, and waits until it is written.
     pub async fn set_data(&self, data: impl Into<Bytes>) -> Result<()> {
         self.want_data(data);
         self.written().await
     }
 
-    /// Waits until the node holds what was wanted last.
+    /// Waits until the last wanted data is written.
     pub(crate) async fn written(&self) -> Result<()> {
         let number = self.wanted.borrow().number;
         let mut status = self.status.clone();
@@ -226,7 +230,7 @@ impl PersistentNode {
         }
     }
 
-    /// Changes what the node is to hold, and does not wait until it does.
+    /// Changes the wanted data of the node without waiting for the write.
     pub(crate) fn want_data(&self, data: impl Into<Bytes>) {
         self.wanted.send_modify(|wanted| {
             wanted.data = data.into();
@@ -234,11 +238,11 @@ impl PersistentNode {
         });
     }
 
-    /// Ends it: deletes the node, if it is ours, and waits until it is gone.
+    /// Deletes the node, if it is ours, and waits for the reply.
     pub async fn close(mut self) -> Result<()> {
         self.wanted.send_modify(|wanted| wanted.ends = true);
         if let Some(task) = self.task.take() {
-            // Its outcome is in the status.
+            // The result is in `status`.
             let _ = task.await;
         }
         match self.status.borrow().over.clone() {
@@ -261,8 +265,8 @@ pub struct Creations {
 }
 
 impl Creations {
-    /// Waits until the node is there, for the first time or again, and tells its path. An error when
-    /// it is kept no more.
+    /// Waits until the node is created, for the first time or again, and returns its path. Returns
+    /// an error when the keeper has stopped.
     pub async fn next(&mut self) -> Result<String> {
         let told = self.told;
         let is_news = |s: &Status| s.node.as_ref().is_some_and(|(_, czxid)| Some(*czxid) != told);
@@ -284,7 +288,7 @@ fn is_sequential(mode: CreateMode) -> bool {
     matches!(mode, PersistentSequential | EphemeralSequential | PersistentSequentialWithTtl)
 }
 
-/// The mode by which a node is created again under the name it has.
+/// Returns the mode that creates a node again under its existing name.
 fn without_number(mode: CreateMode) -> CreateMode {
     match mode {
         CreateMode::PersistentSequential => CreateMode::Persistent,
@@ -294,14 +298,15 @@ fn without_number(mode: CreateMode) -> CreateMode {
     }
 }
 
-/// The task. It is never stopped in the middle of a request, so that it knows what there is to delete.
+/// The background task. It is never aborted during a request, so that it knows what it has to
+/// delete.
 struct Keeper {
     plan: PersistentNodeBuilder,
     wanted: watch::Receiver<Wanted>,
     status: watch::Sender<Status>,
-    /// Unknown before a sequential node has its number.
+    /// `None` until a sequential node has its number.
     path: Option<String>,
-    /// Whether there may be a node of ours.
+    /// Whether a node of ours may exist.
     is_there: bool,
 }
 
@@ -329,19 +334,19 @@ impl Keeper {
             let watch = self.ensure(&wanted).await?;
             tokio::select! {
                 biased;
-                // Something else is wanted, or the owner is gone.
+                // The wanted data has changed, or the `PersistentNode` was dropped.
                 _ = self.wanted.changed() => {}
                 event = watch => match event {
                     Err(error) if error.is_session_over() => return Err(error.into()),
-                    // An event, or a watch that somebody removed: either way it is looked again.
+                    // An event, or the watch was removed: read the node again in both cases.
                     _ => {}
                 },
             }
         }
     }
 
-    /// Sees to it that the node is there with our data, or, if it is not ours, waits. Ends with a
-    /// watch that tells when it is time to look again.
+    /// Ensures that the node exists with the wanted data, unless a node that is not ours is in its
+    /// place. Returns a watch that fires when the node has to be read again.
     async fn ensure(&mut self, wanted: &Wanted) -> Result<Watch> {
         let client = self.plan.client.clone();
         let session = client.session_id().0;
@@ -355,7 +360,7 @@ impl Keeper {
                     let owner = node.stat.ephemeral_owner;
                     let is_ours = self.is_ours(&node.stat);
                     self.is_there = is_ours;
-                    // Whatever comes of it is looked at; a lost reply has its next try there.
+                    // The next iteration reads the result, and tries again if the reply was lost.
                     if !is_ours && self.plan.takes_over {
                         self.take_over(&path, &node.stat, wanted).await?;
                         continue;
@@ -394,7 +399,7 @@ impl Keeper {
     fn is_ours(&self, stat: &Stat) -> bool {
         match without_number(self.plan.mode) {
             CreateMode::Ephemeral => stat.ephemeral_owner == self.plan.client.session_id().0,
-            // Containers and nodes with a time to live carry that in the owner.
+            // The server stores the TTL and the container flag in `ephemeral_owner`.
             CreateMode::Persistent => stat.ephemeral_owner == 0,
             _ => true,
         }
@@ -433,7 +438,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// One try; the caller looks what came of it.
+    /// Tries once to create the node; the caller reads the result.
     async fn create(&mut self, path: &str, wanted: &Wanted) -> Result<()> {
         let (client, options) = (&self.plan.client, self.options(without_number(self.plan.mode)));
         match client.create_with(path, &wanted.data, &options).await {
@@ -441,7 +446,8 @@ impl Keeper {
                 self.wrote(wanted);
                 Ok(())
             }
-            // By somebody else, or by an earlier try whose answer was lost: our data goes there.
+            // Another client, or an earlier try whose reply was lost, created it: write the data
+            // later.
             Err(error) if error.kind() == ErrorKind::NodeExists => {
                 self.status.send_modify(|status| status.written = 0);
                 Ok(())
@@ -456,7 +462,7 @@ impl Keeper {
         }
     }
 
-    /// One try to put our node in the place of another one; the caller looks what came of it.
+    /// Tries once to replace a node that is not ours; the caller reads the result.
     async fn take_over(&mut self, path: &str, found: &Stat, wanted: &Wanted) -> Result<()> {
         let (client, options) = (&self.plan.client, self.options(without_number(self.plan.mode)));
         let both = client.transaction().delete(path, found.version);
@@ -465,7 +471,7 @@ impl Keeper {
                 self.wrote(wanted);
                 Ok(())
             }
-            // It was changed or deleted meanwhile.
+            // The node was changed or deleted meanwhile.
             Err(error) if matches!(error.kind(), ErrorKind::BadVersion | ErrorKind::NoNode) => {
                 Ok(())
             }
@@ -489,7 +495,7 @@ impl Keeper {
                 _ => return Ok(()),
             },
         };
-        // Our own, and not the one of whoever keeps the same node after us.
+        // Delete only the node of this creation, not that of a later keeper of the same path.
         Meant::Creation(czxid).delete(client, &path).await?;
         Ok(())
     }

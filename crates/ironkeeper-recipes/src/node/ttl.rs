@@ -1,28 +1,28 @@
-//! A node that lives as long as somebody renews it. Curator's `PersistentTtlNode`.
+//! A TTL node that its owner renews. Curator's `PersistentTtlNode`.
 //!
 //! # On the tree
 //! ```text
-//! /announcements/anna                          persistent with a time to live: the node
-//!   touch                                      persistent with a time to live: written again and again
+//! /announcements/anna                          TTL node: the node itself
+//!   touch                                      TTL node, written periodically
 //! ```
 //!
 //! # Steps
-//! 1. Keep the node as [`PersistentNode`] does.
-//! 2. Write the child `touch` twice in its time to live. As long as it is there, the node has a child,
-//!    and a node with children does not expire.
+//! 1. Maintain the node as [`PersistentNode`] does.
+//! 2. Write the child `touch` twice per TTL. As long as the child exists, the node does not expire,
+//!    because the server expires nodes without children only.
 //!
 //! # Guarantees
-//! Unlike an ephemeral node it outlives the session of its owner: for one to two times to live after the
-//! last renewal, so that a restart goes unnoticed. It does so after [`TtlNode`] is dropped, too. Several
-//! owners may renew one node. Renewals cost no watch event; a change of the node itself costs one at each
-//! owner.
+//! The node, unlike an ephemeral node, outlives the session of its owner by one to two TTLs after
+//! the last renewal, so that a restart has no effect on it. The same holds after [`TtlNode`] is
+//! dropped. Several owners may renew one node. Renewals cost no watch event; a change of the node
+//! itself costs one for each owner.
 //!
 //! # When things break
-//! - Disconnected: no renewal, and after the reconnect one at once; a node that has expired meanwhile is
-//!   created again.
-//! - Session over: renewals end, and with them, later, the node.
-//! - The server must allow such nodes (`extendedTypesEnabled=true`); else [`TtlNode::created`] fails
-//!   with [`ErrorKind::Unimplemented`].
+//! - The connection is lost: no renewals, and one immediately after the reconnect; a node that has
+//!   expired meanwhile is created again.
+//! - The session has ended: the renewals end, and the node expires later.
+//! - The server must allow TTL nodes (`extendedTypesEnabled=true`); otherwise [`TtlNode::created`]
+//!   fails with [`ErrorKind::Unimplemented`].
 
 use std::time::Duration;
 
@@ -38,10 +38,10 @@ use crate::place::{join, patient};
 /// The child that is written to renew the node.
 const TOUCH: &str = "touch";
 
-/// Renewals in one time to live.
+/// The number of renewals per TTL.
 const RENEWALS: u32 = 2;
 
-/// A node with a time to live that is renewed.
+/// A TTL node that is renewed in the background.
 ///
 /// ```
 /// use std::time::Duration;
@@ -69,7 +69,7 @@ pub struct TtlNode {
 }
 
 impl TtlNode {
-    /// Begins to keep and to renew a node in the background.
+    /// Starts to maintain and to renew a node in the background.
     pub fn start(
         client: &Client,
         path: impl Into<String>,
@@ -98,28 +98,28 @@ impl TtlNode {
         Ok(TtlNode { node, _renewals: renewals })
     }
 
-    /// The path of the node.
+    /// Returns the path of the node.
     pub fn path(&self) -> &str {
         self.node.path()
     }
 
-    /// Waits until the node is there. An error if that will never be.
+    /// Waits until the node exists. Returns an error if it cannot be created.
     pub async fn created(&self) -> Result<()> {
         self.node.created().await.map(drop)
     }
 
-    /// What the node is to hold.
+    /// Returns the wanted data of the node.
     pub fn data(&self) -> Bytes {
         self.node.data()
     }
 
-    /// Changes what the node is to hold, and waits until it does.
+    /// Changes the data of the node, and waits until it is written.
     pub async fn set_data(&self, data: impl Into<Bytes>) -> Result<()> {
         self.node.set_data(data).await
     }
 }
 
-/// Writes the child again and again, and at once whenever the node was created.
+/// Writes the child periodically, and immediately after each creation of the node.
 async fn renew(
     client: &Client,
     path: &str,
@@ -135,7 +135,8 @@ async fn renew(
         match client.retry(&patient(), || client.set(&touch, "", Version::Any)).await {
             Err(error) if error.kind() == ErrorKind::NoNode => {
                 match client.retry(&patient(), || client.create_with(&touch, "", &options)).await {
-                    // The node itself is gone, and will be created again; or another owner was first.
+                    // The node itself was deleted, and will be created again; or another owner
+                    // created the child first.
                     Err(error)
                         if matches!(error.kind(), ErrorKind::NoNode | ErrorKind::NodeExists) => {}
                     other => drop(other?),
@@ -144,7 +145,8 @@ async fn renew(
             other => drop(other?),
         }
         tokio::select! {
-            // However often others delete and create the node, it is written in time.
+            // The tick has priority: the renewal is on time however often other clients delete the
+            // node.
             biased;
             _ = ticks.tick() => {}
             created = creations.next() => drop(created?),

@@ -1,30 +1,30 @@
-//! A lasting watch that stays set. Curator's `PersistentWatcher`.
+//! A persistent watch that is set again after its removal. Curator's `PersistentWatcher`.
 //!
 //! # Steps
-//! 1. Set a lasting watch, on one node or on everything below it.
-//! 2. If somebody removes it (`removeWatches` takes those of a whole client away), set it again.
+//! 1. Set a persistent watch, on one node or on its whole subtree (recursive).
+//! 2. If another part of the program removes the watch (`removeWatches` removes all watches of a
+//!    client on a path), set it again.
 //!
 //! # Guarantees
-//! No event is lost silently: where some may be missing, [`WatchItem::Gap`] stands in their place, and
-//! what is read after it is not older. That is so after every reconnect, after a removal, and when
-//! events were not taken for too long. One watch event per change that is watched for: nobody else has a
-//! part in it. Dropping it ends the watch, on the server too; nothing runs in
-//! the background.
+//! No event is lost silently: where events may be missing, the watcher returns [`WatchItem::Gap`],
+//! and reads after it return the state of that time or later. A gap occurs after every reconnect,
+//! after a removal, and when the events were not consumed for too long. One watch event per watched
+//! change. Dropping the watcher removes the watch, on the server too; there is no background task.
 //!
 //! # When things break
-//! - Disconnected: nothing is told; after the reconnect the client sets the watch again, and there is a
-//!   gap.
-//! - Session over: [`WatchItem::SessionEnded`], and nothing behind it.
-//! - A server before 3.6 does not know such watches: [`PersistentWatcher::start`] fails with
-//!   [`ErrorKind::Unimplemented`](ironkeeper_client::ErrorKind). The [caches](crate::cache) work there,
-//!   too.
+//! - The connection is lost: no items; after the reconnect the client sets the watch again, and
+//!   there is a gap.
+//! - The session has ended: [`WatchItem::SessionEnded`], and nothing after it.
+//! - A server before 3.6 does not support persistent watches: [`PersistentWatcher::start`] fails
+//!   with [`ErrorKind::Unimplemented`](ironkeeper_client::ErrorKind). The [caches](crate::cache)
+//!   work with such a server, too.
 
 use ironkeeper_client::{Client, WatchItem, WatchMode, Watcher};
 
 use crate::error::Result;
 use crate::place::patient;
 
-/// A lasting watch.
+/// A persistent watch.
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode, WatchItem, WatchMode};
@@ -53,13 +53,13 @@ pub struct PersistentWatcher {
     client: Client,
     path: String,
     mode: WatchMode,
-    /// None while it has to be set again.
+    /// `None` while the watch has to be set again.
     watcher: Option<Watcher>,
     is_over: bool,
 }
 
 impl PersistentWatcher {
-    /// Sets the watch. The node need not be there.
+    /// Sets the watch. The node need not exist.
     pub async fn start(
         client: &Client,
         path: impl Into<String>,
@@ -70,13 +70,13 @@ impl PersistentWatcher {
         Ok(PersistentWatcher { client, path, mode, watcher: Some(watcher), is_over: false })
     }
 
-    /// The path that is watched.
+    /// Returns the watched path.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The next item; `None` after [`WatchItem::SessionEnded`]. An error if the watch was removed and
-    /// the server refuses to set it again.
+    /// Returns the next item; `None` after [`WatchItem::SessionEnded`]. Returns an error if the
+    /// watch was removed and the server rejects the request to set it again.
     pub async fn next(&mut self) -> Result<Option<WatchItem>> {
         if self.is_over {
             return Ok(None);
@@ -102,11 +102,12 @@ impl PersistentWatcher {
         }
     }
 
-    /// Ends the watch and waits until the server has done so, too.
+    /// Removes the watch and waits for the reply of the server.
     pub async fn close(self) -> Result<()> {
         let Some(watcher) = self.watcher else { return Ok(()) };
         match watcher.remove().await {
-            // With its connection a watch goes, and one that the client has forgotten is not set again.
+            // The server drops a watch with its connection, and the client does not set a removed
+            // watch again.
             Err(error) if !error.is_retriable() => Err(error.into()),
             _ => Ok(()),
         }

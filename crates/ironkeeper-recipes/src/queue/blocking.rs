@@ -1,25 +1,26 @@
-//! A queue of plain data with a limit: who takes waits for an item, who puts waits for room. The
-//! `BlockingQueue` of menagerie and of java.util.concurrent.
+//! A FIFO queue of plain data with a limit: consumers wait for an item, producers wait for room.
+//! The `BlockingQueue` of menagerie and of java.util.concurrent.
 //!
 //! # On the tree
-//! That of [`SimpleQueue`], and beside it `/queues/orders.putters`, where those stand in line who wait
-//! for room. The queue's own node is persistent: its version is what producers agree by.
+//! As for [`SimpleQueue`], with the wait queue of producers in `/queues/orders.putters`. The
+//! queue's own node is persistent: producers are serialized by its version.
 //!
 //! # Steps
-//! 1. [`BlockingQueue::put`]: read how many items there are. If there is room, create the item in one
-//!    transaction with a write to the queue's node, from the version that was read.
-//! 2. If there is no room, stand in line; the first in line watches the queue.
-//! 3. Items are taken as from [`SimpleQueue`].
+//! 1. [`BlockingQueue::put`] reads the number of items. If there is room, it creates the item in
+//!    one transaction with a write to the queue's node, conditional on the version that it read.
+//! 2. If there is no room, it joins the wait queue; the first waiter watches the queue.
+//! 3. Consumers work as those of [`SimpleQueue`].
 //!
 //! # Guarantees
-//! Those of [`SimpleQueue`], and that our producers never exceed the limit, however many there are:
-//! of two who see the last free place, one is refused by the server. Producers get room in the order of
-//! their waiting, but one that has not waited yet may be quicker. An item taken out of a full queue costs one
-//! watch event at the first in line, and one at the next when that one leaves.
+//! As for [`SimpleQueue`]. In addition, producers of this recipe never exceed the limit, however
+//! many there are: of two that see the last free slot, the server rejects one. Waiting producers
+//! get room in the order of the wait queue, but a producer that is not in it yet may be faster. An
+//! item taken out of a full queue costs one watch event for the first waiter, and one for the next
+//! when the first one leaves the wait queue.
 //!
 //! # When things break
-//! As with [`SimpleQueue`]. The future of a put dropped: the item is in the queue once, or not, and the
-//! place in line is given back.
+//! As for [`SimpleQueue`]. The future of a put is dropped: the item is in the queue once or not at
+//! all, and the producer leaves the wait queue.
 
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ use crate::error::{RecipeError, Result};
 use crate::guard::from_now;
 use crate::place::beside;
 
-/// A first-in-first-out queue with a limit.
+/// A FIFO queue with a limit.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -64,7 +65,8 @@ pub struct BlockingQueue {
 }
 
 impl BlockingQueue {
-    /// A queue on `path` for `limit` items, about which all should say the same. Makes no request.
+    /// Creates a handle of a queue on `path` for `limit` items. All clients should use the same
+    /// limit. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>, limit: usize) -> Result<BlockingQueue> {
         let path = path.into();
         if limit == 0 {
@@ -74,28 +76,29 @@ impl BlockingQueue {
         Ok(BlockingQueue { items: SimpleQueue::new(client, path)?, putters, limit })
     }
 
-    /// The path of the queue.
+    /// Returns the path of the queue.
     pub fn path(&self) -> &str {
         self.items.path()
     }
 
-    /// Puts an item in, at the end, and waits for room if there is none.
+    /// Puts an item at the end. Waits for room if the queue is full.
     pub async fn put(&self, item: impl Into<Bytes>) -> Result<()> {
         self.put_until(&[item.into()], None).await?;
         Ok(())
     }
 
-    /// Puts an item in if there is room. Says whether it was.
+    /// Puts an item at the end if there is room. Returns whether it was put.
     pub async fn offer(&self, item: impl Into<Bytes>) -> Result<bool> {
         self.put_until(&[item.into()], Some(Instant::now())).await
     }
 
-    /// Puts an item in if there is room, or will be within this time. Says whether it was.
+    /// Puts an item at the end, waiting up to `patience` for room. Returns whether it was put.
     pub async fn offer_within(&self, item: impl Into<Bytes>, patience: Duration) -> Result<bool> {
         self.put_until(&[item.into()], Some(from_now(patience))).await
     }
 
-    /// Puts several items in, all or none, one behind the other, and waits for room for all of them.
+    /// Puts several items at the end, in one transaction and in this order. Waits for room for all
+    /// of them.
     pub async fn put_all<I: Into<Bytes>>(&self, items: impl IntoIterator<Item = I>) -> Result<()> {
         let items: Vec<Bytes> = items.into_iter().map(Into::into).collect();
         if items.len() > self.limit {
@@ -118,22 +121,22 @@ impl BlockingQueue {
         door.put(BASES[0], items, deadline).await
     }
 
-    /// Takes the first item out, and waits for one if there is none.
+    /// Removes the first item and returns it. Waits for an item if the queue is empty.
     pub async fn take(&self) -> Result<Bytes> {
         self.items.take().await
     }
 
-    /// Takes the first item out. `None` if there is none.
+    /// Removes the first item and returns it. `None` if the queue is empty.
     pub async fn poll(&self) -> Result<Option<Bytes>> {
         self.items.poll().await
     }
 
-    /// As [`BlockingQueue::take`], waiting this long at most.
+    /// As [`BlockingQueue::take`], but waits at most for `patience`.
     pub async fn poll_within(&self, patience: Duration) -> Result<Option<Bytes>> {
         self.items.poll_within(patience).await
     }
 
-    /// Takes out what is there, but not more than `max` items.
+    /// Removes up to `max` items and returns them, without waiting.
     pub async fn drain(&self, max: usize) -> Result<Vec<Bytes>> {
         let mut drained = Vec::new();
         while drained.len() < max
@@ -144,22 +147,22 @@ impl BlockingQueue {
         Ok(drained)
     }
 
-    /// The first item, which stays in the queue. `None` if there is none.
+    /// Returns the first item without removing it. `None` if the queue is empty.
     pub async fn peek(&self) -> Result<Option<Bytes>> {
         self.items.peek().await
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     pub async fn len(&self) -> Result<usize> {
         self.items.len().await
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no items.
     pub async fn is_empty(&self) -> Result<bool> {
         self.items.is_empty().await
     }
 
-    /// How many more there is room for.
+    /// Returns the number of further items that fit.
     pub async fn room(&self) -> Result<usize> {
         Ok(self.limit.saturating_sub(self.len().await?))
     }

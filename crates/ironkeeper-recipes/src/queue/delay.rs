@@ -1,21 +1,22 @@
-//! A queue of work whose items are due at a time. Curator's `DistributedDelayQueue`.
+//! A work queue whose items have due times. Curator's `DistributedDelayQueue`.
 //!
 //! # On the tree
 //! ```text
 //! /queues/reminders                   persistent
 //!   queue-|18F3A5B2C00|0000000007     persistent: due at that many milliseconds since 1970
 //! ```
-//! All else is as with the [`WorkQueue`](super::WorkQueue), and so are the steps, the guarantees, and
-//! what happens when things break.
+//! The other nodes, the steps, the guarantees and the failure handling are those of the
+//! [`WorkQueue`](super::WorkQueue).
 //!
 //! # What is different
-//! Nobody gets an item before its time, by the clock of the machine that asks for it. The first in line
-//! watches the queue and waits for the time of the first item; an item that is put in with an earlier
-//! time wakes it. A time that comes costs no watch event but the one at the next in line, when the first
-//! one leaves. An item that is queued again keeps its time, which has come already.
+//! An item is not delivered before its due time, by the clock of the consumer's machine. The first
+//! waiter watches the queue and waits for the due time of the first item; the watch fires when an
+//! item with an earlier time is put in. When an item becomes due, the only watch event is that of
+//! the next waiter, when the first one leaves the wait queue. An item that is queued again keeps
+//! its due time, which has passed already.
 //!
-//! The order is that of the times in the names, and a clock has no part in it: one that moves while
-//! a list is sorted cannot disturb it.
+//! The order is that of the due times in the names and does not depend on a clock, so that a clock
+//! that changes while a list is sorted has no effect.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,7 +27,7 @@ use super::naming::{Naming, Order, with_due_ms};
 use super::work::Queue;
 use crate::error::{RecipeError, Result};
 
-/// The earlier time first.
+/// Earlier due times first.
 #[derive(Clone, Copy, Debug)]
 pub struct ByDelay;
 
@@ -36,7 +37,7 @@ impl Sealed for ByDelay {
 
 impl Order for ByDelay {}
 
-/// A queue of work whose items are due at a time.
+/// A work queue whose items have due times.
 ///
 /// ```
 /// use std::time::Duration;
@@ -62,18 +63,20 @@ impl Order for ByDelay {}
 pub type DelayQueue = Queue<ByDelay>;
 
 impl Queue<ByDelay> {
-    /// Puts an item in that is due at `time`. Waits for room if there is a limit.
+    /// Puts an item in that is due at `time`. Waits until the queue is below its limit, if it has
+    /// one.
     pub async fn put_at(&self, time: SystemTime, item: impl Into<Bytes>) -> Result<()> {
         self.put_all_at(time, [item.into()]).await
     }
 
-    /// Puts an item in that is due after this time. Waits for room if there is a limit.
+    /// Puts an item in that is due after `delay`. Waits until the queue is below its limit, if it
+    /// has one.
     pub async fn put_after(&self, delay: Duration, item: impl Into<Bytes>) -> Result<()> {
         let time = SystemTime::now().checked_add(delay);
         self.put_at(time.ok_or_else(never)?, item).await
     }
 
-    /// Puts several items in, as one: one worker gets all of them.
+    /// Puts several items into one node: one worker receives all of them.
     pub async fn put_all_at<I: Into<Bytes>>(
         &self,
         time: SystemTime,
@@ -84,8 +87,8 @@ impl Queue<ByDelay> {
         Ok(())
     }
 
-    /// Puts an item in that is due at `time`, if there is room, or will be within `patience`. Says whether
-    /// it was put.
+    /// Puts an item in that is due at `time`, waiting up to `patience` for room. Returns whether it
+    /// was put.
     pub async fn put_at_within(
         &self,
         time: SystemTime,
@@ -97,9 +100,9 @@ impl Queue<ByDelay> {
 }
 
 fn base_of(time: SystemTime) -> Result<String> {
-    // Before 1970 is as good as 1970: it is due.
+    // A time before 1970 counts as 1970: the item is due.
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    // To the next millisecond: nobody shall have it too early.
+    // Rounded up to the next millisecond, so that the item is not delivered early.
     let ms = since.as_nanos().div_ceil(1_000_000);
     let ms = i64::try_from(ms).map_err(|_| never())?;
     Ok(with_due_ms(ms.max(1)))

@@ -1,17 +1,17 @@
-//! A queue of work whose items have ids, by which they can be removed. Curator's `DistributedIdQueue`.
+//! A work queue whose items have ids, by which they can be removed. Curator's `DistributedIdQueue`.
 //!
 //! # On the tree
 //! ```text
 //! /queues/mails                       persistent
 //!   queue-|42|0000000007              persistent: an item with the id 42
 //! ```
-//! All else is as with the [`WorkQueue`](super::WorkQueue), and so are the steps, the guarantees, the
-//! watch events, and what happens when things break.
+//! The other nodes, the steps, the guarantees, the watch events and the failure handling are those
+//! of the [`WorkQueue`](super::WorkQueue).
 //!
 //! # What is different
-//! Several items may have the same id. In an id, `/` and `|` become `_`, as Curator does it.
-//! [`IdQueue::remove`] takes items out by their id; those that somebody works on stay. An item that is
-//! queued again keeps its id.
+//! Several items may have the same id. In an id, `/` and `|` are replaced by `_`, as in Curator.
+//! [`IdQueue::remove`] removes items by their id, except locked items. An item that is queued again
+//! keeps its id.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use super::naming::{Naming, Order, with_id};
 use super::work::Queue;
 use crate::error::{RecipeError, Result};
 
-/// In the order of coming, with ids.
+/// First in, first out, with ids.
 #[derive(Clone, Copy, Debug)]
 pub struct ById;
 
@@ -32,7 +32,7 @@ impl Sealed for ById {
 
 impl Order for ById {}
 
-/// A queue of work whose items have ids.
+/// A work queue whose items have ids.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -56,12 +56,12 @@ impl Order for ById {}
 pub type IdQueue = Queue<ById>;
 
 impl Queue<ById> {
-    /// Puts an item in, at the end. Waits for room if there is a limit.
+    /// Puts an item at the end. Waits until the queue is below its limit, if it has one.
     pub async fn put(&self, id: &str, item: impl Into<Bytes>) -> Result<()> {
         self.put_all(id, [item.into()]).await
     }
 
-    /// Puts several items in, as one, with one id: one worker gets all of them.
+    /// Puts several items into one node, with one id: one worker receives all of them.
     pub async fn put_all<I: Into<Bytes>>(
         &self,
         id: &str,
@@ -72,7 +72,7 @@ impl Queue<ById> {
         Ok(())
     }
 
-    /// Puts an item in if there is room, or will be within this time. Says whether it was put.
+    /// Puts an item, waiting up to `patience` for room. Returns whether it was put.
     pub async fn put_within(
         &self,
         id: &str,
@@ -82,13 +82,13 @@ impl Queue<ById> {
         self.put_items(&base_of(id)?, &[item.into()], Some(patience)).await
     }
 
-    /// Removes all items with this id that nobody works on. Says how many.
+    /// Removes all items with this id that are not locked. Returns their number.
     pub async fn remove(&self, id: &str) -> Result<usize> {
         let base = with_id(id);
         self.remove_where(|item| item.base == base).await
     }
 
-    /// Whether there is an item with this id.
+    /// Returns whether there is an item with this id.
     pub async fn contains(&self, id: &str) -> Result<bool> {
         let base = with_id(id);
         self.any(|item| item.base == base).await

@@ -1,4 +1,4 @@
-//! What is in the node of an item: several items, in Curator's format.
+//! The data of an item's node: one or more items, in Curator's format.
 //!
 //! ```text
 //! 00 01 00 01               version
@@ -18,7 +18,8 @@ pub(super) fn encode(items: &[Bytes]) -> Bytes {
     bytes.put_i32(VERSION);
     for item in items {
         bytes.put_u8(ITEM);
-        // What does not fit into a request is refused by the client before it could not fit in here.
+        // No overflow: the client rejects requests that are too long before the length exceeds
+        // `u32`.
         bytes.put_u32(u32::try_from(item.len()).unwrap_or(u32::MAX));
         bytes.put_slice(item);
     }
@@ -26,7 +27,7 @@ pub(super) fn encode(items: &[Bytes]) -> Bytes {
     bytes.freeze()
 }
 
-/// `None` if the format is another one.
+/// Returns `None` if the data has another format.
 pub(super) fn decode(bytes: &Bytes) -> Option<Vec<Bytes>> {
     let (version, _) = bytes.split_first_chunk::<4>()?;
     if i32::from_be_bytes(*version) != VERSION {
@@ -40,7 +41,7 @@ pub(super) fn decode(bytes: &Bytes) -> Option<Vec<Bytes>> {
             ITEM => {
                 let length = rest.get(1..5)?.try_into().ok()?;
                 let length = usize::try_from(i32::from_be_bytes(length)).ok()?;
-                // Nothing is allocated by the length: the item is a part of what is there.
+                // The length causes no allocation: the item is a slice of the data.
                 let end = length.checked_add(5).filter(|end| *end <= rest.len())?;
                 items.push(rest.slice(5..end));
                 rest = rest.slice(end..);

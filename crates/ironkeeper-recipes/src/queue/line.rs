@@ -1,5 +1,5 @@
-//! A line of those who wait for a queue. Only the first one looks at the queue, so that an item that
-//! comes wakes one of them and not all.
+//! A wait queue of consumers or producers. Only the first waiter watches the queue, so that a new
+//! item notifies one waiter and not all.
 
 use ironkeeper_client::{Client, CreateMode};
 
@@ -9,7 +9,7 @@ use crate::queue_of_waiters::{Bases, Standing};
 
 const BASES: Bases = &["waits-"];
 
-/// Waits until we are the first. The place is given back when it is dropped.
+/// Waits until our node is the first. Dropping the returned node leaves the wait queue.
 pub(super) async fn stand(client: &Client, path: &str) -> Result<Place> {
     loop {
         let mode = CreateMode::EphemeralSequential;
@@ -17,7 +17,7 @@ pub(super) async fn stand(client: &Client, path: &str) -> Result<Place> {
         let standing = Standing::plain(&place, BASES);
         match standing.wait(|_| {}).await {
             Ok(()) => return Ok(place),
-            // Nobody loses more than the place in line: we stand at its end again.
+            // Another client deleted our node: wait again, at the end.
             Err(RecipeError::NodeGone { .. }) => {}
             Err(error) => return Err(error),
         }

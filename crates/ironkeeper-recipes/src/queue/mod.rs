@@ -1,20 +1,21 @@
-//! Queues: things put in by some and taken out by others, each by one of them.
+//! Queues: producers put items in, and each item is delivered to one consumer.
 //!
-//! Each has a page of its own, in the module of its name: layout, steps, guarantees, and what happens when
-//! things break.
+//! The module of each queue documents its layout, steps, guarantees and failure handling.
 //!
-//! Beside a queue at `/queues/orders` there may be, made when needed and, but for the locks, gone when empty:
+//! A queue at `/queues/orders` may have these sibling nodes. They are created on demand and, except
+//! for the locks, deleted when empty:
 //!
 //! ```text
-//! /queues/orders.takers      those who wait for an item, in line: only the first watches the queue
-//! /queues/orders.putters     those who wait for room in a queue with a limit
-//! /queues/orders.receipts    one ephemeral node per writer, by which a repeated write is told from one
-//!                            whose reply was lost
-//! /queues/orders.locks       who works on which item; stays, as Curator's workers make it only at their start
-//! /queues/orders.malformed   what was in the queue and is no item
+//! /queues/orders.takers      the wait queue of consumers: only the first watches the queue
+//! /queues/orders.putters     the wait queue of producers, for a queue with a limit
+//! /queues/orders.receipts    one ephemeral node per writer, which shows whether a write with a lost
+//!                            reply was applied
+//! /queues/orders.locks       the locks of items; persistent, because Curator's workers create it only
+//!                            at their start
+//! /queues/orders.malformed   nodes of the queue that were not items
 //! ```
 //!
-//! They are beside the queue, not in it, so that Curator's participants do not stumble over them.
+//! They are siblings, not children, because Curator's participants expect only items below the queue.
 
 pub mod blocking;
 pub mod delay;

@@ -1,11 +1,11 @@
-//! What the names of items say, and the order that follows from it. All as Curator has it.
+//! The names of items, and the order that follows from them. All as in Curator.
 //!
 //! ```text
-//! queue-0000000007                    in the order of coming
-//! queue-|<id>|0000000007              with an id, in the order of coming
+//! queue-0000000007                    by sequence number
+//! queue-|<id>|0000000007              with an id, by sequence number
 //! queue-100000005 0000000007          (without the space) with a priority: a digit for the sign, eight
-//!                                     hexadecimal ones, then the number
-//! queue-|18F3A5B2C00|0000000007       with the time when it is due, in hexadecimal milliseconds
+//!                                     hexadecimal digits, then the sequence number
+//! queue-|18F3A5B2C00|0000000007       with the due time, in hexadecimal milliseconds
 //! ```
 
 use std::fmt::Debug;
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::other_recipes;
 use crate::queue_of_waiters::Contender;
 
-/// How the items of a queue are ordered: [`Fifo`](super::Fifo), [`ById`](super::ById),
+/// The order of the items of a queue: [`Fifo`](super::Fifo), [`ById`](super::ById),
 /// [`ByPriority`](super::ByPriority) or [`ByDelay`](super::ByDelay).
 pub trait Order: Clone + Debug + Send + Sync + 'static + sealed::Sealed {}
 
@@ -34,38 +34,39 @@ pub enum Naming {
 
 pub(super) const PREFIX: &str = "queue-";
 const SEPARATOR: char = '|';
-/// The digit for the sign, and the hexadecimal ones.
+/// The digit of the sign, and the hexadecimal digits.
 const PRIORITY_LENGTH: usize = 9;
 
-/// Numbers are padded to so many digits.
+/// Sequence numbers are padded to this number of digits.
 const NUMBER_LENGTH: usize = 10;
 
-/// An item's name, taken apart.
+/// A parsed name of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ItemName {
     pub(super) name: String,
-    /// What stands before the number: an item that is queued again gets a new number behind it.
+    /// The part before the sequence number. An item that is queued again gets a new number after
+    /// it.
     pub(super) base: String,
-    /// What orders it before the number does: the due time, or the priority moved to above zero.
+    /// Sorted before the sequence number: the due time, or the priority with the digit of its sign.
     rank: i64,
     sequence: i32,
 }
 
 impl ItemName {
-    /// `None` if it is no item.
+    /// Returns `None` if the name is not that of an item.
     fn parse(name: &str, naming: Naming) -> Option<ItemName> {
         let rest = name.strip_prefix(PREFIX)?;
         let (rank, number) = match naming {
             Naming::Plain => (0, rest),
-            // As Curator does it, what has no mark is an item as well.
+            // A name without separators is an item as well, as in Curator.
             Naming::Id | Naming::Delay => match between_separators(rest) {
                 Some((_, number)) if naming == Naming::Id => (0, number),
                 Some((due, number)) => (i64::from_str_radix(due, 16).unwrap_or(0), number),
                 None => (0, rest),
             },
             Naming::Priority => match rest.split_at_checked(PRIORITY_LENGTH)? {
-                // Curator queues an item whose work failed again without its priority. By its name it
-                // comes first then.
+                // Curator queues an item whose work failed again without its priority. Such a name
+                // sorts first.
                 (_, number) if number.len() < NUMBER_LENGTH => (0, rest),
                 (priority, number) => (i64::from_str_radix(priority, 16).ok()?, number),
             },
@@ -79,13 +80,13 @@ impl ItemName {
         between_separators(self.name.strip_prefix(PREFIX)?).map(|(id, _)| id)
     }
 
-    /// When it is due, in milliseconds since 1970, if that is what the name says.
+    /// Returns the due time in milliseconds since 1970, for names that contain one.
     pub(super) fn due_ms(&self) -> i64 {
         self.rank
     }
 }
 
-/// Which queue has put it there, if its name is that of an item.
+/// Returns the kind of queue that uses this name, if it is the name of an item.
 pub(crate) fn recipe_of_item(name: &str) -> Option<&'static str> {
     if name.starts_with(super::simple::BASES[0])
         && Contender::parse(name, super::simple::BASES).is_some()
@@ -104,22 +105,22 @@ pub(crate) fn recipe_of_item(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Refuses names that are of another recipe, and of a queue in another order, in which they would be seen
-/// by nobody.
+/// Returns an error for names of another recipe, or of a queue with another order, because no
+/// consumer of this queue would see them.
 pub(super) fn refuse_others(path: &str, names: &[String], naming: Naming) -> Result<()> {
     other_recipes::refuse(path, names, |name| ItemName::parse(name, naming).is_some())
 }
 
-/// What is between the first two separators, and what is behind them.
+/// Returns the text between the first two separators, and the text after them.
 fn between_separators(rest: &str) -> Option<(&str, &str)> {
     rest.strip_prefix(SEPARATOR)?.split_once(SEPARATOR)
 }
 
-/// The items among the names, in order. A pure function of the names: no clock.
+/// Returns the items among the names, sorted. A pure function of the names, without a clock.
 pub(super) fn in_order(names: &[String], naming: Naming) -> Vec<ItemName> {
     let mut items: Vec<ItemName> =
         names.iter().filter_map(|name| ItemName::parse(name, naming)).collect();
-    // Numbers may have wrapped around.
+    // Sequence numbers may have wrapped around.
     let reference = items.first().map_or(0, |item| item.sequence);
     items.sort_by_key(|item| (item.rank, item.sequence.wrapping_sub(reference)));
     items
@@ -189,7 +190,7 @@ mod tests {
         let names = [name(5, 1), name(-1, 2), name(0, 3), name(i32::MIN, 4), name(-1, 0)];
         let refs: Vec<&str> = names.iter().map(String::as_str).collect();
         check(Naming::Priority, &refs, &[refs[3], refs[4], refs[1], refs[2], refs[0]]);
-        // As Curator queues it again, and sorts it.
+        // The name that Curator gives to an item that is queued again, and its order.
         let names = [refs[3], "queue-0000000007", "queue-7"];
         check(Naming::Priority, &names, &["queue-0000000007", refs[3]]);
     }

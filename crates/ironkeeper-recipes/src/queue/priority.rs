@@ -1,4 +1,4 @@
-//! A queue of work whose items have priorities. Curator's `DistributedPriorityQueue`.
+//! A work queue whose items have priorities. Curator's `DistributedPriorityQueue`.
 //!
 //! # On the tree
 //! ```text
@@ -6,13 +6,14 @@
 //!   queue-0FFFFFFFF0000000009         persistent: an item of priority -1, number 9
 //!   queue-1000000050000000007         persistent: an item of priority 5, number 7
 //! ```
-//! All else is as with the [`WorkQueue`](super::WorkQueue), and so are the steps, the guarantees, the
-//! watch events, and what happens when things break.
+//! The other nodes, the steps, the guarantees, the watch events and the failure handling are those
+//! of the [`WorkQueue`](super::WorkQueue).
 //!
 //! # What is different
-//! The smaller priority comes first, and in one priority the smaller number. The queue is listed anew
-//! for every item, so an urgent one is never behind those of an older list. An item that is queued
-//! again keeps its priority. (With Curator it loses it, and comes first then, as it does here.)
+//! Smaller priorities come first, and within a priority smaller sequence numbers. The queue is
+//! listed again for every item, so that an urgent item does not wait for the items of an older
+//! list. An item that is queued again keeps its priority. (With Curator it loses its priority and
+//! comes first; an item that Curator queued again comes first here, too.)
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use super::naming::{Naming, Order, with_priority};
 use super::work::Queue;
 use crate::error::Result;
 
-/// The smaller priority first.
+/// Smaller priorities first.
 #[derive(Clone, Copy, Debug)]
 pub struct ByPriority;
 
@@ -33,7 +34,7 @@ impl Sealed for ByPriority {
 
 impl Order for ByPriority {}
 
-/// A queue of work whose items have priorities.
+/// A work queue whose items have priorities.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -56,12 +57,12 @@ impl Order for ByPriority {}
 pub type PriorityQueue = Queue<ByPriority>;
 
 impl Queue<ByPriority> {
-    /// Puts an item in. Waits for room if there is a limit.
+    /// Puts an item in. Waits until the queue is below its limit, if it has one.
     pub async fn put(&self, priority: i32, item: impl Into<Bytes>) -> Result<()> {
         self.put_all(priority, [item.into()]).await
     }
 
-    /// Puts several items in, as one: one worker gets all of them.
+    /// Puts several items into one node: one worker receives all of them.
     pub async fn put_all<I: Into<Bytes>>(
         &self,
         priority: i32,
@@ -72,7 +73,7 @@ impl Queue<ByPriority> {
         Ok(())
     }
 
-    /// Puts an item in if there is room, or will be within this time. Says whether it was put.
+    /// Puts an item, waiting up to `patience` for room. Returns whether it was put.
     pub async fn put_within(
         &self,
         priority: i32,

@@ -1,8 +1,9 @@
-//! The way into a queue, which may have a limit.
+//! Puts items into a queue, which may have a limit.
 //!
-//! With a limit, whoever puts something in also writes the queue's node from the version by which it saw
-//! that there is room: of two who see the last free place one is refused and looks again. Those who
-//! wait for room stand in line, and only the first of them watches the queue.
+//! With a limit, the transaction of a producer also writes the queue's node, conditional on the
+//! version at which the producer read the number of items: of two producers that see the last free
+//! slot, the server rejects one, which reads again. Producers that wait for room form a wait queue,
+//! and only the first of them watches the queue.
 
 use bytes::Bytes;
 use ironkeeper_client::{Client, CreateMode, ErrorKind};
@@ -17,7 +18,7 @@ use crate::receipt::{Receipts, refusal};
 #[derive(Debug)]
 pub(super) struct Door<'a> {
     pub(super) client: &'a Client,
-    /// The queue's node is persistent, as Curator's is: its version is what producers agree by.
+    /// The queue's node is persistent, as in Curator: producers are serialized by its version.
     pub(super) path: &'a str,
     pub(super) putters: &'a str,
     pub(super) limit: Option<usize>,
@@ -25,8 +26,8 @@ pub(super) struct Door<'a> {
 }
 
 impl Door<'_> {
-    /// Puts nodes in, all or none, one behind the other. `false` if there was no room for them before
-    /// the deadline.
+    /// Puts nodes in, in one transaction and in this order. Returns `false` if there was no room
+    /// for all of them before the deadline.
     pub(super) async fn put(
         &self,
         base: &str,
@@ -78,7 +79,7 @@ impl Door<'_> {
                 Ok(()) => return Ok(true),
                 Err(error) => match refusal(&error) {
                     Some(ErrorKind::NoNode) => ensure_persistent(client, path).await?,
-                    // Another producer was faster.
+                    // Another producer has changed the queue: read again.
                     Some(ErrorKind::BadVersion) => {}
                     _ => return Err(error),
                 },

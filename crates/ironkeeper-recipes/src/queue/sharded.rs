@@ -1,32 +1,33 @@
-//! One queue of work over several nodes, so that none of them has too many children. Curator's
+//! One work queue over several nodes, so that none of them has too many children. Curator's
 //! `QueueSharder`.
 //!
 //! # On the tree
 //! ```text
 //! /queues/clicks                            persistent
-//!   queue-<uuid>                            persistent: a shard, which is a work queue
+//!   queue-<uuid>                            persistent: a shard, which is a [`WorkQueue`]
 //!     queue-0000000007
 //!   queue-<uuid>
-//! /queues/clicks.locks                      what belongs to the shards: .takers, .receipts likewise
+//! /queues/clicks.locks                      siblings of the queue; .takers, .receipts likewise
 //!   queue-<uuid>
-//!     queue-0000000007                      ephemeral: somebody works on it
+//!     queue-0000000007                      ephemeral: the lock of a worker
 //! ```
 //!
 //! # Steps
-//! 1. [`ShardedQueue::put`] goes to one shard after the other, leaving out those that are full. If all
-//!    are, and there are fewer than may be, it adds one: it creates it and writes to the queue's node in
-//!    one transaction, from the version that it read, so that two producers do not both add one.
-//! 2. [`ShardedQueue::next`] looks into all shards, each time beginning at another one; if there is
-//!    nothing it stands in line at each of them, and watches for new ones.
+//! 1. [`ShardedQueue::put`] uses the shards in rotation, except the full ones. If all are full, and
+//!    their number is below the maximum, it adds a shard: one transaction creates it and writes to
+//!    the queue's node, conditional on the version that was read, so that two producers do not both
+//!    add a shard.
+//! 2. [`ShardedQueue::next`] polls all shards, each time beginning with another one; if all are
+//!    empty, it joins the wait queue of each shard, and watches for new shards.
 //!
 //! # Guarantees
-//! Those of the [`WorkQueue`] for every item. The order is kept within a shard only,
-//! and the threshold is not a limit: when there are as many shards as may be, they grow. An item that
-//! comes costs two watch events however many wait, one at the first in line of its shard and one at the
-//! next; a new shard costs one at everybody who waits.
+//! As for the [`WorkQueue`], for every item. The order is kept within a shard only, and the
+//! threshold is not a limit: at the maximum number of shards, the shards grow. A new item costs two
+//! watch events however many consumers wait: one for the first waiter of its shard and one for the
+//! next waiter; a new shard costs one event for each waiting consumer.
 //!
 //! # When things break
-//! As with the work queue. Futures may be dropped: what they held in any shard is given back.
+//! As for the work queue. Futures may be dropped: locks and wait nodes in all shards are deleted.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -42,11 +43,11 @@ use super::work::{Delivery, WorkQueue};
 use crate::error::{RecipeError, Result};
 use crate::place::{beside, create_containers, join, patient};
 
-/// Curator's choices.
+/// Curator's defaults.
 const THRESHOLD: usize = 10_000;
 const SHARDS_MAX: usize = 10;
 
-/// A queue of work over several nodes.
+/// A work queue over several nodes.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -72,14 +73,14 @@ pub struct ShardedQueue {
     path: String,
     threshold: usize,
     shards_max: usize,
-    /// Where the next put and the next look begin.
+    /// The index of the shard with which the next operation begins.
     turn: Arc<AtomicUsize>,
-    /// Shards are kept: they have receipts.
+    /// The handles of the shards are reused, because they own receipts.
     known: Arc<std::sync::Mutex<std::collections::HashMap<String, WorkQueue>>>,
 }
 
 impl ShardedQueue {
-    /// A queue on `path`. Makes no request.
+    /// Creates a handle of a queue on `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> ShardedQueue {
         ShardedQueue {
             client: client.clone(),
@@ -91,7 +92,7 @@ impl ShardedQueue {
         }
     }
 
-    /// With how many items a shard is full. 10,000 if nothing is said.
+    /// Sets the number of items at which a shard is full. The default is 10,000.
     pub fn with_threshold(mut self, items: usize) -> Result<ShardedQueue> {
         if items == 0 {
             return Err(RecipeError::Misuse("shards that are full when empty".to_owned()));
@@ -100,7 +101,7 @@ impl ShardedQueue {
         Ok(self)
     }
 
-    /// How many shards there may be. 10 if nothing is said.
+    /// Sets the maximum number of shards. The default is 10.
     pub fn with_max_shards(mut self, shards: usize) -> Result<ShardedQueue> {
         if shards == 0 {
             return Err(RecipeError::Misuse("a sharded queue without shards".to_owned()));
@@ -109,19 +110,19 @@ impl ShardedQueue {
         Ok(self)
     }
 
-    /// The path of the queue.
+    /// Returns the path of the queue.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The shards there are: each is a queue by itself.
+    /// Returns the existing shards: each is a work queue.
     pub async fn shards(&self) -> Result<Vec<WorkQueue>> {
         let client = &self.client;
         let names = crate::reads::children_or_none(client, &self.path).await?;
         self.shards_of(&names)
     }
 
-    /// How many nodes with items there are, in all shards.
+    /// Returns the number of nodes with items, in all shards.
     pub async fn len(&self) -> Result<usize> {
         let mut len = 0;
         for shard in self.shards().await? {
@@ -130,7 +131,7 @@ impl ShardedQueue {
         Ok(len)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no items.
     pub async fn is_empty(&self) -> Result<bool> {
         Ok(self.len().await? == 0)
     }
@@ -140,13 +141,13 @@ impl ShardedQueue {
         self.put_all([item.into()]).await
     }
 
-    /// Puts several items in, as one: one worker gets all of them.
+    /// Puts several items into one node: one worker receives all of them.
     pub async fn put_all<I: Into<Bytes>>(&self, items: impl IntoIterator<Item = I>) -> Result<()> {
         let items: Vec<Bytes> = items.into_iter().map(Into::into).collect();
         self.shard_with_room().await?.put_all(items).await
     }
 
-    /// The next item of any shard that nobody works on. Waits for one.
+    /// Returns the next unlocked item of any shard. Waits for an item if there is none.
     pub async fn next(&self) -> Result<Delivery> {
         if let Some(delivery) = self.try_next().await? {
             return Ok(delivery);
@@ -164,7 +165,7 @@ impl ShardedQueue {
                 };
             let shards = self.turned(self.shards_of(&names)?);
             tokio::select! {
-                // What is there is not given back for the sake of a look around.
+                // An available delivery has priority: it is not dropped because of a new shard.
                 biased;
                 delivery = first_of(shards.iter().map(WorkQueue::next)) => return delivery,
                 event = watch => { event?; }
@@ -172,7 +173,7 @@ impl ShardedQueue {
         }
     }
 
-    /// The next item of any shard that nobody works on, if there is one.
+    /// Returns the next unlocked item of any shard, if there is one.
     pub async fn try_next(&self) -> Result<Option<Delivery>> {
         for shard in self.turned(self.shards().await?) {
             if let Some(delivery) = shard.try_next().await? {
@@ -194,7 +195,8 @@ impl ShardedQueue {
             .map(|name| match known.get(name) {
                 Some(shard) => Ok(shard.clone()),
                 None => {
-                    // Not beside the shard: Curator takes every child for one.
+                    // Not siblings of the shard: Curator treats every child of the queue as a
+                    // shard.
                     let sides = |what: &str| Ok(join(&beside(&self.path, what)?, name));
                     let path = join(&self.path, name);
                     let shard = WorkQueue::with_sides(&self.client, path, sides)?;
@@ -205,7 +207,7 @@ impl ShardedQueue {
             .collect()
     }
 
-    /// The same shards, beginning with another one each time.
+    /// Returns the same shards, beginning with another one each time.
     fn turned(&self, mut shards: Vec<WorkQueue>) -> Vec<WorkQueue> {
         if !shards.is_empty() {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -248,7 +250,7 @@ impl ShardedQueue {
         }
     }
 
-    /// Adds a shard, unless somebody else does at the same time.
+    /// Adds a shard, unless another producer adds one at the same time.
     async fn add_shard(&self, version: i32) -> Result<()> {
         let client = &self.client;
         let node = client.retry(&patient(), || client.get(&self.path)).await?;
@@ -263,7 +265,8 @@ impl ShardedQueue {
             })
             .await;
         match added {
-            // By somebody else, or by us before the reply was lost. The next look shows it.
+            // `BadVersion`: another producer added one, or we did and the reply was lost. The next
+            // read shows it.
             Err(error) if error.kind() != ErrorKind::BadVersion => Err(error.into()),
             _ => Ok(()),
         }
@@ -282,7 +285,7 @@ impl ShardedQueue {
     }
 }
 
-/// The first of several futures to end. The others are dropped.
+/// Returns the output of the first future that is ready, and drops the others.
 async fn first_of<F: Future>(futures: impl Iterator<Item = F>) -> F::Output {
     let mut futures: Vec<Pin<Box<F>>> = futures.map(Box::pin).collect();
     poll_fn(move |cx| {

@@ -1,42 +1,43 @@
-//! A first-in-first-out queue of plain data. Curator's `SimpleDistributedQueue`, which is the queue of
+//! A FIFO queue of plain data. Curator's `SimpleDistributedQueue`, which is the queue of
 //! ZooKeeper's own recipes.
 //!
 //! # On the tree
 //! ```text
 //! /queues/orders                container, removed when empty
-//!   qn-0000000007               persistent: an item; its data is what was put in
+//!   qn-0000000007               persistent: an item; its data is the item's data
 //!   qn-0000000008
-//! /queues/orders.takers         those who wait, in line
+//! /queues/orders.takers         the wait queue of consumers
 //! /queues/orders.receipts       see below
 //! ```
 //!
 //! # Steps
 //! 1. [`SimpleQueue::offer`] creates a persistent sequential node.
-//! 2. [`SimpleQueue::poll`] lists the items, reads the one with the smallest number, and deletes it.
-//!    Whoever deletes it has it; who finds it gone takes the next one.
-//! 3. [`SimpleQueue::take`] does the same; if there is nothing it stands in line. The first in line
-//!    watches the queue, the others watch the one before them.
+//! 2. [`SimpleQueue::poll`] lists the items, reads the one with the smallest number, and deletes
+//!    it. The client whose delete succeeds has the item; if it is already deleted, the client takes
+//!    the next one.
+//! 3. [`SimpleQueue::take`] does the same; if the queue is empty it joins the wait queue. The first
+//!    waiter watches the queue, each of the others watches its predecessor.
 //!
-//! Puts and removals are transactions that also write to a receipt, a node of our own. After a lost
-//! reply they are sent again, and the receipt tells whether the first one was carried out. So an item
-//! is put in once and handed out once.
+//! Puts and removals are transactions that also write to a receipt. After a lost reply the
+//! transaction is sent again, and the version of the receipt shows whether the first one was
+//! applied. So an item is put in once and delivered once.
 //!
 //! # Guarantees
-//! Items come out in the order of their numbers, each to one taker. An item that is taken and whose
-//! taker dies is gone; see [`WorkQueue`](super::WorkQueue) for the other choice. An item that comes
-//! when many wait costs two watch events: one for the first in line, and one for the next when that
-//! one leaves; one more at the first if the item comes between its look and its watch, or if the
-//! server removed the empty container meanwhile. (Curator's takers all watch the queue: each of them is
-//! one event more.) A path with items of a [`WorkQueue`](super::WorkQueue) or nodes of a lock is refused by
-//! whoever takes from it.
+//! Items are delivered in the order of their numbers, each to one consumer. If a consumer fails
+//! after it has taken an item, the item is lost; see [`WorkQueue`](super::WorkQueue) for the
+//! alternative. A new item costs two watch events when there are many waiters: one for the first
+//! waiter, and one for the next when the first one leaves the wait queue; a third at the first
+//! waiter if the item arrives between its read and its watch, or if the server deleted the empty
+//! container meanwhile. (Curator's consumers all watch the queue: one more event for each of them.)
+//! Consumers reject a path with items of a [`WorkQueue`](super::WorkQueue) or nodes of a lock.
 //!
 //! # When things break
-//! - Disconnected: everything goes on after the reconnect. If the empty queue's node was removed
-//!   meanwhile, it is made anew.
-//! - Session over: an error. A put or a removal under way may have been carried out or not.
-//! - The future of an offer dropped: the item is in the queue once, or not.
-//! - The future of a removal dropped: the item stays, or is put back at its old place in the
-//!   background.
+//! - The connection is lost: all operations continue after the reconnect. If the empty queue's node
+//!   was deleted meanwhile, it is created again.
+//! - The session has ended: an error. A put or a removal in flight may have been applied or not.
+//! - The future of an offer is dropped: the item is in the queue once or not at all.
+//! - The future of a removal is dropped: the item stays, or is created again under its old name in
+//!   the background.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,10 +56,10 @@ use crate::receipt::{Receipts, refusal};
 
 pub(super) const BASES: Bases = &["qn-"];
 
-/// After this many items that others took first, the list is too old to be of use.
+/// After this many items that other consumers took first, the list is too old to be useful.
 const MISSES_MAX: usize = 8;
 
-/// A first-in-first-out queue on a path.
+/// A FIFO queue on a path.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -92,7 +93,8 @@ struct Inner {
     path: String,
     takers: String,
     receipts: Receipts,
-    /// The items of the last list that were not tried yet: a queue is not listed for every item.
+    /// The items of the last list that were not tried yet, so that the queue is not listed for
+    /// every item.
     ahead: Mutex<Ahead>,
 }
 
@@ -103,7 +105,7 @@ struct Ahead {
 }
 
 impl SimpleQueue {
-    /// A queue on `path`. Makes no request.
+    /// Creates a handle of a queue on `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> Result<SimpleQueue> {
         let path = path.into();
         let inner = Inner {
@@ -116,7 +118,7 @@ impl SimpleQueue {
         Ok(SimpleQueue { inner: Arc::new(inner) })
     }
 
-    /// The path of the queue.
+    /// Returns the path of the queue.
     pub fn path(&self) -> &str {
         &self.inner.path
     }
@@ -129,12 +131,12 @@ impl SimpleQueue {
         &self.inner.receipts
     }
 
-    /// Puts an item in, at the end.
+    /// Puts an item at the end.
     pub async fn offer(&self, item: impl Into<Bytes>) -> Result<()> {
         self.offer_all([item.into()]).await
     }
 
-    /// Puts several items in, all or none, one behind the other.
+    /// Puts several items at the end, in one transaction and in this order.
     pub async fn offer_all<I: Into<Bytes>>(
         &self,
         items: impl IntoIterator<Item = I>,
@@ -159,7 +161,7 @@ impl SimpleQueue {
         }
     }
 
-    /// The first item, which stays in the queue. `None` if there is none.
+    /// Returns the first item without removing it. `None` if the queue is empty.
     pub async fn peek(&self) -> Result<Option<Bytes>> {
         let Inner { client, path, .. } = &*self.inner;
         for name in self.list().await? {
@@ -173,19 +175,19 @@ impl SimpleQueue {
         Ok(None)
     }
 
-    /// As [`SimpleQueue::peek`], with [`RecipeError::Empty`] if there is none.
+    /// As [`SimpleQueue::peek`], with [`RecipeError::Empty`] if the queue is empty.
     pub async fn element(&self) -> Result<Bytes> {
         self.peek().await?.ok_or_else(|| self.empty())
     }
 
-    /// Takes the first item out. `None` if there is none.
+    /// Removes the first item and returns it. `None` if the queue is empty.
     pub async fn poll(&self) -> Result<Option<Bytes>> {
         let Inner { client, path, receipts, .. } = &*self.inner;
         loop {
             let name = match self.next_ahead() {
                 Some(name) => name,
                 None => {
-                    // What is on its way back belongs into the list.
+                    // Items that are being put back have to be in the list.
                     receipts.settled().await;
                     let names = self.list().await?;
                     if names.is_empty() {
@@ -216,12 +218,12 @@ impl SimpleQueue {
         }
     }
 
-    /// As [`SimpleQueue::poll`], with [`RecipeError::Empty`] if there is none.
+    /// As [`SimpleQueue::poll`], with [`RecipeError::Empty`] if the queue is empty.
     pub async fn remove(&self) -> Result<Bytes> {
         self.poll().await?.ok_or_else(|| self.empty())
     }
 
-    /// Takes the first item out, and waits for one if there is none.
+    /// Removes the first item and returns it. Waits for an item if the queue is empty.
     pub async fn take(&self) -> Result<Bytes> {
         if let Some(item) = self.poll().await? {
             return Ok(item);
@@ -229,7 +231,7 @@ impl SimpleQueue {
         let Inner { client, path, takers, .. } = &*self.inner;
         let _first = stand(client, takers).await?;
         loop {
-            // Without a watch, which our own removal would set off.
+            // Without a watch, because our own removal would fire it.
             if let Some(item) = self.poll().await? {
                 return Ok(item);
             }
@@ -239,7 +241,7 @@ impl SimpleQueue {
                         watch.await?;
                     }
                 }
-                // The empty container was removed.
+                // The server has deleted the empty container.
                 Err(error) if error.kind() == ErrorKind::NoNode => {
                     create_containers(client, &join(path, BASES[0])).await?;
                 }
@@ -248,7 +250,7 @@ impl SimpleQueue {
         }
     }
 
-    /// As [`SimpleQueue::take`], waiting this long at most.
+    /// As [`SimpleQueue::take`], but waits at most for `patience`.
     #[doc(alias = "poll_timeout")]
     pub async fn poll_within(&self, patience: Duration) -> Result<Option<Bytes>> {
         match tokio::time::timeout(patience, self.take()).await {
@@ -257,12 +259,12 @@ impl SimpleQueue {
         }
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     pub async fn len(&self) -> Result<usize> {
         Ok(self.list().await?.len())
     }
 
-    /// Whether there are no items.
+    /// Returns whether there are no items.
     pub async fn is_empty(&self) -> Result<bool> {
         Ok(self.len().await? == 0)
     }
@@ -284,7 +286,7 @@ impl SimpleQueue {
         ahead.names.pop_front()
     }
 
-    /// The items in order.
+    /// Returns the items in order.
     async fn list(&self) -> Result<Vec<String>> {
         let Inner { client, path, .. } = &*self.inner;
         let names = children_or_none(client, path).await?;
@@ -296,8 +298,8 @@ impl SimpleQueue {
     }
 }
 
-/// A try to take the first item. If it does not come to an end, the item may still be the first, and the
-/// queue is listed anew.
+/// A try to take the first item. If its future is dropped or it fails, the item may still be the
+/// first, and the queue is listed again.
 struct Trying<'a> {
     queue: &'a SimpleQueue,
     is_over: bool,
@@ -311,7 +313,7 @@ impl Drop for Trying<'_> {
     }
 }
 
-/// The items among the names, in order.
+/// Returns the items among the names, in order.
 fn sorted(names: &[String]) -> Vec<String> {
     let line = line_up(names.iter().filter(|name| is_item(name)), BASES, None);
     line.iter().map(|item| item.name.to_owned()).collect()

@@ -1,52 +1,54 @@
-//! A queue of work: items are locked while somebody works on them, and leave the queue when the work is
-//! done. Curator's `DistributedQueue`.
+//! A work queue: an item is locked while a worker processes it, and deleted when the work is done.
+//! Curator's `DistributedQueue`.
 //!
 //! # On the tree
 //! ```text
 //! /queues/orders                persistent
 //!   queue-0000000007            persistent: one or several items, in Curator's format
-//! /queues/orders.locks          persistent (or what `with_lock_path` says)
-//!   queue-0000000007            ephemeral: somebody works on it
-//! /queues/orders.takers         those who wait for an item, in line
-//! /queues/orders.putters        those who wait for room, in line
+//! /queues/orders.locks          persistent; [`Queue::with_lock_path`] sets another path
+//!   queue-0000000007            ephemeral: the lock of a worker
+//! /queues/orders.takers         the wait queue of consumers
+//! /queues/orders.putters        the wait queue of producers, with a limit
 //! /queues/orders.receipts       for puts and removals whose reply was lost
-//! /queues/orders.malformed      nodes that were in the queue and are no items
+//! /queues/orders.malformed      nodes of the queue that were not items
 //! ```
 //!
 //! # Steps
-//! 1. [`WorkQueue::put`]: create a persistent sequential node. With a limit: read how many there are, and
-//!    write to the queue's node in the same transaction, from the version that was read. So two
-//!    producers that saw the same number do not both put.
-//! 2. [`WorkQueue::next`]: list items and locks; create a lock for the first item that has none; read it.
-//!    If there is nothing, stand in line. Only the first in line watches the queue, and the locks if
-//!    all items are locked: when a worker dies, its item is free again.
-//! 3. [`Delivery::done`] deletes lock and item in one transaction, [`Delivery::requeue`] creates the
-//!    item anew at the end in the same.
+//! 1. [`WorkQueue::put`]: create a persistent sequential node. With a limit: read the number of
+//!    items, and write to the queue's node in the same transaction, conditional on the version that
+//!    was read, so that two producers that read the same number do not both put.
+//! 2. [`WorkQueue::next`]: list items and locks; create a lock for the first item that has none;
+//!    read the item. If there is none, join the wait queue. Only the first waiter watches the
+//!    queue, and the locks if all items are locked: when the session of a worker expires, its item
+//!    is unlocked.
+//! 3. [`Delivery::done`] deletes lock and item in one transaction; in the same transaction,
+//!    [`Delivery::requeue`] creates the item again at the end.
 //!
 //! # Guarantees
-//! Nothing that was put is lost, and nothing is handed out while somebody works on it: an item leaves
-//! when its work is done, or goes to another worker when the session of the first one is over. That
-//! one may not know yet. [`Delivery::done_with`] makes the writes of the work and its end one
-//! transaction, so that only one worker's writes take place; [`Delivery::guard`] has a fencing token.
+//! No item is lost, and no locked item is delivered: an item is deleted when its work is done, or
+//! is delivered to another worker when the session of the first one has expired. The first worker
+//! may not have noticed that yet. [`Delivery::done_with`] puts the writes of the work and its end
+//! into one transaction, so that the writes of one worker only are applied; [`Delivery::guard`] has
+//! a fencing token.
 //!
-//! [`WorkQueue::without_locks`] removes an item before it is handed out: at most once instead of at least
-//! once. [`WorkQueue::with_limit`] is never exceeded by our producers, however many there are
-//! (Curator's look, and then put).
+//! [`WorkQueue::without_locks`] removes an item before it is delivered: at-most-once instead of
+//! at-least-once delivery. Producers of this recipe never exceed [`WorkQueue::with_limit`], however
+//! many there are. (Curator's producers read the number and then put, without a condition.)
 //!
-//! An item that comes costs two watch events however many wait: one at the first in line, one at the
-//! next when that one leaves; one more at the first if the item comes between its look and its watch.
-//! While all items are worked on, the end of each costs the first in line two
-//! events.
+//! A new item costs two watch events however many consumers wait: one for the first waiter, one for
+//! the next when the first one leaves the wait queue; a third at the first waiter if the item
+//! arrives between its read and its watch. While all items are locked, the end of each costs the
+//! first waiter two events.
 //!
-//! A path with items of a [`SimpleQueue`](super::SimpleQueue), or of a queue in another order, is refused
-//! by whoever takes from it: [`RecipeError::OtherRecipe`].
+//! Consumers reject a path with items of a [`SimpleQueue`](super::SimpleQueue), or of a queue with
+//! another order: [`RecipeError::OtherRecipe`].
 //!
 //! # When things break
-//! - Disconnected: everything goes on after the reconnect; a delivery stays locked.
-//! - Session over: an error; the item is free for others.
-//! - A delivery dropped: the lock is given back, the item stays where it was.
-//! - The future of [`WorkQueue::next`] dropped: the same.
-//! - The future of a put dropped: the item is in the queue once, or not.
+//! - The connection is lost: all operations continue after the reconnect; a delivery stays locked.
+//! - The session has ended: an error; the item is unlocked.
+//! - A delivery is dropped: the lock is deleted, the item stays in its position.
+//! - The future of [`WorkQueue::next`] is dropped: the same.
+//! - The future of a put is dropped: the item is in the queue once or not at all.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -72,7 +74,7 @@ use crate::place::{Place, beside, create_containers, ensure_persistent, join, pa
 use crate::reads::children_or_none;
 use crate::receipt::Receipts;
 
-/// In the order of coming.
+/// First in, first out.
 #[derive(Clone, Copy, Debug)]
 pub struct Fifo;
 
@@ -82,15 +84,15 @@ impl Sealed for Fifo {
 
 impl Order for Fifo {}
 
-/// What [`WorkQueue`], [`IdQueue`](super::IdQueue), [`PriorityQueue`](super::PriorityQueue) and
-/// [`DelayQueue`](super::DelayQueue) have in common: a queue of work, in some order.
+/// A work queue with some order: the common type of [`WorkQueue`], [`IdQueue`](super::IdQueue),
+/// [`PriorityQueue`](super::PriorityQueue) and [`DelayQueue`](super::DelayQueue).
 #[derive(Clone, Debug)]
 pub struct Queue<O: Order> {
     inner: Arc<Inner>,
     order: PhantomData<O>,
 }
 
-/// A queue of work on a path.
+/// A work queue on a path.
 ///
 /// ```
 /// use ironkeeper_client::{Client, CreateMode};
@@ -129,25 +131,26 @@ struct Inner {
     receipts: Receipts,
 }
 
-/// What becomes of an item whose work failed.
+/// The treatment of an item whose work failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ErrorMode {
-    /// It is put at the end of the queue.
+    /// The item is put at the end of the queue.
     #[default]
     Requeue,
-    /// It is deleted, as if the work had been done.
+    /// The item is deleted, as if the work had been done.
     Delete,
 }
 
 impl<O: Order> Queue<O> {
-    /// A queue on `path`. Makes no request.
+    /// Creates a handle of a queue on `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> Result<Queue<O>> {
         let path = path.into();
         let sides = |what: &str| beside(&path, what);
         Queue::with_sides(client, path.clone(), sides)
     }
 
-    /// A queue on `path` with all that belongs to it where `sides` says.
+    /// Creates a handle of a queue on `path` whose auxiliary nodes have the paths that `sides`
+    /// returns.
     pub(super) fn with_sides(
         client: &Client,
         path: String,
@@ -187,17 +190,17 @@ impl<O: Order> Queue<O> {
         Queue::of(inner)
     }
 
-    /// Where the locks are: for Curator's participants, what they were built with.
+    /// Sets the path of the locks. Use the lock path of Curator's participants, if there are any.
     pub fn with_lock_path(self, path: impl Into<String>) -> Queue<O> {
         self.changed(|inner| inner.locks = Some(path.into()))
     }
 
-    /// Items are removed before they are handed out. What a worker was given is gone with it.
+    /// Removes items before they are delivered. An item is lost if its worker fails.
     pub fn without_locks(self) -> Queue<O> {
         self.changed(|inner| inner.locks = None)
     }
 
-    /// Lets nobody put more than so many. All producers should say the same.
+    /// Limits the number of items. All producers should use the same limit.
     #[doc(alias = "maxItems")]
     pub fn with_limit(self, limit: usize) -> Result<Queue<O>> {
         if limit == 0 {
@@ -207,27 +210,27 @@ impl<O: Order> Queue<O> {
         Ok(self.changed(|inner| inner.limit = Some(limit)))
     }
 
-    /// The path of the queue.
+    /// Returns the path of the queue.
     pub fn path(&self) -> &str {
         &self.inner.path
     }
 
-    /// The client it is used by.
+    /// Returns the client of this handle.
     pub fn client(&self) -> &Client {
         &self.inner.client
     }
 
-    /// How many nodes with items there are, those that are worked on included.
+    /// Returns the number of nodes with items, including the locked ones.
     pub async fn len(&self) -> Result<usize> {
         Ok(self.inner.list().await?.len())
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no items.
     pub async fn is_empty(&self) -> Result<bool> {
         Ok(self.len().await? == 0)
     }
 
-    /// The next item that nobody works on. Waits for one.
+    /// Returns the next unlocked item. Waits for an item if there is none.
     #[doc(alias = "take")]
     #[doc(alias = "get")]
     pub async fn next(&self) -> Result<Delivery> {
@@ -238,7 +241,7 @@ impl<O: Order> Queue<O> {
         inner.ensure().await?;
         let _first = stand(&inner.client, &inner.takers).await?;
         loop {
-            // Without watches, which our own doing would set off.
+            // Without watches, because our own lock would fire them.
             if let Some(delivery) = inner.look().await? {
                 return Ok(delivery);
             }
@@ -246,7 +249,7 @@ impl<O: Order> Queue<O> {
         }
     }
 
-    /// Waits this long at most.
+    /// As [`Queue::next`], but waits at most for `patience`.
     #[doc(alias = "poll_timeout")]
     pub async fn next_within(&self, patience: Duration) -> Result<Option<Delivery>> {
         match tokio::time::timeout(patience, self.next()).await {
@@ -255,19 +258,19 @@ impl<O: Order> Queue<O> {
         }
     }
 
-    /// The next item that nobody works on, if there is one.
+    /// Returns the next unlocked item, if there is one.
     #[doc(alias = "poll")]
     pub async fn try_next(&self) -> Result<Option<Delivery>> {
         self.inner.look().await
     }
 
-    /// Works on items one after the other, until there is an error that is not the worker's. Whoever
-    /// wants to work on several at a time calls this several times. Dropping the future gives back
-    /// what is being worked on.
+    /// Processes items one after the other, and returns only errors of the queue. To process
+    /// several items at a time, call this several times. Dropping the future unlocks the current
+    /// item.
     ///
     /// If a node has several items and one of them fails, [`ErrorMode::Requeue`] queues all of them
-    /// again, and [`ErrorMode::Delete`] goes on with the next. If the lock is lost, the work is
-    /// dropped: somebody else has the item.
+    /// again, and [`ErrorMode::Delete`] continues with the next item. If the lock is lost, the work
+    /// is dropped: another worker may have the item.
     ///
     /// ```
     /// use ironkeeper_client::Client;
@@ -313,7 +316,8 @@ impl<O: Order> Queue<O> {
                 true
             };
             let worked = tokio::select! {
-                // Work that is done at once costs no look at the lock; its end is conditional on that.
+                // `delivery.lost()` is polled second: work that is ready at once costs no read of
+                // the lock. The transaction that ends the work checks the lock.
                 biased;
                 worked = worked => worked,
                 lost = delivery.lost() => {
@@ -323,7 +327,7 @@ impl<O: Order> Queue<O> {
             };
             let ended = if worked { delivery.done().await } else { delivery.requeue().await };
             match ended {
-                // Of one item that somebody else has now.
+                // This item was delivered to another worker.
                 Err(RecipeError::Lost { why: Lost::NodeDeleted, .. }) => {}
                 other => other?,
             }
@@ -365,19 +369,19 @@ impl<O: Order> Queue<O> {
 }
 
 impl Queue<Fifo> {
-    /// Puts an item in, at the end. Waits for room if there is a limit.
+    /// Puts an item at the end. Waits until the queue is below its limit, if it has one.
     pub async fn put(&self, item: impl Into<Bytes>) -> Result<()> {
         self.put_all([item.into()]).await
     }
 
-    /// Puts several items in, as one: one worker gets all of them.
+    /// Puts several items into one node: one worker receives all of them.
     pub async fn put_all<I: Into<Bytes>>(&self, items: impl IntoIterator<Item = I>) -> Result<()> {
         let items: Vec<Bytes> = items.into_iter().map(Into::into).collect();
         self.put_items(PREFIX, &items, None).await?;
         Ok(())
     }
 
-    /// Puts an item in if there is room, or will be within this time. Says whether it was put.
+    /// Puts an item, waiting up to `patience` for room. Returns whether it was put.
     pub async fn put_within(&self, item: impl Into<Bytes>, patience: Duration) -> Result<bool> {
         self.put_items(PREFIX, &[item.into()], Some(patience)).await
     }
@@ -402,7 +406,7 @@ impl Inner {
         children_or_none(&self.client, &self.path).await
     }
 
-    /// Takes the first item that can be had.
+    /// Takes the first available item.
     async fn look(self: &Arc<Inner>) -> Result<Option<Delivery>> {
         let names = self.list().await?;
         let items = in_order(&names, self.naming);
@@ -416,7 +420,7 @@ impl Inner {
         let now_ms = now_ms();
         for name in free(items, &locked) {
             if self.due_in(&name, now_ms).is_some() {
-                // All behind it are due later.
+                // All later items are due later.
                 break;
             }
             if let Some(delivery) = self.claim(&name).await? {
@@ -426,7 +430,7 @@ impl Inner {
         Ok(None)
     }
 
-    /// How long until an item is due, if it is not.
+    /// Returns the time until an item is due, `None` if it is due.
     fn due_in(&self, item: &ItemName, now_ms: i64) -> Option<Duration> {
         let ahead_ms = match self.naming {
             Naming::Delay => item.due_ms().saturating_sub(now_ms),
@@ -435,7 +439,7 @@ impl Inner {
         u64::try_from(ahead_ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis)
     }
 
-    /// Waits until another look is worth it.
+    /// Waits until the queue or the locks have changed, or an item is due.
     async fn wait(&self) -> Result<()> {
         let client = &self.client;
         let listed = client.retry(&patient(), || client.children_and_watch(&self.path)).await;
@@ -472,15 +476,15 @@ impl Inner {
         Ok(())
     }
 
-    /// Locks one item, if nobody else has it.
+    /// Locks an item; `None` if it is locked.
     async fn lock(&self, locks: &str, name: &ItemName) -> Result<Option<Place>> {
         let path = join(locks, &name.name);
         loop {
-            // Curator has its client's address in there. Nobody reads it but us.
+            // Curator stores the address of its client here. Only this recipe reads the data.
             let mark = self.client.random_uuid();
             match Place::claim_below(&self.client, &path, mark.as_bytes()).await {
-                // Persistent, not a container: Curator's workers make it when they start, and if it goes
-                // later they take no item any more.
+                // Persistent, not a container: Curator's workers create it at their start only, and
+                // take no items after its deletion.
                 Err(error) if error.kind() == Some(ErrorKind::NoNode) => {
                     ensure_persistent(&self.client, locks).await?;
                 }
@@ -489,7 +493,7 @@ impl Inner {
         }
     }
 
-    /// Takes one item, if it is there and nobody else has it.
+    /// Takes an item; `None` if it is locked or deleted.
     async fn claim(self: &Arc<Inner>, name: &ItemName) -> Result<Option<Delivery>> {
         let client = &self.client;
         let path = join(&self.path, &name.name);
@@ -502,7 +506,7 @@ impl Inner {
         }
         let node = match client.retry(&patient(), || client.get(&path)).await {
             Ok(node) => node,
-            // Its work was done between our look and our lock.
+            // The work was done between our list and our lock.
             Err(error) if error.kind() == ErrorKind::NoNode => return Ok(None),
             Err(error) => return Err(error.into()),
         };
@@ -527,7 +531,7 @@ impl Inner {
     }
 }
 
-/// The items that nobody works on.
+/// Returns the unlocked items.
 fn free(items: Vec<ItemName>, locked: &[String]) -> impl Iterator<Item = ItemName> {
     let locked: HashSet<&String> = locked.iter().collect();
     items.into_iter().filter(move |item| !locked.contains(&item.name))
@@ -545,8 +549,8 @@ async fn if_any<F: Future>(future: Option<F>) -> F::Output {
     }
 }
 
-/// Items that were handed out. End the work with [`Delivery::done`] or [`Delivery::requeue`]; dropping it
-/// leaves the items in the queue for others, if they are locked.
+/// Delivered items. End the work with [`Delivery::done`] or [`Delivery::requeue`]; dropping it
+/// unlocks the items, which stay in the queue, unless the queue is without locks.
 #[must_use = "a delivery that is dropped leaves its items to others"]
 pub struct Delivery {
     queue: Arc<Inner>,
@@ -568,32 +572,32 @@ impl fmt::Debug for Delivery {
 }
 
 impl Delivery {
-    /// What was put in: one item, or several that were put together.
+    /// Returns one item, or several that were put together.
     pub fn items(&self) -> &[Bytes] {
         &self.items
     }
 
-    /// The node they are in, or were in if the queue is one without locks.
+    /// Returns the path of their node, which is already deleted if the queue is without locks.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The id, if they were put with one.
+    /// Returns the id, if they were put with one.
     pub fn id(&self) -> Option<&str> {
         self.name.id()
     }
 
-    /// The lock: it says whether it was lost, has a fencing token, and can make writes fail when it is
-    /// not held any more. `None` if the queue is one without locks.
+    /// Returns the lock, with its fencing token. [`Guard::lost`] resolves when it is lost, and
+    /// [`Guard::fence`] makes writes conditional on it. `None` if the queue is without locks.
     ///
-    /// All locks of an item have the same name: should an operator delete one, and another worker lock
-    /// the item, a write by [`Guard::fence`] takes place nevertheless. What [`Delivery::done_with`] writes
-    /// takes place once in any case.
+    /// All locks of an item have the same path: if an operator deletes a lock, and another worker
+    /// locks the item, the server still applies a write by [`Guard::fence`] of the first worker.
+    /// The writes of [`Delivery::done_with`] are applied once in any case.
     pub fn guard(&self) -> Option<&Guard> {
         self.lock.as_ref()
     }
 
-    /// Resolves when somebody else may work on it. Never, if the queue is one without locks.
+    /// Resolves when the lock is lost. Never resolves if the queue is without locks.
     pub async fn lost(&self) -> Lost {
         match &self.lock {
             Some(guard) => guard.lost().await,
@@ -601,22 +605,22 @@ impl Delivery {
         }
     }
 
-    /// The work is done: the items leave the queue.
+    /// Ends the work: deletes the items from the queue.
     #[doc(alias = "ack")]
     pub async fn done(self) -> Result<()> {
         self.done_with(|transaction| transaction).await
     }
 
-    /// The work is done: the items leave the queue, and what the work wrote takes place in the same
+    /// Ends the work: deletes the items from the queue and applies the writes of the work, in one
     /// transaction. `write` adds to it, and is called for every try.
     ///
-    /// A write that is refused is an error, after which the items are free for others.
+    /// If the server rejects a write, an error is returned and the items are unlocked.
     pub async fn done_with(self, write: impl Fn(Transaction) -> Transaction) -> Result<()> {
         self.end(write).await
     }
 
-    /// The work was not done: the items go to the end of the queue, with the id, the priority or the
-    /// time they had.
+    /// Puts the items at the end of the queue, with the same id, priority or due time, because the
+    /// work was not done.
     #[doc(alias = "nack")]
     pub async fn requeue(self) -> Result<()> {
         let item = join(&self.queue.path, &self.name.base);
@@ -625,7 +629,7 @@ impl Delivery {
         self.end(|transaction| transaction.create(&item, &data, mode)).await
     }
 
-    /// Moves what is no item out of the way.
+    /// Moves a malformed node out of the queue.
     async fn set_aside(self) -> Result<()> {
         let path = join(&self.queue.malformed, &self.name.name);
         tracing::warn!(from = self.path, to = path, "a node in a queue is no item");
@@ -635,17 +639,17 @@ impl Delivery {
         self.end(|transaction| transaction.create(&path, &data, mode)).await
     }
 
-    /// Removes the items and writes something, once.
+    /// Deletes the items and applies the writes, once.
     async fn end(self, write: impl Fn(Transaction) -> Transaction) -> Result<()> {
         let client = &self.queue.client;
         let Some(lock) = &self.lock else {
-            // They are not in the queue any more.
+            // The items are not in the queue any more.
             return self.queue.receipts.commit(client, write).await;
         };
         let unsure = AtomicBool::new(false);
         let try_once = async || {
-            // The lock is the receipt: by an earlier try of ours it went with the item, and what is there
-            // under its name by now is another's, who has an old list.
+            // The lock is the receipt: an earlier try that was applied deleted it. A node that has
+            // its name now belongs to another worker with an old list.
             if unsure.load(Ordering::Relaxed) {
                 client.sync(lock.path()).await?;
                 let found = client.exists(lock.path()).await?;
@@ -659,7 +663,7 @@ impl Delivery {
                 .delete(&self.path, Version::Any);
             match write(end).commit().await {
                 Ok(_) => Ok(true),
-                // Somebody else had the lock meanwhile, or an operator deleted the item.
+                // Another worker has had the lock, or an operator deleted the item.
                 Err(error)
                     if error.kind() == ErrorKind::NoNode
                         && matches!(error.failed_operation(), Some(0 | 1)) =>

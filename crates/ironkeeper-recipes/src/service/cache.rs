@@ -1,22 +1,22 @@
-//! The instances of one service, at hand without a request. Curator's `ServiceCache`.
+//! The instances of one service, read without requests. Curator's `ServiceCache`.
 //!
 //! # On the tree
-//! That of [`ServiceDiscovery`](super::ServiceDiscovery); nothing of its own.
+//! The nodes of [`ServiceDiscovery`](super::ServiceDiscovery); the cache creates none.
 //!
 //! # Steps
-//! Follow the children of the service's node as [`ChildrenCache`](crate::cache::ChildrenCache) does, and read their JSON once, when
-//! they come or change.
+//! Follow the children of the service's node as [`ChildrenCache`](crate::cache::ChildrenCache)
+//! does, and decode their JSON once, when they are created or changed.
 //!
 //! # Guarantees
-//! Everybody comes to see the same instances, but not at the same moment. A node that is no instance is
-//! left out and logged; it hides no other one. One watch event per instance that comes, changes or goes,
-//! at everybody who looks on.
+//! All caches converge to the same instances, but not at the same moment. A node that is not an
+//! instance is skipped and logged; the other instances are not affected. One watch event per
+//! instance that is added, changed or removed, at every cache.
 //!
 //! # When things break
-//! - Disconnected: the instances last known stay. What has changed is told after the reconnect.
-//! - The service's node deleted and created again: the instances go and come.
-//! - Session over: the instances last known stay, for it is better to try one than to have none;
-//!   [`ServiceChanges`] end, and [`ServiceCache::is_followed`] says no.
+//! - Disconnected: the last known instances stay. Changes are delivered after the reconnect.
+//! - The service's node is deleted and created again: the instances are removed and added again.
+//! - Session ended: the last known instances stay, because a caller can still try them;
+//!   [`ServiceChanges`] end, and [`ServiceCache::is_followed`] returns `false`.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::cache::{Decoded, DecodedChanges};
 use crate::error::Result;
 use crate::service::instance::ServiceInstance;
 
-/// All instances of a service at one moment, in the order of their nodes' names.
+/// All instances of a service at one moment, sorted by the names of their nodes.
 pub type Instances = Arc<[Arc<ServiceInstance>]>;
 
 /// A cache of the instances of one service.
@@ -60,27 +60,28 @@ impl ServiceCache {
         Ok(ServiceCache { decoded })
     }
 
-    /// The path of the service.
+    /// Returns the path of the service.
     pub fn path(&self) -> &str {
         self.decoded.path()
     }
 
-    /// The instances last known. Makes no request.
+    /// Returns the last known instances. Makes no request.
     pub fn instances(&self) -> Instances {
         self.decoded.values().good.into_values().collect()
     }
 
-    /// An instance by its id.
+    /// Returns the instance with this id. Makes no request.
     pub fn instance(&self, id: &str) -> Option<Arc<ServiceInstance>> {
         self.instances().iter().find(|instance| instance.id == id).cloned()
     }
 
-    /// Whether changes are still heard of: not after the end of the session.
+    /// Returns whether the instances are still updated: not after the end of the session.
     pub fn is_followed(&self) -> bool {
         self.decoded.is_followed()
     }
 
-    /// All changes from now on; the latest only, if they come faster than they are taken.
+    /// Returns all changes from now on; only the latest one if changes come faster than they are
+    /// taken.
     pub fn changes(&self) -> ServiceChanges {
         let changes = self.decoded.changes();
         ServiceChanges { changes, told: self.instances() }
@@ -95,12 +96,12 @@ pub struct ServiceChanges {
 }
 
 impl ServiceChanges {
-    /// The instances after the next change; `None` when they are not followed any more: the session is
-    /// over, or the cache was dropped.
+    /// Returns the instances after the next change; `None` when they are not updated any more: the
+    /// session has ended, or the cache was dropped.
     pub async fn next(&mut self) -> Option<Instances> {
         loop {
             let instances: Instances = self.changes.next().await?.good.into_values().collect();
-            // Nodes that are no instances come and go, too.
+            // Changes of nodes that are not instances are not reported.
             if instances != self.told {
                 self.told = instances.clone();
                 return Some(instances);

@@ -1,33 +1,36 @@
-//! Services register where they are, and are found by name. Curator's `ServiceDiscovery`.
+//! Registration of the instances of services, and their discovery by the name of the service.
+//! Curator's `ServiceDiscovery`.
 //!
 //! # On the tree
 //! ```text
-//! /services                                    container, if it was not there
+//! /services                                    container, created if it is missing
 //!   web                                        container: a service
 //!     53345f98-9423-4e0c-a7b5-9f819e3ec2e1     ephemeral: an instance, its JSON as data
 //!     backup                                   persistent: a static instance
 //! ```
-//! The JSON is Curator's, so that Java programs find our instances and we find theirs.
+//! The JSON is Curator's, so that Java programs and this recipe find each other's instances.
 //!
 //! # Steps
-//! 1. Create the node of the instance, ephemeral if it is dynamic. If a node of that id is there, it
-//!    is what a dead process left behind: it is replaced in one transaction.
-//! 2. Keep it as [`PersistentNode`] does: create it again if somebody deletes it.
-//! 3. Unregister by deleting it.
+//! 1. Create the node of the instance, ephemeral if it is dynamic. A node with the same id is taken
+//!    for a remnant of an ended process, and replaced in one transaction.
+//! 2. Maintain it as [`PersistentNode`] does: create it again if another client deletes it.
+//! 3. To unregister, delete it.
 //!
 //! # Guarantees
-//! An instance is registered once, whatever replies are lost. The last one to register an id has it; the
-//! one before, if it lives, waits and takes the id back when it is free: two never fight. Services
-//! without instances go away, since they are containers. An instance that comes or goes costs one watch
-//! event at every [`ServiceCache`] of its service.
+//! An instance is registered once, even if replies are lost. The last session that registers an id
+//! owns it; the previous owner, if it is still running, waits and registers again when the node is
+//! deleted, so that two owners do not replace each other's node. Services without instances are
+//! deleted by the server, because they are containers. An instance that is added or removed costs
+//! one watch event at every [`ServiceCache`] of its service.
 //!
 //! # When things break
-//! - Disconnected: the registration stays as long as the session. What was deleted meanwhile is
-//!   created again after the reconnect, however long that takes.
-//! - Session over: dynamic instances are gone, and [`Registration::ended`] resolves. Register again
-//!   with a new client.
-//! - A registration dropped: dynamic instances go, in the background; static ones stay.
-//! - The future of [`ServiceDiscovery::register`] dropped: the same.
+//! - Disconnected: the registration lasts as long as the session. A node that was deleted meanwhile
+//!   is created again after the reconnect, however late that is.
+//! - Session ended: dynamic instances are removed, and [`Registration::ended`] resolves. Register
+//!   again with a new client.
+//! - A registration is dropped: a dynamic instance is removed in the background; a static one
+//!   stays.
+//! - The future of [`ServiceDiscovery::register`] is dropped: the same.
 
 use std::sync::Arc;
 
@@ -71,22 +74,22 @@ pub struct ServiceDiscovery {
 }
 
 impl ServiceDiscovery {
-    /// The services below `path`. Makes no request.
+    /// Creates a handle for the services below `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> ServiceDiscovery {
         ServiceDiscovery { client: client.clone(), path: path.into() }
     }
 
-    /// The path below which the services are.
+    /// Returns the path of the services.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The client it is used by.
+    /// Returns the client that sends the requests.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Registers an instance, and waits until everybody can see it.
+    /// Registers an instance, and waits until its node is created.
     #[doc(alias = "registerService")]
     pub async fn register(&self, instance: ServiceInstance) -> Result<Registration> {
         refuse_bad_name(&self.path, &instance.name)?;
@@ -109,15 +112,15 @@ impl ServiceDiscovery {
         Ok(registration)
     }
 
-    /// Deletes the node of an instance, whoever registered it: for static ones, whose process may be
-    /// long gone. Says whether it was there.
+    /// Deletes the node of an instance that any process registered: for static instances, whose
+    /// process may have ended long ago. Returns whether the node existed.
     #[doc(alias = "unregisterService")]
     pub async fn unregister(&self, name: &str, id: &str) -> Result<bool> {
         let path = join(&join(&self.path, name), id);
         delete(&self.client, &path).await
     }
 
-    /// The names of all services, sorted.
+    /// Returns the names of all services, sorted.
     #[doc(alias = "queryForNames")]
     pub async fn names(&self) -> Result<Vec<String>> {
         let mut names = children_or_none(&self.client, &self.path).await?;
@@ -125,8 +128,8 @@ impl ServiceDiscovery {
         Ok(names)
     }
 
-    /// All instances of a service, in the order of their nodes' names. What is no instance is left out
-    /// and logged.
+    /// Returns all instances of a service, sorted by the names of their nodes. A node that is not
+    /// an instance is skipped and logged.
     #[doc(alias = "queryForInstances")]
     pub async fn instances(&self, name: &str) -> Result<Vec<Arc<ServiceInstance>>> {
         let path = join(&self.path, name);
@@ -144,7 +147,8 @@ impl ServiceDiscovery {
         Ok(instances)
     }
 
-    /// One instance by its id, if it is there. An error if its node holds something else.
+    /// Returns the instance with this id, if it exists. Returns an error if its node is not an
+    /// instance.
     pub async fn instance(&self, name: &str, id: &str) -> Result<Option<ServiceInstance>> {
         let path = join(&join(&self.path, name), id);
         match self.client.retry(&patient(), || self.client.get(&path)).await {
@@ -154,21 +158,22 @@ impl ServiceDiscovery {
         }
     }
 
-    /// Follows the instances of a service, which need not be there.
+    /// Opens a cache of the instances of a service, which need not exist, and waits until they are
+    /// read.
     pub async fn cache(&self, name: &str) -> Result<ServiceCache> {
         refuse_bad_name(&self.path, name)?;
         ServiceCache::open(&self.client, join(&self.path, name)).await
     }
 
-    /// Chooses among the instances of a service. See
-    /// [`ServiceProvider`](super::ServiceProvider).
+    /// Returns a builder of a [`ServiceProvider`](super::ServiceProvider), which chooses among the
+    /// instances of a service.
     #[doc(alias = "serviceProviderBuilder")]
     pub fn provider(&self, name: impl Into<String>) -> ServiceProviderBuilder {
         ServiceProviderBuilder::new(self.clone(), name.into())
     }
 }
 
-/// Deletes a node, and says whether it was there.
+/// Deletes a node. Returns whether it existed.
 async fn delete(client: &Client, path: &str) -> Result<bool> {
     match client.delete_idempotent(path, Version::Any, &patient()).await {
         Ok(()) => Ok(true),
@@ -177,7 +182,8 @@ async fn delete(client: &Client, path: &str) -> Result<bool> {
     }
 }
 
-/// An instance that is registered, until this is dropped or the session is over.
+/// A registered instance. A dynamic instance is removed when this value is dropped or the session
+/// ends.
 #[derive(Debug)]
 #[must_use = "a registration that is dropped takes a dynamic instance away again"]
 pub struct Registration {
@@ -186,18 +192,18 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// What is registered.
+    /// Returns the registered instance.
     pub fn instance(&self) -> &ServiceInstance {
         &self.instance
     }
 
-    /// The node of the instance, while it is there as far as is known.
+    /// Returns the path of the instance's node, if it existed at the last read.
     pub fn node(&self) -> Option<String> {
         self.node.current()
     }
 
-    /// Registers something else about the same instance: another payload, say, or that it is disabled.
-    /// Waits until everybody can see it. Name, id and type stay.
+    /// Changes other fields of the instance, for example its payload or whether it is enabled, and
+    /// waits until they are written. Name, id and type must stay the same.
     #[doc(alias = "updateService")]
     pub async fn update(&mut self, instance: ServiceInstance) -> Result<()> {
         let same = |instance: &ServiceInstance| {
@@ -213,8 +219,8 @@ impl Registration {
         Ok(())
     }
 
-    /// Resolves when the instance is not kept any more, with the reason: the session is over, or the
-    /// server refuses.
+    /// Waits until the instance is not maintained any more, and returns the reason: the session has
+    /// ended, or the server rejects the requests.
     pub async fn ended(&self) -> RecipeError {
         let mut creations = self.node.creations();
         loop {
@@ -224,7 +230,7 @@ impl Registration {
         }
     }
 
-    /// Takes the instance away, of whatever type it is, and waits until that is done.
+    /// Removes the instance, of any type, and waits until its node is deleted.
     #[doc(alias = "unregisterService")]
     pub async fn unregister(self) -> Result<()> {
         let (client, path) = (self.node.client().clone(), self.node.path().to_owned());

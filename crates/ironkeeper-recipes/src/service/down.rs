@@ -1,42 +1,44 @@
-//! Instances that answer with errors are left alone for a while. Curator's `DownInstancePolicy`.
+//! Instances with recent errors are not chosen. Curator's `DownInstancePolicy`.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When an instance counts as down: after so many errors within a time, until that time is over.
+/// The condition under which an instance is down: after `errors` errors within `window`, until
+/// `window` has passed since the first of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DownInstancePolicy {
-    /// How long errors count, from the first one on.
+    /// How long errors count, starting with the first one.
     pub window: Duration,
-    /// How many errors make an instance down. 0 is as good as never.
+    /// The number of errors after which an instance is down. With 0, no instance is ever down.
     pub errors: u32,
 }
 
 impl Default for DownInstancePolicy {
-    /// Two errors within 30 seconds, as Curator's.
+    /// Returns Curator's policy: two errors within 30 seconds.
     fn default() -> DownInstancePolicy {
         DownInstancePolicy { window: Duration::from_secs(30), errors: 2 }
     }
 }
 
 impl DownInstancePolicy {
-    /// So many errors within a time.
+    /// Creates a policy: an instance is down after `errors` errors within `window`.
     pub fn new(errors: u32, window: Duration) -> DownInstancePolicy {
         DownInstancePolicy { window, errors }
     }
 }
 
-/// The errors noted of each registration. Bounded by the instances that had errors within the window.
+/// The errors of each registration. Bounded by the instances with errors within the window.
 #[derive(Debug)]
 pub(super) struct DownInstances {
     policy: DownInstancePolicy,
     noted: HashMap<Registered, Errors>,
 }
 
-/// Which instance, and which of its registrations: one that comes back begins anew.
+/// The id of an instance and the time of its registration: the errors of an earlier registration do
+/// not count.
 type Registered = (String, i64);
 
 #[derive(Debug)]
@@ -82,7 +84,7 @@ mod tests {
         assert!(down.is_down(at(29), &one));
         assert!(!down.is_down(at(29), &again), "another registration has errors of its own");
         assert!(!down.is_down(at(30), &one));
-        // The window begins anew with the next error.
+        // The next error starts a new window.
         down.note(at(31), one.clone());
         assert!(!down.is_down(at(31), &one));
         assert_eq!(down.noted.len(), 1);

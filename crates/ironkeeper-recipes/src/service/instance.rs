@@ -1,4 +1,4 @@
-//! One instance of a service, and how it is written down: as Curator's JSON.
+//! An instance of a service, and its encoding, which is Curator's JSON.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,16 +18,17 @@ pub enum ServiceType {
     /// As long as the session that registered it.
     #[default]
     Dynamic,
-    /// Until somebody unregisters it.
+    /// Until a client unregisters it.
     Static,
-    /// Until somebody unregisters it. Curator makes no difference to [`ServiceType::Static`] either.
+    /// Until a client unregisters it: the same as [`ServiceType::Static`], as in Curator.
     Permanent,
-    /// As long as the session; the name of the node gets a number, so that many may have one id.
+    /// As long as the session; the name of the node gets a sequence number, so that several nodes
+    /// may have the same id.
     DynamicSequential,
 }
 
 impl ServiceType {
-    /// Whether it goes with the session.
+    /// Returns whether the instance is removed at the end of the session.
     pub fn is_dynamic(self) -> bool {
         matches!(self, ServiceType::Dynamic | ServiceType::DynamicSequential)
     }
@@ -57,9 +58,9 @@ impl ServiceType {
 pub struct ServiceInstance {
     /// The name of the service.
     pub name: String,
-    /// What tells the instances of a service apart.
+    /// The id of the instance within the service.
     pub id: String,
-    /// Where it is.
+    /// The host name or IP address.
     #[serde(default)]
     pub address: Option<String>,
     /// The port for plain connections.
@@ -68,19 +69,19 @@ pub struct ServiceInstance {
     /// The port for encrypted connections.
     #[serde(default)]
     pub ssl_port: Option<u16>,
-    /// Whatever else there is to say. Java programs put an `@class` into objects.
+    /// Any other data. Java programs put an `@class` into objects.
     #[serde(default)]
     pub payload: Option<Value>,
-    /// When it was registered, in milliseconds since 1970.
+    /// The time of the registration, in milliseconds since 1970.
     #[serde(default, rename = "registrationTimeUTC")]
     pub registration_time_utc: i64,
-    /// How long it stays.
+    /// How long it stays registered.
     #[serde(default)]
     pub service_type: ServiceType,
-    /// How its address is made.
+    /// The template of its URI.
     #[serde(default)]
     pub uri_spec: Option<UriSpec>,
-    /// Whether it wants to be used. Left out if so, for readers that do not know the field.
+    /// Whether clients may use it. Written only if `false`, for readers that do not know the field.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub enabled: bool,
 }
@@ -95,7 +96,7 @@ fn is_yes(enabled: &bool) -> bool {
 }
 
 impl ServiceInstance {
-    /// An instance with a random id, registered now, and nothing else.
+    /// Creates an instance with a random id, registered now, and no other fields.
     pub fn new(name: impl Into<String>) -> ServiceInstance {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         ServiceInstance {
@@ -112,39 +113,39 @@ impl ServiceInstance {
         }
     }
 
-    /// With an id of one's own.
+    /// Sets the id.
     pub fn with_id(mut self, id: impl Into<String>) -> ServiceInstance {
         self.id = id.into();
         self
     }
 
-    /// With an address.
+    /// Sets the address.
     pub fn with_address(mut self, address: impl Into<String>) -> ServiceInstance {
         self.address = Some(address.into());
         self
     }
 
-    /// With a port for plain connections.
+    /// Sets the port for plain connections.
     pub fn with_port(mut self, port: u16) -> ServiceInstance {
         self.port = Some(port);
         self
     }
 
-    /// With a port for encrypted connections.
+    /// Sets the port for encrypted connections.
     pub fn with_ssl_port(mut self, port: u16) -> ServiceInstance {
         self.ssl_port = Some(port);
         self
     }
 
-    /// With a payload: any JSON. [`serde_json::json!`] and [`serde_json::to_value`] make one; that
-    /// needs the crate `serde_json` among the dependencies of the program. A weight alone does not:
+    /// Sets the payload: any JSON. [`serde_json::json!`] and [`serde_json::to_value`] create it, so
+    /// the program needs the crate `serde_json` as a dependency. For a weight alone it does not:
     /// see [`ServiceInstance::with_weight`].
     pub fn with_payload(mut self, payload: Value) -> ServiceInstance {
         self.payload = Some(payload);
         self
     }
 
-    /// With a weight for [`WeightedRoundRobin`](super::balance::WeightedRoundRobin) and
+    /// Sets the weight for [`WeightedRoundRobin`](super::balance::WeightedRoundRobin) and
     /// [`WeightedRandom`](super::balance::WeightedRandom): the number `weight` in the payload. The
     /// other fields of the payload are kept; a payload that is not a JSON object is replaced. Call
     /// it after [`ServiceInstance::with_payload`].
@@ -158,31 +159,32 @@ impl ServiceInstance {
         self
     }
 
-    /// Of another type than [`ServiceType::Dynamic`].
+    /// Sets the type. The default is [`ServiceType::Dynamic`].
     pub fn with_type(mut self, service_type: ServiceType) -> ServiceInstance {
         self.service_type = service_type;
         self
     }
 
-    /// With an address that is made of the other fields.
+    /// Sets the template of the URI.
     pub fn with_uri_spec(mut self, uri_spec: UriSpec) -> ServiceInstance {
         self.uri_spec = Some(uri_spec);
         self
     }
 
-    /// Registered at another time than now.
+    /// Sets the time of the registration, in milliseconds since 1970. The default is now.
     pub fn registered_at(mut self, utc_ms: i64) -> ServiceInstance {
         self.registration_time_utc = utc_ms;
         self
     }
 
-    /// Registered, but not to be used.
+    /// Marks the instance as disabled: it is registered, but clients must not use it.
     pub fn disabled(mut self) -> ServiceInstance {
         self.enabled = false;
         self
     }
 
-    /// The payload as a type. An error if there is none, or it is another one.
+    /// Decodes the payload; a missing payload is decoded as `null`. Returns an error if it is of
+    /// another type.
     pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T> {
         let payload = self.payload.clone().unwrap_or_default();
         serde_json::from_value(payload).map_err(|error| RecipeError::Malformed {
@@ -191,20 +193,20 @@ impl ServiceInstance {
         })
     }
 
-    /// Its address as its [`UriSpec`] makes it, if it has one.
+    /// Returns the URI that its [`UriSpec`] builds, if it has one.
     pub fn uri(&self) -> Option<String> {
         self.uri_spec.as_ref().map(|spec| spec.build(self))
     }
 
-    /// How much of the load it shall have compared with others: the number `weight` in its payload, or
-    /// 1 if there is none. Nothing is sent to an instance of weight 0 by those who heed weights.
+    /// Returns the share of the load relative to other instances: the number `weight` in the
+    /// payload, or 1 if there is none. Rules that use weights never choose an instance of weight 0.
     pub fn weight(&self) -> u32 {
         let weight = self.payload.as_ref().and_then(|payload| payload.get("weight"));
         let weight = weight.and_then(Value::as_u64).unwrap_or(1);
         u32::try_from(weight).unwrap_or(u32::MAX)
     }
 
-    /// Whether two are the same registration of the same instance.
+    /// Returns the id and the time of the registration, which identify one registration.
     pub(crate) fn key(&self) -> (String, i64) {
         (self.id.clone(), self.registration_time_utc)
     }

@@ -1,4 +1,4 @@
-//! Services: who offers them, found by those who use them, and the load spread among the instances.
+//! Services: registration, discovery by name, and load balancing among the instances.
 
 pub mod balance;
 pub mod cache;

@@ -1,23 +1,23 @@
-//! Which instance to use: those that are up and wanted, and one of them by a rule. Curator's
+//! The choice of one instance of a service, among those that are usable, by a rule. Curator's
 //! `ServiceProvider`.
 //!
 //! # On the tree
-//! That of [`ServiceDiscovery`]; nothing of its own, unless the rule is
+//! The nodes of [`ServiceDiscovery`]; the provider creates none, unless the rule is
 //! [`LeastConnections`](super::balance::LeastConnections).
 //!
 //! # Steps
 //! 1. Take the instances of a [`ServiceCache`].
-//! 2. Leave out those that are disabled, that a filter does not want, or that are down: of which
-//!    [`ServiceProvider::note_error`] was told often enough, see [`DownInstancePolicy`].
-//! 3. Let the rule choose, see [`balance`](super::balance).
+//! 2. Skip the instances that are disabled, that a filter rejects, or that are down: with enough
+//!    calls of [`ServiceProvider::note_error`], see [`DownInstancePolicy`].
+//! 3. Choose one by the rule, see [`balance`](super::balance).
 //!
 //! # Guarantees
-//! Choosing makes no request and never waits. What is chosen was registered when last heard of it; it
-//! may be gone since, and then the connection to it fails: note the error and choose again. If all
-//! instances are down, there is none; Curator's rule is the same.
+//! Choosing makes no request and never waits. The chosen instance was registered at the last update
+//! of the cache; it may have been removed since, and then the connection to it fails: the caller
+//! notes the error and chooses again. If all instances are down, none is chosen, as in Curator.
 //!
 //! # When things break
-//! As the [`ServiceCache`]: the instances last known stay, also after the end of the session.
+//! As in [`ServiceCache`]: the last known instances stay, also after the end of the session.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,7 @@ use crate::service::instance::ServiceInstance;
 
 type Filter = Box<dyn Fn(&ServiceInstance) -> bool + Send + Sync>;
 
-/// How a [`ServiceProvider`] is to choose.
+/// The settings of a [`ServiceProvider`].
 #[must_use = "nothing is followed before the provider is opened"]
 pub struct ServiceProviderBuilder {
     discovery: ServiceDiscovery,
@@ -65,14 +65,14 @@ impl ServiceProviderBuilder {
         }
     }
 
-    /// By which rule. [`RoundRobin`], unless it is said.
+    /// Sets the rule. The default is [`RoundRobin`].
     #[doc(alias = "providerStrategy")]
     pub fn rule(mut self, rule: impl Balance + 'static) -> ServiceProviderBuilder {
         self.rule = Arc::new(rule);
         self
     }
 
-    /// Leaves out the instances of which this is not true. All filters must hold.
+    /// Adds a filter: only instances for which all filters return `true` are candidates.
     pub fn filter(
         mut self,
         is_wanted: impl Fn(&ServiceInstance) -> bool + Send + Sync + 'static,
@@ -81,13 +81,13 @@ impl ServiceProviderBuilder {
         self
     }
 
-    /// When an instance counts as down.
+    /// Sets the policy for instances with errors.
     pub fn down_policy(mut self, policy: DownInstancePolicy) -> ServiceProviderBuilder {
         self.policy = policy;
         self
     }
 
-    /// Begins to follow the service, and waits until its instances are known.
+    /// Starts to follow the service, and waits until its instances are read.
     pub async fn open(self) -> Result<ServiceProvider> {
         Ok(ServiceProvider {
             cache: self.discovery.cache(&self.name).await?,
@@ -98,7 +98,7 @@ impl ServiceProviderBuilder {
     }
 }
 
-/// Chooses among the instances of a service.
+/// A handle that chooses among the instances of a service.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -146,19 +146,20 @@ impl fmt::Debug for ServiceProvider {
 }
 
 impl ServiceProvider {
-    /// One instance, if there is one to be used.
+    /// Returns one instance, if there is a candidate.
     #[doc(alias = "getInstance")]
     pub fn choose(&self) -> Option<Arc<ServiceInstance>> {
         self.choose_for("")
     }
 
-    /// One instance for somebody in particular: a user, an address. Only some rules make a difference.
+    /// Returns one instance for a source, such as a user or an address. Only some rules use the
+    /// source.
     pub fn choose_for(&self, source: &str) -> Option<Arc<ServiceInstance>> {
         let candidates = self.candidates();
         if candidates.is_empty() { None } else { self.rule.choose(&candidates, source) }
     }
 
-    /// All instances that may be chosen.
+    /// Returns all candidates: the instances that may be chosen.
     #[doc(alias = "getAllInstances")]
     pub fn candidates(&self) -> Vec<Arc<ServiceInstance>> {
         let (now, down) = (Instant::now(), self.down());
@@ -170,19 +171,20 @@ impl ServiceProvider {
         self.cache.instances().iter().filter(is_wanted).cloned().collect()
     }
 
-    /// Notes that an instance could not be used. After some errors it is down for a while.
+    /// Notes that an instance could not be used. After a number of errors it is down for a while,
+    /// see [`DownInstancePolicy`].
     #[doc(alias = "noteError")]
     pub fn note_error(&self, instance: &ServiceInstance) {
         self.down().note(Instant::now(), instance.key());
     }
 
-    /// The instances among which it chooses, wanted or not.
+    /// Returns the cache of all instances, including those that are not candidates.
     pub fn cache(&self) -> &ServiceCache {
         &self.cache
     }
 
     fn down(&self) -> MutexGuard<'_, DownInstances> {
-        // No step can be left half done by a panic.
+        // A panic under this lock leaves no partial change.
         self.down.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

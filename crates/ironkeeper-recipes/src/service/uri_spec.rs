@@ -1,15 +1,15 @@
-//! How the address of a service is made of what its instance says. Curator's `UriSpec`.
+//! The template of a service's URI, filled in from an instance. Curator's `UriSpec`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{RecipeError, Result};
 use crate::service::instance::ServiceInstance;
 
-/// Text with variables, such as `{scheme}://{address}:{port}/api`.
+/// A template with variables, such as `{scheme}://{address}:{port}/api`.
 ///
-/// An instance fills in `name`, `id`, `address`, `port`, `ssl-port`, `registration-time-utc` and
-/// `service-type`. `scheme` is `https` if the instance has an SSL port, and `http` if not. `{[}` and
-/// `{]}` stand for braces. A variable without a value is left out.
+/// An instance provides `name`, `id`, `address`, `port`, `ssl-port`, `registration-time-utc` and
+/// `service-type`. `scheme` is `https` if the instance has an SSL port, else `http`. `{[}` and
+/// `{]}` produce braces. A variable without a value produces no text.
 ///
 /// ```
 /// use ironkeeper_recipes::service::{ServiceInstance, UriSpec};
@@ -33,7 +33,7 @@ struct Part {
 }
 
 impl UriSpec {
-    /// Reads a text. An error if its braces do not match.
+    /// Parses a template. Returns an error if its braces do not match.
     pub fn parse(text: &str) -> Result<UriSpec> {
         let misuse = |why: &str| Err(RecipeError::Misuse(format!("{text:?}: {why}")));
         let mut parts = Vec::new();
@@ -62,12 +62,13 @@ impl UriSpec {
         Ok(UriSpec { parts })
     }
 
-    /// The text for an instance.
+    /// Returns the text for an instance.
     pub fn build(&self, instance: &ServiceInstance) -> String {
         self.build_with(instance, &[])
     }
 
-    /// The text for an instance, with further variables, which go before those of the instance.
+    /// Returns the text for an instance, with further variables, which take precedence over those
+    /// of the instance.
     pub fn build_with(&self, instance: &ServiceInstance, variables: &[(&str, &str)]) -> String {
         let mut text = String::new();
         for part in &self.parts {
@@ -121,7 +122,7 @@ mod tests {
         check("{service-type}", "dynamic");
         check("{[}x{]}", "{x}");
         check("{unknown}{}plain", "plain");
-        // There is no plain port.
+        // The instance has no plain port.
         check("a{port}b", "ab");
         check("", "");
     }

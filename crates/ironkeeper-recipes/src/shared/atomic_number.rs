@@ -1,17 +1,17 @@
-//! A number that is counted by many at once. Curator's `DistributedAtomicLong` and
+//! A number that many clients change concurrently. Curator's `DistributedAtomicLong` and
 //! `DistributedAtomicInteger`, kazoo's `Counter`.
 //!
 //! # On the tree
 //! ```text
-//! /counters/hits                               persistent: eight bytes (long) or four (integer), the
-//!                                              highest first; none at all is zero
+//! /counters/hits                               persistent: eight bytes (long) or four (integer),
+//!                                              big-endian; an empty node is zero
 //! ```
-//! and what [`AtomicValue`] adds with a promotion or with receipts.
+//! and the nodes that [`AtomicValue`] adds with a promotion or with receipts.
 //!
 //! # Steps, guarantees, and when things break
-//! Those of [`AtomicValue`], which this is with a number in it. A sum that does not fit is refused with
-//! [`RecipeError::Misuse`], where Java would silently begin again at the smallest number. A node of
-//! another length is refused with [`RecipeError::Malformed`].
+//! Those of [`AtomicValue`], with a number as the value. A sum that overflows is rejected with
+//! [`RecipeError::Misuse`], where Java silently wraps around to the smallest number. A node of
+//! another length is rejected with [`RecipeError::Malformed`].
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -29,7 +29,7 @@ mod sealed {
     impl Sealed for i64 {}
 }
 
-/// What an [`AtomicNumber`] can hold: `i64` and `i32`.
+/// The types that an [`AtomicNumber`] can hold: `i64` and `i32`.
 pub trait Number:
     sealed::Sealed + Copy + Default + fmt::Debug + fmt::Display + Send + 'static
 {
@@ -77,17 +77,17 @@ macro_rules! number {
 number!(i32);
 number!(i64);
 
-/// A number of eight bytes, as Curator's `DistributedAtomicLong`.
+/// A number of eight bytes, like Curator's `DistributedAtomicLong`.
 #[doc(alias = "DistributedAtomicLong")]
 #[doc(alias = "Counter")]
 pub type AtomicLong = AtomicNumber<i64>;
 
-/// A number of four bytes, as Curator's `DistributedAtomicInteger`.
+/// A number of four bytes, like Curator's `DistributedAtomicInteger`.
 #[doc(alias = "DistributedAtomicInteger")]
 #[doc(alias = "Counter")]
 pub type AtomicInteger = AtomicNumber<i32>;
 
-/// A number on a path that is changed atomically. A node that is not there counts as zero.
+/// A number on a path that is changed atomically. A missing node counts as zero.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -113,7 +113,7 @@ pub struct AtomicNumber<N> {
 }
 
 impl<N: Number> AtomicNumber<N> {
-    /// A number on `path`. Makes no request.
+    /// Creates a handle for the number on `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> AtomicNumber<N> {
         AtomicNumber { value: AtomicValue::new(client, path), number: PhantomData }
     }
@@ -141,12 +141,12 @@ impl<N: Number> AtomicNumber<N> {
         self
     }
 
-    /// The path of the number.
+    /// Returns the path of the number.
     pub fn path(&self) -> &str {
         self.value.path()
     }
 
-    /// The present number; zero if there is no node.
+    /// Returns the present number; zero if there is no node.
     pub async fn get(&self) -> Result<N> {
         match self.value.get().await? {
             Some(data) => self.decode(&data),
@@ -154,17 +154,17 @@ impl<N: Number> AtomicNumber<N> {
         }
     }
 
-    /// Creates the node with a number if it is not there. Says whether it did.
+    /// Creates the node with a number if it does not exist. Returns whether it was created.
     pub async fn initialize(&self, number: N) -> Result<bool> {
         self.value.initialize(number.encode()).await
     }
 
-    /// Writes, whatever was there.
+    /// Writes the number unconditionally.
     pub async fn set(&self, number: N) -> Result<()> {
         self.value.set(number.encode()).await
     }
 
-    /// Writes `number` if the present one is `expected`, in one try.
+    /// Writes `number` if the present number is `expected`. Makes one attempt.
     #[doc(alias = "compareAndSet")]
     #[doc(alias = "compare_and_swap")]
     #[doc(alias = "cas")]
@@ -173,12 +173,12 @@ impl<N: Number> AtomicNumber<N> {
         self.decode_change(change)
     }
 
-    /// Adds.
+    /// Adds `delta`.
     pub async fn add(&self, delta: N) -> Result<Change<N>> {
         self.update(|before| before.sum(delta)).await
     }
 
-    /// Subtracts.
+    /// Subtracts `delta`.
     pub async fn subtract(&self, delta: N) -> Result<Change<N>> {
         self.update(|before| before.difference(delta)).await
     }
@@ -205,7 +205,7 @@ impl<N: Number> AtomicNumber<N> {
             })
             .await?;
         let mut change = self.decode_change(change)?;
-        // A node that is not there counts as zero.
+        // A missing node counts as zero.
         change.before.get_or_insert_default();
         Ok(change)
     }

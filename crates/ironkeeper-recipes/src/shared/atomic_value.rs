@@ -1,33 +1,37 @@
-//! A value that is changed by many at once, and no change is lost. Curator's `DistributedAtomicValue`.
+//! A value that many clients change concurrently, without losing a change. Curator's
+//! `DistributedAtomicValue`.
 //!
 //! # On the tree
 //! ```text
 //! /counters/hits                               persistent: the value
 //! /counters/hits-lock                          only with a promotion: the path of a fair mutex
 //! /counters/hits-receipts                      only with receipts, container
-//!   _c_<uuid>-receipt-0000000004               ephemeral: the last change that its owner has made
+//!   _c_<uuid>-receipt-0000000004               ephemeral: the id of its owner's last change
 //! ```
 //!
 //! # Steps
-//! 1. Read the value and its version; work out the new value.
-//! 2. Write it on the condition that the version is still the same; if it is not, begin again.
-//! 3. After so many tries in vain, take the lock, and go on under it. Everybody who loses comes to the
-//!    same lock, so that they write one after another.
+//! 1. Read the value and its version; compute the new value.
+//! 2. Write it, conditional on the version; if the version has changed, start over.
+//! 3. After a number of failed attempts, acquire the lock and continue under it. All clients with
+//!    that many failures acquire the same lock, so that they write one after another.
 //!
 //! # Guarantees
 //! A change is applied to the latest value, or not at all; two changes never overwrite each other.
-//! Without promotion somebody always gets on, but nobody in particular; with it, losers queue up in the
-//! order of their coming. No watch events, except one per hand-over of the lock.
+//! Without promotion some client always makes progress, but no particular one; with promotion, the
+//! failing clients are queued in order of arrival. No watch events, except one per transfer of the
+//! lock.
 //!
 //! # When things break
-//! - The reply to a write is lost: the value is read again. Mostly that tells whether the write took
-//!   place. Where it cannot (others have written since, or have written the very same bytes), the error
-//!   is the lost connection, and its [`happened`](ironkeeper_client::Error::happened) says `Maybe`.
-//! - With receipts ([`AtomicValue::with_receipts`]) it always can be told: the same transaction that
-//!   writes the value leaves a mark in a node of ours. Then every change is made exactly once as long
-//!   as the session lives.
-//! - Session over: an error. Without a reply, nobody can say whether the last write took place.
-//! - The future of a change dropped: the change takes place or does not, but never half.
+//! - The reply to a write is lost: the write is repeated, and if its condition fails, the value is
+//!   read. If the next version holds other data, another client was first, and the change starts
+//!   over. Otherwise (a later version, or the same data, which another client may have written) it
+//!   is unknown whether the write was applied: the error is the lost connection, and its
+//!   [`happened`](ironkeeper_client::Error::happened) returns `Maybe`.
+//! - With receipts ([`AtomicValue::with_receipts`]) it is always known: the transaction that writes
+//!   the value also writes a unique id to an ephemeral node of this session. Then every change is
+//!   made exactly once as long as the session is open.
+//! - Session ended: an error. Without a reply it is unknown whether the last write was applied.
+//! - The future of a change is dropped: the change is applied completely or not at all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,37 +46,37 @@ use crate::lock::Mutex;
 use crate::place::{Place, create_containers, patient};
 use crate::shared::write::{Upon, Written, overwrite_or_create, refuse_wild_version, write_once};
 
-/// Tries before the promotion to a lock, if nothing else was said.
+/// The default number of attempts before the promotion to a lock.
 const TRIES_BEFORE_LOCK: u32 = 8;
 
-/// What a change cost.
+/// The cost of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AtomicStats {
-    /// Tries without the lock.
+    /// Attempts without the lock.
     pub optimistic_tries: u32,
-    /// How long they took.
+    /// Their duration.
     pub optimistic_time: Duration,
-    /// Tries under the lock.
+    /// Attempts under the lock.
     pub promoted_tries: u32,
-    /// How long they took, with the wait for the lock.
+    /// Their duration, including the wait for the lock.
     pub promoted_time: Duration,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a change that has a limit of tries may not have been applied"]
 #[non_exhaustive]
 pub struct Change<T> {
-    /// Whether the change took place. Without a limit of tries it always does, except for a
-    /// comparison that failed.
+    /// Whether the change was applied. It is not if the limit of attempts is reached, if the wait
+    /// for the lock times out, or if a comparison fails.
     pub applied: bool,
-    /// The value before the change, or, if it was not applied, the last one that was seen. `None` if
-    /// there was no node.
+    /// The value before the change, or, if it was not applied, the last value that was read. `None`
+    /// if there was no node.
     pub before: Option<T>,
     /// The value after the change, if it was applied.
     pub after: Option<T>,
-    /// What it cost.
+    /// The cost of the change.
     pub stats: AtomicStats,
 }
 
@@ -121,12 +125,12 @@ pub struct AtomicValue {
     path: String,
     tries_max: Option<u32>,
     promotion: Option<Promotion>,
-    /// Taken for the length of one write: a receipt holds the mark of one change.
+    /// Locked for the duration of one write: a receipt holds the id of one change.
     receipt: Option<Arc<AsyncMutex<Option<Place>>>>,
 }
 
 impl AtomicValue {
-    /// A value on `path`. Makes no request.
+    /// Creates a handle for the value on `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> AtomicValue {
         AtomicValue {
             client: client.clone(),
@@ -137,45 +141,47 @@ impl AtomicValue {
         }
     }
 
-    /// Gives up, or takes the lock, after so many tries, and gives up after as many under the lock.
-    /// Without this and without a lock, tries go on until one succeeds.
+    /// Limits the attempts. After `tries` attempts the change is abandoned, or the lock is
+    /// acquired; after as many attempts under the lock it is abandoned. Without a limit and without
+    /// a lock, attempts continue until one succeeds.
     pub fn with_tries(mut self, tries: u32) -> AtomicValue {
         self.tries_max = Some(tries.max(1));
         self
     }
 
-    /// Takes the fair mutex on `lock_path` when too many tries were in vain, and waits this long for
-    /// it at most.
+    /// Acquires the fair mutex on `lock_path` after too many failed attempts, and waits at most
+    /// `patience` for it.
     pub fn promoted_to(mut self, lock_path: impl Into<String>, patience: Duration) -> AtomicValue {
         self.promotion = Some(Promotion { mutex: Mutex::new(&self.client, lock_path), patience });
         self
     }
 
-    /// Leaves a receipt with every change, so that a lost reply never leaves a doubt. Costs one node
-    /// per handle and one more operation in each write, but no more requests.
+    /// Writes a receipt with every change, which shows after a lost reply whether the change was
+    /// applied. Costs one node per handle and one more operation in each write, but no more
+    /// requests.
     pub fn with_receipts(mut self) -> AtomicValue {
         self.receipt = Some(Arc::default());
         self
     }
 
-    /// The path of the value.
+    /// Returns the path of the value.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The present value; `None` if there is no node.
+    /// Returns the present value; `None` if there is no node.
     pub async fn get(&self) -> Result<Option<Bytes>> {
         Ok(self.read().await?.map(|node| node.data))
     }
 
-    /// Creates the node with a value if it is not there. Says whether it did.
+    /// Creates the node with a value if it does not exist. Returns whether it was created.
     pub async fn initialize(&self, value: impl AsRef<[u8]>) -> Result<bool> {
         Ok(matches!(self.write(value.as_ref(), Upon::Nothing).await?, Outcome::Applied))
     }
 
-    /// Writes, whatever was there, and once: repeated after a lost connection if it was not carried out.
-    /// Where others have written since, that cannot be told, and the error is the loss of the connection;
-    /// with [`AtomicValue::with_receipts`] it always can.
+    /// Writes the value unconditionally and once: after a lost connection the write is repeated if
+    /// it was not applied. Where other clients have written since, that is unknown, and the error
+    /// is the lost connection; with [`AtomicValue::with_receipts`] it is always known.
     pub async fn set(&self, value: impl AsRef<[u8]>) -> Result<()> {
         let value = value.as_ref();
         if self.receipt.is_none() {
@@ -190,8 +196,8 @@ impl AtomicValue {
         }
     }
 
-    /// Writes `value` if the present one is `expected`. One try: whoever writes meanwhile wins. A
-    /// node that is not there equals nothing.
+    /// Writes `value` if the present value is `expected`. Makes one attempt, which fails if another
+    /// client writes meanwhile. A missing node equals no value, not even an empty one.
     #[doc(alias = "compareAndSet")]
     #[doc(alias = "compare_and_swap")]
     #[doc(alias = "cas")]
@@ -222,7 +228,7 @@ impl AtomicValue {
         })
     }
 
-    /// Replaces the value by one that depends on it. `f` may be called many times.
+    /// Replaces the value by the result of `f`, which may be called many times.
     pub async fn update<V: Into<Bytes>>(
         &self,
         mut f: impl FnMut(Option<&[u8]>) -> V,
@@ -230,7 +236,7 @@ impl AtomicValue {
         self.try_update(|before| Ok(f(before).into())).await
     }
 
-    /// As [`AtomicValue::update`], with an `f` that may refuse.
+    /// Does the same as [`AtomicValue::update`], with an `f` that may return an error.
     pub async fn try_update(
         &self,
         mut f: impl FnMut(Option<&[u8]>) -> Result<Bytes>,
@@ -254,8 +260,8 @@ impl AtomicValue {
         };
         let started = Instant::now();
         if let Some(guard) = promotion.mutex.lock_within(promotion.patience).await? {
-            // Those who have not lost often enough yet write without the lock, so that even its
-            // holder may lose.
+            // Clients with fewer failures write without the lock, so the write of its holder may
+            // fail too.
             while !change.applied
                 && self.tries_max.is_none_or(|max| change.stats.promoted_tries < max)
             {
@@ -263,7 +269,7 @@ impl AtomicValue {
                 self.try_once(&mut f, &mut change).await?;
             }
             match guard.release().await {
-                // The change stands by its version, not by the lock.
+                // The change depends on the version, not on the lock.
                 Err(RecipeError::Lost { .. }) => {}
                 other => other?,
             }
@@ -338,8 +344,8 @@ impl AtomicValue {
                 Err(error) => error,
             };
             match (error.kind(), error.failed_operation(), upon) {
-                // Somebody deleted the receipt. Whether a try before this one took place was written
-                // there and nowhere else.
+                // Another client deleted the receipt, which is the only record of whether an
+                // earlier attempt was applied.
                 (ErrorKind::NoNode, Some(1), _) => {
                     *receipt = None;
                     if in_doubt {
@@ -368,6 +374,6 @@ impl AtomicValue {
 
 enum Outcome {
     Applied,
-    /// Somebody else was first.
+    /// Another client wrote first.
     Contended,
 }

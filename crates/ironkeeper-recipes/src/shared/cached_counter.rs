@@ -3,22 +3,25 @@
 //!
 //! # On the tree
 //! ```text
-//! /ids/orders                                  an atomic number: the first one that nobody has yet
+//! /ids/orders                                  an atomic number: the first unallocated one
 //! ```
 //!
 //! # Steps
-//! 1. Add the size of a block to the number; the block before the sum is ours.
-//! 2. Hand out the numbers of the block one by one, without any request; then begin again.
+//! 1. Add the block size to the number. The numbers from the old number up to the sum belong to
+//!    this counter.
+//! 2. Return the numbers of the block one by one, without a request; then start over.
 //!
 //! # Guarantees
-//! No number is handed out twice, by whatever counter on the path. The numbers of one counter grow;
-//! between counters there is no order. Numbers are left out where a counter ends in the middle of a
-//! block, where the reply to a fetch is lost, and where the future of [`CachedCounter::next`] is
+//! No number is returned twice by any counter on the path. The numbers of one counter grow; between
+//! counters there is no order. Numbers are skipped when a counter is dropped in the middle of a
+//! block, when the reply to a fetch is lost, and when the future of [`CachedCounter::next`] is
 //! dropped during a fetch.
 //!
 //! # When things break
-//! - Disconnected: numbers of the block go on; the next fetch waits for the reconnect.
-//! - Session over: numbers of the block go on, as they are ours for good; the next fetch fails.
+//! - Disconnected: the numbers of the block remain available; the next fetch waits for the
+//!   reconnect.
+//! - Session ended: the numbers of the block remain available, because no other counter can get
+//!   them; the next fetch fails.
 
 use std::ops::Range;
 
@@ -49,12 +52,12 @@ use crate::shared::atomic_number::{AtomicNumber, Number};
 pub struct CachedCounter<N> {
     number: AtomicNumber<N>,
     block: i32,
-    /// The numbers not handed out yet: how far the block's first one is passed, and that first one.
+    /// The unused numbers of the block: its first number, and the remaining offsets from it.
     left: Mutex<(N, Range<i32>)>,
 }
 
 impl<N: Number> CachedCounter<N> {
-    /// A counter that fetches so many numbers at once. Makes no request.
+    /// Creates a counter that fetches `block` numbers at once. Makes no request.
     pub fn new(number: AtomicNumber<N>, block: i32) -> Result<CachedCounter<N>> {
         if block < 1 {
             let why = format!("{}: a block of {block} numbers cannot be fetched", number.path());
@@ -63,7 +66,8 @@ impl<N: Number> CachedCounter<N> {
         Ok(CachedCounter { number, block, left: Mutex::new((N::default(), 0..0)) })
     }
 
-    /// The next number; `None` if the number has a limit of tries and others were always faster.
+    /// Returns the next number; `None` if the [`AtomicNumber`] has a limit of attempts and has
+    /// reached it.
     pub async fn next(&self) -> Result<Option<N>> {
         let mut left = self.left.lock().await;
         if left.1.is_empty() {

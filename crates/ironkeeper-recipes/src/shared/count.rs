@@ -1,13 +1,13 @@
-//! A number that everybody sees change. Curator's `SharedCount`.
+//! A number whose changes all clients receive. Curator's `SharedCount`.
 //!
 //! # On the tree
 //! ```text
-//! /limits/workers                              persistent: four bytes, the highest first
+//! /limits/workers                              persistent: four bytes, big-endian
 //! ```
 //!
 //! # Steps, guarantees, and when things break
-//! Those of [`SharedValue`], which this is with a number in it. A node that holds anything but four
-//! bytes is reported as [`RecipeError::Malformed`] and left as it is.
+//! Those of [`SharedValue`], with a number as the value. A node that does not hold exactly four
+//! bytes is reported as [`RecipeError::Malformed`] and not changed.
 
 use bytes::Bytes;
 use ironkeeper_client::Client;
@@ -40,41 +40,42 @@ pub struct SharedCount {
 }
 
 impl SharedCount {
-    /// Opens the number on `path`; creates it with the seed if it is not there.
+    /// Opens the number on `path`; creates it with the seed if it does not exist.
     pub async fn open(client: &Client, path: impl Into<String>, seed: i32) -> Result<SharedCount> {
         let value = SharedValue::open(client, path, seed.to_be_bytes()).await?;
         decode(value.path(), value.current())?;
         Ok(SharedCount { value })
     }
 
-    /// The path of the number.
+    /// Returns the path of the number.
     pub fn path(&self) -> &str {
         self.value.path()
     }
 
-    /// The latest number that is known here. Makes no request.
+    /// Returns the last known number. Makes no request.
     pub fn current(&self) -> Result<VersionedValue<i32>> {
         decode(self.path(), self.value.current())
     }
 
-    /// Asks the server for the latest number it has.
+    /// Reads the latest number that the server has.
     pub async fn read(&self) -> Result<VersionedValue<i32>> {
         decode(self.path(), self.value.read().await?)
     }
 
-    /// Writes, whatever was there.
+    /// Writes the number unconditionally.
     pub async fn set(&self, count: i32) -> Result<VersionedValue<i32>> {
         decode(self.path(), self.value.set(count.to_be_bytes()).await?)
     }
 
-    /// Writes if nobody has written since `previous`, and says whether it did.
+    /// Writes if no client has written since `previous`. Returns whether it did.
     #[doc(alias = "trySetCount")]
     #[doc(alias = "compareAndSet")]
     pub async fn try_set(&self, previous: &VersionedValue<i32>, count: i32) -> Result<bool> {
         self.value.try_set(previous, count.to_be_bytes()).await
     }
 
-    /// All changes from now on; the latest only, if they come faster than they are taken.
+    /// Returns all changes from now on; only the latest one if changes come faster than they are
+    /// taken.
     #[doc(alias = "SharedCountListener")]
     pub fn changes(&self) -> CountChanges {
         CountChanges { path: self.path().to_owned(), changes: self.value.changes() }
@@ -89,7 +90,8 @@ pub struct CountChanges {
 }
 
 impl CountChanges {
-    /// The next number; `None` when the session is over or the [`SharedCount`] was dropped.
+    /// Returns the next number; `None` when the session has ended or the [`SharedCount`] was
+    /// dropped.
     pub async fn next(&mut self) -> Option<Result<VersionedValue<i32>>> {
         let state = self.changes.next().await?;
         Some(decode(&self.path, state))

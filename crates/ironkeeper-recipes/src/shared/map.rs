@@ -1,31 +1,34 @@
-//! A map that many change at once. The `ConcurrentMap` of menagerie and of java.util.concurrent.
+//! A map that many clients change concurrently. The `ConcurrentMap` of menagerie and of
+//! java.util.concurrent.
 //!
 //! # On the tree
 //! ```text
-//! /maps/users                persistent; its version grows with every removal
-//!   anna                     persistent: the value of a key; what a path may not contain is escaped
+//! /maps/users                persistent; every removal increments its version
+//!   anna                     persistent: the value of a key; invalid characters are escaped
 //!   a%2Fb                    the key `a/b`
-//! /maps/users.receipts       one ephemeral node per writer, by which a repeated write is told from one
-//!                            whose reply was lost
+//! /maps/users.receipts       one ephemeral node per concurrent write, which shows after a lost
+//!                            reply whether the write was applied
 //! ```
 //!
 //! # Steps
 //! 1. Read the version of the map, and the node of the key.
-//! 2. Create the node, or write or delete it from the version that was read. Writes check that nothing
-//!    was removed since, and removals count themselves: without that, a key that was removed and put
-//!    again would be taken for the one that was read, as both begin with version 0.
-//! 3. If somebody else was first, begin again at 1.
+//! 2. Create the node, or write or delete it conditional on its version. A write checks that the
+//!    version of the map is unchanged, and a removal increments it: without that, a key that was
+//!    removed and put again would pass for the node that was read, because both begin with version
+//!    0.
+//! 3. If another client was first, start over.
 //!
 //! # Guarantees
-//! Each operation on a key takes place at one moment, once, upon what it says was there before. Keys and
-//! entries of the whole map are no single moment: what is put or removed meanwhile is there or not.
-//! Nothing is watched, so nobody is woken; [`Map::cache`] follows a map at one event per change.
+//! Each operation on a key is atomic and applied once, to the value that it returns as the previous
+//! one. The keys and the entries of the whole map are not read atomically: a key that is put or
+//! removed meanwhile may be missing or not. No watches, so no watch events; [`Map::cache`] follows
+//! a map, with one event per change.
 //!
 //! # When things break
-//! - Disconnected: operations go on after the reconnect. A lost reply leaves no doubt, thanks to the
-//!   receipt.
-//! - Session over: an error. Whether the last write took place is not known then.
-//! - The future of an operation dropped: it took place or not, once at most.
+//! - Disconnected: operations continue after the reconnect. After a lost reply the receipt shows
+//!   whether the write was applied.
+//! - Session ended: an error. It is unknown whether the last write was applied.
+//! - The future of an operation is dropped: the operation is applied at most once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,51 +77,51 @@ struct Inner {
     receipts: Receipts,
 }
 
-/// What an entry shall become.
+/// The change of an entry.
 enum Next {
     Stay,
     Put(Bytes),
     Remove,
 }
 
-/// What an operation found, and whether it changed that.
+/// The value that an operation found, and whether the operation changed it.
 struct Done {
     before: Option<Bytes>,
     is_changed: bool,
 }
 
 impl Map {
-    /// A map on `path`. Makes no request.
+    /// Creates a handle for the map on `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> Result<Map> {
         let path = path.into();
         let receipts = Receipts::new(beside(&path, "receipts")?);
         Ok(Map { inner: Arc::new(Inner { client: client.clone(), path, receipts }) })
     }
 
-    /// The path of the map.
+    /// Returns the path of the map.
     pub fn path(&self) -> &str {
         &self.inner.path
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>> {
         let node = get_or_none(&self.inner.client, &self.node(key)).await?;
         Ok(node.map(|node| node.data))
     }
 
-    /// Whether there is a value for the key.
+    /// Returns whether the key has a value.
     pub async fn contains_key(&self, key: &str) -> Result<bool> {
         let (client, path) = (&self.inner.client, self.node(key));
         Ok(client.retry(&patient(), || client.exists(&path)).await?.is_some())
     }
 
-    /// Sets a value, and gives the one before.
+    /// Sets a value, and returns the previous one.
     pub async fn put(&self, key: &str, value: impl Into<Bytes>) -> Result<Option<Bytes>> {
         let value = value.into();
         Ok(self.change(key, |_| Next::Put(value.clone())).await?.before)
     }
 
-    /// Sets a value if there is none, and gives the one that was there.
+    /// Sets a value if there is none, and returns the existing one.
     #[doc(alias = "putIfAbsent")]
     #[doc(alias = "insert")]
     pub async fn put_if_absent(&self, key: &str, value: impl Into<Bytes>) -> Result<Option<Bytes>> {
@@ -130,7 +133,7 @@ impl Map {
         Ok(self.change(key, next).await?.before)
     }
 
-    /// Sets a value if there is one, and gives the one before.
+    /// Sets a value if there is one, and returns the previous one.
     pub async fn replace(&self, key: &str, value: impl Into<Bytes>) -> Result<Option<Bytes>> {
         let value = value.into();
         let next = |before: Option<&Bytes>| match before {
@@ -140,7 +143,7 @@ impl Map {
         Ok(self.change(key, next).await?.before)
     }
 
-    /// Sets a value if it is `expected` now. Says whether it was.
+    /// Sets a value if the present one is `expected`. Returns whether it did.
     #[doc(alias = "compareAndSet")]
     pub async fn replace_if(
         &self,
@@ -152,18 +155,18 @@ impl Map {
         self.change_if(key, expected.as_ref(), || Next::Put(value.clone())).await
     }
 
-    /// Removes a key, and gives the value that it had.
+    /// Removes a key, and returns its value.
     pub async fn remove(&self, key: &str) -> Result<Option<Bytes>> {
         Ok(self.change(key, |_| Next::Remove).await?.before)
     }
 
-    /// Removes a key if its value is `expected`. Says whether it was.
+    /// Removes a key if its value is `expected`. Returns whether it did.
     pub async fn remove_if(&self, key: &str, expected: impl AsRef<[u8]>) -> Result<bool> {
         self.change_if(key, expected.as_ref(), || Next::Remove).await
     }
 
-    /// Replaces a value by one that depends on it; `None` stands for no value, before and after. Gives
-    /// what is there then. `f` may be called many times.
+    /// Replaces a value by the result of `f`, which may be called many times; `None` means no
+    /// value, before and after. Returns the new value.
     pub async fn update(
         &self,
         key: &str,
@@ -178,7 +181,7 @@ impl Map {
         Ok(after)
     }
 
-    /// All keys, in their order.
+    /// Returns all keys, sorted.
     pub async fn keys(&self) -> Result<Vec<String>> {
         let names = children_or_none(&self.inner.client, self.path()).await?;
         let mut keys: Vec<String> = names.iter().filter_map(|name| from_name(name)).collect();
@@ -186,7 +189,7 @@ impl Map {
         Ok(keys)
     }
 
-    /// All entries. Those that are removed meanwhile are left out.
+    /// Returns all entries, without those that are removed during the reads.
     pub async fn entries(&self) -> Result<BTreeMap<String, Bytes>> {
         let names = children_or_none(&self.inner.client, self.path()).await?;
         let read = names.iter().map(String::as_str);
@@ -195,19 +198,19 @@ impl Map {
         Ok(entries.filter_map(|(name, node)| Some((from_name(name)?, node?.data))).collect())
     }
 
-    /// How many keys there are. Does not list them.
+    /// Returns the number of keys, without listing them.
     pub async fn len(&self) -> Result<usize> {
         let client = &self.inner.client;
         let stat = client.retry(&patient(), || client.exists(self.path())).await?;
         Ok(stat.map_or(0, |stat| usize::try_from(stat.num_children).unwrap_or(0)))
     }
 
-    /// Whether there are no keys.
+    /// Returns whether there are no keys.
     pub async fn is_empty(&self) -> Result<bool> {
         Ok(self.len().await? == 0)
     }
 
-    /// Removes all keys that are there at the start, one after another.
+    /// Removes all keys that exist at the start, one after another.
     pub async fn clear(&self) -> Result<()> {
         for key in self.keys().await? {
             self.remove(&key).await?;
@@ -215,13 +218,13 @@ impl Map {
         Ok(())
     }
 
-    /// Follows the map: all values at hand without a request, and all changes as events. See
+    /// Starts a cache of the map: all values without a request, and all changes as events. See
     /// [`Map::key_of`] for the keys.
     pub fn cache(&self) -> ChildrenCache {
         ChildrenCache::start(&self.inner.client, self.path())
     }
 
-    /// The key that a node of the map stands for; `None` if a map did not create it.
+    /// Returns the key of a node of the map; `None` if a map did not create the node.
     pub fn key_of(node: &CachedNode) -> Option<String> {
         from_name(name_of(&node.path))
     }
@@ -246,7 +249,8 @@ impl Map {
         let Inner { client, path, receipts } = &*self.inner;
         let key = self.node(key);
         loop {
-            // In this order: what is removed behind the first read is found out by the write.
+            // In this order: if a key is removed after the first read, the version of the map
+            // differs at the write.
             let map = client.retry(&patient(), || client.exists(path)).await?;
             let node = match &map {
                 Some(_) => get_or_none(client, &key).await?,
@@ -274,7 +278,7 @@ impl Map {
             });
             let Err(error) = done.await else { return Ok(Done { before, is_changed: true }) };
             match refusal(&error) {
-                // Somebody else was first.
+                // Another client wrote first.
                 Some(ErrorKind::NoNode | ErrorKind::NodeExists | ErrorKind::BadVersion) => {}
                 _ => return Err(error),
             }

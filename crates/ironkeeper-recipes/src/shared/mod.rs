@@ -1,4 +1,4 @@
-//! Values that many read and change: followed ones, atomic ones, maps and sets.
+//! Values that many clients read and change: followed values, atomic values, maps and sets.
 
 pub mod atomic_number;
 pub mod atomic_value;

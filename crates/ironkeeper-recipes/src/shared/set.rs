@@ -1,15 +1,15 @@
-//! A set that many change at once. The `Set` of menagerie and of java.util.
+//! A set that many clients change concurrently. The `Set` of menagerie and of java.util.
 //!
 //! # On the tree, steps, guarantees, and when things break
-//! Those of [`Map`], which this is without the values: a node per member, empty. Of many who insert the
-//! same member at once, exactly one is told that it was new.
+//! Those of [`Map`], with one empty node per member. If several clients insert the same member
+//! concurrently, exactly one call returns `true`.
 
 use ironkeeper_client::Client;
 
 use crate::error::Result;
 use crate::shared::map::Map;
 
-/// A set of texts on a path.
+/// A set of strings on a path.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -35,47 +35,47 @@ pub struct Set {
 }
 
 impl Set {
-    /// A set on `path`. Makes no request.
+    /// Creates a handle for the set on `path`. Makes no request.
     pub fn new(client: &Client, path: impl Into<String>) -> Result<Set> {
         Ok(Set { map: Map::new(client, path)? })
     }
 
-    /// The path of the set.
+    /// Returns the path of the set.
     pub fn path(&self) -> &str {
         self.map.path()
     }
 
-    /// Puts a member in. Says whether it is new.
+    /// Inserts a member. Returns whether it is new.
     pub async fn insert(&self, member: &str) -> Result<bool> {
         Ok(self.map.put_if_absent(member, "").await?.is_none())
     }
 
-    /// Takes a member out. Says whether it was there.
+    /// Removes a member. Returns whether it existed.
     pub async fn remove(&self, member: &str) -> Result<bool> {
         Ok(self.map.remove(member).await?.is_some())
     }
 
-    /// Whether a member is there.
+    /// Returns whether the set contains a member.
     pub async fn contains(&self, member: &str) -> Result<bool> {
         self.map.contains_key(member).await
     }
 
-    /// All members, in their order.
+    /// Returns all members, sorted.
     pub async fn members(&self) -> Result<Vec<String>> {
         self.map.keys().await
     }
 
-    /// How many members there are. Does not list them.
+    /// Returns the number of members, without listing them.
     pub async fn len(&self) -> Result<usize> {
         self.map.len().await
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     pub async fn is_empty(&self) -> Result<bool> {
         self.map.is_empty().await
     }
 
-    /// Takes all members out that are there at the start, one after another.
+    /// Removes all members that exist at the start, one after another.
     pub async fn clear(&self) -> Result<()> {
         self.map.clear().await
     }

@@ -1,27 +1,30 @@
-//! A value that everybody sees change. Curator's `SharedValue`.
+//! A value whose changes all clients receive. Curator's `SharedValue`.
 //!
 //! # On the tree
 //! ```text
-//! /config/limits                               persistent: the bytes, and nothing else
+//! /config/limits                               persistent: the bytes of the value
 //! ```
 //!
 //! # Steps
-//! 1. Create the node with the seed if it is not there.
-//! 2. Read and watch it; whenever the watch fires, read it again.
-//! 3. A write goes straight to the node; one that depends on what was read names the version.
+//! 1. Create the node with the seed if it does not exist.
+//! 2. Read and watch it; when the watch fires, read it again.
+//! 3. A write goes directly to the node; a write that depends on the value read is conditional on
+//!    its version.
 //!
 //! # Guarantees
-//! [`SharedValue::current`] never goes back: a state replaces another only if its transaction is later.
-//! Versions are not compared, since they overflow. [`SharedValue::try_set`] writes only if nobody has
-//! written since. Readers see the latest value, not every one in between. One watch event per reader
-//! and change, and less if changes come faster than they are read.
+//! [`SharedValue::current`] never goes back: a state replaces another one only if its mzxid is
+//! larger. Versions are not compared, because they overflow. [`SharedValue::try_set`] writes only
+//! if no other client has written since. Readers receive the latest value, not every one in
+//! between. At most one watch event per reader and change; fewer if changes come faster than they
+//! are read.
 //!
 //! # When things break
-//! - Disconnected: the last known value stays; what has changed meanwhile is told after the reconnect.
-//! - A write whose reply is lost: [`SharedValue::set`] is repeated. [`SharedValue::try_set`] finds out
-//!   what happened; if that cannot be told, it fails with a lost connection and says so.
-//! - Node deleted: the last known value stays until somebody creates the node again.
-//! - Session over: the last known value stays, and the streams of changes end.
+//! - Disconnected: the last known value stays; changes are delivered after the reconnect.
+//! - The reply to a write is lost: [`SharedValue::set`] and [`SharedValue::try_set`] repeat the
+//!   write if it was not applied. If that is unknown, they return the lost connection as an error,
+//!   whose `happened` is `Maybe`.
+//! - The node is deleted: the last known value stays until a client creates the node again.
+//! - Session ended: the last known value stays, and the streams of changes end.
 
 use bytes::Bytes;
 use ironkeeper_client::{Client, ErrorKind, Node, Stat, Zxid};
@@ -32,7 +35,7 @@ use crate::error::Result;
 use crate::place::patient;
 use crate::shared::write::{Upon, Written, overwrite, refuse_wild_version, write_once};
 
-/// A value, and which state of its node it was.
+/// A value, with the version and the zxids of its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VersionedValue<T> {
@@ -40,9 +43,9 @@ pub struct VersionedValue<T> {
     pub value: T,
     /// The version of the node.
     pub version: i32,
-    /// The transaction that wrote it: what orders the states.
+    /// The zxid of the transaction that wrote it, which orders the states.
     pub zxid: Zxid,
-    /// The transaction that created the node.
+    /// The zxid of the transaction that created the node.
     pub czxid: Zxid,
 }
 
@@ -93,8 +96,8 @@ pub struct SharedValue {
 }
 
 impl SharedValue {
-    /// Opens the value on `path`; creates it with the seed, and its parents as containers, if it is
-    /// not there.
+    /// Opens the value on `path`; if the node does not exist, creates it with the seed, and its
+    /// parents as containers.
     pub async fn open(
         client: &Client,
         path: impl Into<String>,
@@ -105,8 +108,8 @@ impl SharedValue {
             match client.retry(&patient(), || client.get(&path)).await {
                 Ok(node) => break node,
                 Err(error) if error.kind() == ErrorKind::NoNode => {
-                    // Whoever creates it, the next read finds it. A seed that may have been written
-                    // has been, for all that matters here.
+                    // The next read finds the node, created here or by another client. So it does
+                    // not matter after a lost connection whether the seed was written.
                     match write_once(client, &path, seed.as_ref(), Upon::Nothing).await {
                         Err(error) if !error.client_error().is_some_and(|e| e.is_retriable()) => {
                             return Err(error);
@@ -135,17 +138,17 @@ impl SharedValue {
         Ok(SharedValue { client: client.clone(), path, latest, _follower: follower })
     }
 
-    /// The path of the value.
+    /// Returns the path of the value.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The latest state that is known here. Makes no request.
+    /// Returns the last known state. Makes no request.
     pub fn current(&self) -> VersionedValue<Bytes> {
         self.latest.borrow().state.clone()
     }
 
-    /// Asks the server for the latest state it has.
+    /// Reads the latest state that the server has.
     pub async fn read(&self) -> Result<VersionedValue<Bytes>> {
         let node = self.client.retry(&patient(), || self.client.get(&self.path)).await?;
         let state = VersionedValue::new(node.data, &node.stat);
@@ -153,13 +156,14 @@ impl SharedValue {
         Ok(state)
     }
 
-    /// Writes, whatever was there, and once: repeated after a lost connection if it was not carried out.
-    /// Where others have written since, that cannot be told, and the error is the loss of the connection.
+    /// Writes the value unconditionally and once: after a lost connection the write is repeated if
+    /// it was not applied. Where other clients have written since, that is unknown, and the error
+    /// is the lost connection.
     pub async fn set(&self, data: impl AsRef<[u8]>) -> Result<VersionedValue<Bytes>> {
         let data = data.as_ref();
         let stat = match overwrite(&self.client, &self.path, data).await? {
             Some(stat) => stat,
-            // The answer of the server, with its words.
+            // The node does not exist: this request returns the server's error.
             None => self.client.retry(&patient(), || self.client.set(&self.path, data, 0)).await?,
         };
         let state = VersionedValue::new(Bytes::copy_from_slice(data), &stat);
@@ -167,8 +171,8 @@ impl SharedValue {
         Ok(state)
     }
 
-    /// Writes if nobody has written since `previous`, and says whether it did. If not, the present
-    /// state is read, so that [`SharedValue::current`] tells what to build upon next.
+    /// Writes if no client has written since `previous`. Returns whether it did. If not,
+    /// [`SharedValue::current`] returns the newer state, for the next attempt.
     #[doc(alias = "trySetValue")]
     #[doc(alias = "compareAndSet")]
     pub async fn try_set<T>(
@@ -193,7 +197,8 @@ impl SharedValue {
         }
     }
 
-    /// All changes from now on; the latest only, if they come faster than they are taken.
+    /// Returns all changes from now on; only the latest one if changes come faster than they are
+    /// taken.
     #[doc(alias = "SharedValueListener")]
     pub fn changes(&self) -> ValueChanges {
         let latest = self.latest.subscribe();
@@ -202,7 +207,7 @@ impl SharedValue {
     }
 }
 
-/// A state is put in the place of an earlier one only. Transactions order states; versions would not.
+/// Replaces the state if the new one has a larger zxid. Zxids order the states; versions do not.
 fn put(latest: &watch::Sender<Latest>, state: VersionedValue<Bytes>) {
     latest.send_if_modified(|latest| {
         let is_later = state.zxid > latest.state.zxid;
@@ -221,7 +226,8 @@ pub struct ValueChanges {
 }
 
 impl ValueChanges {
-    /// The next state; `None` when the session is over or the [`SharedValue`] was dropped.
+    /// Returns the next state; `None` when the session has ended or the [`SharedValue`] was
+    /// dropped.
     pub async fn next(&mut self) -> Option<VersionedValue<Bytes>> {
         loop {
             {
@@ -253,7 +259,7 @@ mod tests {
         let latest = watch::Sender::new(Latest { state: state(i32::MAX, 10), is_over: false });
         put(&latest, state(i32::MIN, 11));
         assert_eq!(latest.borrow().state.version, i32::MIN);
-        // A late answer of an earlier read changes nothing.
+        // A late reply to an earlier read changes nothing.
         put(&latest, state(i32::MAX, 10));
         assert_eq!(latest.borrow().state.version, i32::MIN);
         // A node that was deleted and created again begins at zero.

@@ -1,16 +1,16 @@
-//! A write that is made once, and knows afterwards whether it was.
+//! Writes that are applied once, and report whether they were.
 
 use ironkeeper_client::{Client, CreateMode, ErrorKind, Happened, Stat, Version, Zxid};
 
 use crate::error::{RecipeError, Result};
 use crate::place::{create_containers, patient};
 
-/// The state of the node that a write builds upon.
+/// The state of the node that a write is conditional on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Upon {
-    /// It is not there, and is to be created.
+    /// The node does not exist, and is to be created.
     Nothing,
-    /// It has this version, and is the node of this creation.
+    /// The node has this version and this czxid.
     Version(i32, Zxid),
 }
 
@@ -20,16 +20,16 @@ impl Upon {
     }
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug)]
 pub(crate) enum Written {
-    /// It took place.
+    /// It was applied.
     Yes(Stat),
-    /// Somebody else was first.
+    /// Another client wrote first.
     No,
 }
 
-/// A version of -1 stands for any version in a request, so that no write can be conditional on it.
+/// Rejects version -1: in a request it means any version, so no write can be conditional on it.
 pub(crate) fn refuse_wild_version(path: &str, version: i32) -> Result<()> {
     if version != -1 {
         return Ok(());
@@ -42,9 +42,10 @@ pub(crate) fn refuse_wild_version(path: &str, version: i32) -> Result<()> {
     })
 }
 
-/// Writes if the node is still as it was. After a lost reply this finds out whether the write took
-/// place; where that cannot be told (somebody wrote after it, or wrote the very same), the error is
-/// the loss of the connection, with [`Happened::Maybe`].
+/// Writes if the node is in the state `upon`. After a lost reply the write is repeated. If its
+/// condition fails then, other data in the next version proves that another client was first.
+/// Otherwise (a later version, or the same bytes, which another client may have written) the error
+/// is the lost connection, with [`Happened::Maybe`].
 pub(crate) async fn write_once(
     client: &Client,
     path: &str,
@@ -94,9 +95,9 @@ pub(crate) async fn write_once(
     }
 }
 
-/// Writes, whatever is there. `None` if nothing is. After a lost reply this finds out whether the write took
-/// place, since once more might undo what others have written upon it; where that cannot be told, the
-/// error is the loss of the connection, with [`Happened::Maybe`].
+/// Writes unconditionally. Returns `None` if the node does not exist. After a lost reply it reads
+/// whether the write was applied, because a repetition might overwrite later writes of other
+/// clients; where that is unknown, the error is the lost connection, with [`Happened::Maybe`].
 pub(crate) async fn overwrite(client: &Client, path: &str, data: &[u8]) -> Result<Option<Stat>> {
     loop {
         let before = client.retry(&patient(), || client.exists(path)).await?;
@@ -117,7 +118,7 @@ pub(crate) async fn overwrite(client: &Client, path: &str, data: &[u8]) -> Resul
             Err(error) => return Err(error.into()),
         };
         let is_untouched = node.stat.mzxid == before.mzxid;
-        // Whoever has written the very same has done it for us.
+        // If another client wrote the same bytes, the result is the same.
         if node.data == data && !is_untouched {
             return Ok(Some(node.stat));
         }
@@ -127,7 +128,7 @@ pub(crate) async fn overwrite(client: &Client, path: &str, data: &[u8]) -> Resul
     }
 }
 
-/// As [`overwrite`], and creates the node if it is not there.
+/// Does the same as [`overwrite`], and creates the node if it does not exist.
 pub(crate) async fn overwrite_or_create(client: &Client, path: &str, data: &[u8]) -> Result<()> {
     loop {
         if overwrite(client, path, data).await?.is_some() {
@@ -137,7 +138,7 @@ pub(crate) async fn overwrite_or_create(client: &Client, path: &str, data: &[u8]
             Ok(Written::Yes(_)) => return Ok(()),
             Ok(Written::No) => {}
             Err(RecipeError::Client(lost)) if lost.happened() == Happened::Maybe => {
-                // Whoever has written the very same has done it for us.
+                // If another client wrote the same bytes, the result is the same.
                 return match client.retry(&patient(), || client.get(path)).await {
                     Ok(node) if node.data == data => Ok(()),
                     _ => Err(lost.into()),
@@ -148,7 +149,7 @@ pub(crate) async fn overwrite_or_create(client: &Client, path: &str, data: &[u8]
     }
 }
 
-/// Whether the write that came right after the state we built upon is certainly not ours.
+/// Returns whether the first write after the state `upon` was certainly made by another client.
 fn is_by_another(stat: &Stat, found: &[u8], ours: &[u8], upon: Upon) -> bool {
     let is_next_write = match upon {
         Upon::Nothing => stat.version == 0,

@@ -1,4 +1,4 @@
-//! One run of a body: what it has read, and what it wants to write.
+//! One run of a transaction's body: its reads, and its pending writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,20 +20,21 @@ pub(super) struct Cell {
     pub(super) version: i32,
 }
 
-/// By path, what was read and what is to be written; `None` for cells that are not there, or are to go.
+/// The reads and the pending writes, by path; `None` for a cell that does not exist or is to be
+/// deleted.
 #[derive(Debug, Default)]
 pub(super) struct Footprint {
     pub(super) reads: BTreeMap<String, Option<Cell>>,
     pub(super) writes: BTreeMap<String, Option<Bytes>>,
-    /// The children of cells that were listed.
+    /// The children of the cells that were listed.
     lists: BTreeMap<String, BTreeSet<String>>,
     is_over: bool,
 }
 
-/// What the body of a transaction works with. Clones are the same attempt.
+/// The handle by which the body of a transaction reads and writes. Clones are the same attempt.
 ///
-/// Reads of one attempt may be of different moments. If they do not fit together, the attempt comes to
-/// nothing; the body should do nothing outside of the memory that cannot be thrown away.
+/// Reads of one attempt may be of different moments. If they are inconsistent, the attempt is
+/// discarded; the body must not have effects outside of the memory that cannot be discarded.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     client: Client,
@@ -47,17 +48,17 @@ impl Attempt {
     }
 
     fn footprint(&self) -> MutexGuard<'_, Footprint> {
-        // No step can be left half done by a panic.
+        // A panic under this lock leaves no partial change.
         self.footprint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the attempt, and tells what it has read and wants to write.
+    /// Ends the attempt, and returns its reads and pending writes.
     pub(super) fn finish(&self) -> Footprint {
         let over = Footprint { is_over: true, ..Footprint::default() };
         std::mem::replace(&mut self.footprint(), over)
     }
 
-    /// What a cell holds; `None` if it is not there.
+    /// Returns the data of a cell; `None` if it does not exist.
     pub async fn get(&self, path: &str) -> Result<Option<Bytes>> {
         let path = self.inside(path)?;
         if let Some(written) = self.footprint().writes.get(path) {
@@ -66,7 +67,7 @@ impl Attempt {
         Ok(self.read(path).await?.map(|cell| cell.data))
     }
 
-    /// What a cell holds, as a value. An error if it holds something else.
+    /// Returns the value of a cell, decoded from JSON. Returns an error if it cannot be decoded.
     pub async fn get_as<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>> {
         let Some(data) = self.get(path).await? else { return Ok(None) };
         match serde_json::from_slice(&data) {
@@ -77,7 +78,7 @@ impl Attempt {
         }
     }
 
-    /// Puts something into a cell, which is created if it is not there, and its parents with it.
+    /// Writes data to a cell. The cell and its parents are created if they do not exist.
     pub async fn put(&self, path: &str, data: impl Into<Bytes>) -> Result<()> {
         let path = self.inside(path)?;
         self.read(path).await?;
@@ -98,7 +99,7 @@ impl Attempt {
         Ok(())
     }
 
-    /// Puts a value into a cell, as JSON.
+    /// Writes a value to a cell, as JSON.
     pub async fn put_as<T: Serialize>(&self, path: &str, value: &T) -> Result<()> {
         match serde_json::to_vec(value) {
             Ok(json) => self.put(path, json).await,
@@ -106,7 +107,7 @@ impl Attempt {
         }
     }
 
-    /// Deletes a cell. Says whether it was there. The commit fails if it has children then.
+    /// Deletes a cell. Returns whether it existed. The commit fails if the cell has children then.
     pub async fn delete(&self, path: &str) -> Result<bool> {
         let path = self.inside(path)?;
         if path == &*self.root {
@@ -117,7 +118,7 @@ impl Attempt {
         Ok(was_there)
     }
 
-    /// The names of a cell's children, sorted; none if it is not there.
+    /// Returns the names of a cell's children, sorted; none if the cell does not exist.
     pub async fn children(&self, path: &str) -> Result<Vec<String>> {
         let path = self.inside(path)?;
         let is_there = self.read(path).await?.is_some();
@@ -145,7 +146,7 @@ impl Attempt {
         Ok(names.into_iter().collect())
     }
 
-    /// Reads a cell, and everything above it: whether it is there depends on that.
+    /// Reads a cell and all cells above it, because its existence depends on them.
     async fn read(&self, path: &str) -> Result<Option<Cell>> {
         let mut line = vec![path];
         while let Some(parent) = line.last().and_then(|path| self.parent(path)) {
@@ -180,12 +181,12 @@ impl Attempt {
             Err(error) if error.kind() == ErrorKind::NoNode => None,
             Err(error) => return Err(error.into()),
         };
-        // Another task of the body may have been faster; then its read counts.
+        // Another task of the body may have read the cell first; then that result is used.
         let mut footprint = self.footprint();
         Ok(footprint.reads.entry(path.to_owned()).or_insert(cell).clone())
     }
 
-    /// The path, if it is one of the memory.
+    /// Returns the path if it belongs to the memory, else an error.
     fn inside<'p>(&self, path: &'p str) -> Result<&'p str> {
         let is_root = path == &*self.root;
         let rest = path.strip_prefix(&*join(&self.root, ""));
@@ -199,7 +200,7 @@ impl Attempt {
         }
     }
 
-    /// The cell above, if that is one of the memory.
+    /// Returns the parent cell, if it belongs to the memory.
     fn parent<'p>(&self, path: &'p str) -> Option<&'p str> {
         if path == &*self.root {
             return None;

@@ -1,4 +1,4 @@
-//! What one multi has to contain for an attempt to be as if there was nobody else. Pure.
+//! The operations of the multi that make an attempt serializable. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,13 +16,13 @@ pub(super) enum Operation {
     Delete { path: String, version: i32 },
 }
 
-/// The operations, in an order in which they can be carried out: parents are created before their
-/// children and deleted after them.
+/// Returns the operations in an order in which the server can apply them: parents are created
+/// before their children and deleted after them.
 pub(super) fn operations(footprint: &Footprint) -> Vec<Operation> {
     let Footprint { reads, writes, .. } = footprint;
     let (mut creates, mut deletes) = (Vec::new(), Vec::new());
     let mut others: BTreeMap<&str, Operation> = BTreeMap::new();
-    // Parents whose children become others.
+    // Parents whose lists of children change.
     let mut shifted: BTreeSet<&str> = BTreeSet::new();
     for (path, cell) in reads {
         let Some(cell) = cell else { continue };
@@ -49,7 +49,7 @@ pub(super) fn operations(footprint: &Footprint) -> Vec<Operation> {
         }
     }
     for parent in shifted {
-        // One that is created or deleted itself needs no other mark.
+        // A parent that is created, written or deleted itself needs no other write.
         if let (Some(Operation::Check { version, .. }), Some(Some(cell))) =
             (others.get(parent), reads.get(parent))
         {
@@ -58,11 +58,11 @@ pub(super) fn operations(footprint: &Footprint) -> Vec<Operation> {
         }
     }
     deletes.reverse();
-    // Checks and sets first: a parent has its version before its children change.
+    // Checks and sets first: the version of a parent is compared before its children change.
     others.into_values().chain(creates).chain(deletes).collect()
 }
 
-/// The key of a map, which lives as long as the map.
+/// Returns the key as stored in the map, with the lifetime of the map.
 fn path_of<'a, T>(reads: &'a BTreeMap<String, T>, path: &str) -> &'a str {
     reads.get_key_value(path).map_or("", |(path, _)| path)
 }
@@ -131,9 +131,9 @@ mod tests {
     fn the_parent_is_marked_when_a_child_comes_or_goes() {
         check(&["/m 1", "/m/a -"], &["/m/a new"], &["set /m 1 old", "create /m/a"]);
         check(&["/m 1", "/m/a 2"], &["/m/a -"], &["set /m 1 old", "delete /m/a 2"]);
-        // With the data it is to have, if that is to be other data.
+        // With its new data, if the parent is written too.
         check(&["/m 1", "/m/a -"], &["/m/a new", "/m x"], &["set /m 1 x", "create /m/a"]);
-        // Gone before and after is no change.
+        // A cell that is missing before and after is not changed.
         check(&["/m 1", "/m/a -"], &["/m/a -"], &["check /m 1"]);
     }
 

@@ -1,4 +1,4 @@
-//! A memory, and how transactions are run on it.
+//! A transactional memory, and the execution of transactions on it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use crate::receipt::{Receipts, refusal};
 use crate::stm::attempt::Attempt;
 use crate::stm::commit::{Operation, add, operations};
 
-/// After so many conflicts a transaction stands in line with the others to whom that has happened.
+/// The number of conflicts after which a transaction runs under a mutex, one at a time with the
+/// other transactions that had as many.
 pub const CONFLICTS_MAX: usize = 8;
 
 /// A part of the tree that is changed by transactions.
@@ -55,7 +56,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory at and below `root`, which is created if it is not there.
+    /// Opens the memory at and below `root`, which is created if it does not exist.
     pub async fn open(client: &Client, root: &str) -> Result<Memory> {
         if root == "/" {
             let why = "a memory cannot be at the root: what belongs to it stands beside it";
@@ -72,13 +73,13 @@ impl Memory {
         })
     }
 
-    /// The path of the memory.
+    /// Returns the path of the memory.
     pub fn root(&self) -> &str {
         &self.root
     }
 
-    /// Runs a transaction until it could be committed. The body may run several times. Its error is
-    /// returned if the state that it saw was one, and then nothing is written.
+    /// Runs a transaction until it is committed. The body may run several times. Its error is
+    /// returned if its reads were consistent, and then nothing is written.
     pub async fn atomically<T, F>(&self, body: impl Fn(Attempt) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -88,8 +89,8 @@ impl Memory {
                 return done;
             }
         }
-        // Only those who stand here wait for each other; newcomers do not. It is about fairness alone,
-        // so that it does not matter whether the lock is lost meanwhile.
+        // Only transactions with many conflicts acquire the mutex. It serves fairness, not
+        // correctness, so it does not matter if the lock is lost meanwhile.
         let turn = self.turns.lock().await?;
         let done = loop {
             if let Some(done) = self.attempt(&body).await? {
@@ -102,7 +103,7 @@ impl Memory {
         }
     }
 
-    /// `None` if somebody else was faster.
+    /// Runs the body once, and commits. Returns `None` after a conflict.
     async fn attempt<T, F>(&self, body: &impl Fn(Attempt) -> F) -> Result<Option<Result<T>>>
     where
         F: Future<Output = Result<T>>,
@@ -114,7 +115,7 @@ impl Memory {
         }
         let mut footprint = attempt.finish();
         if done.is_err() {
-            // What it has seen is still to be checked.
+            // Its reads are still checked.
             footprint.writes.clear();
         }
         let operations = operations(&footprint);
@@ -128,7 +129,7 @@ impl Memory {
         } else if operations.iter().any(writes) {
             self.receipts.commit(&self.client, |once| add(operations, once)).await
         } else {
-            // Checks may be repeated without a receipt.
+            // Checks can be repeated without a receipt.
             let check = || add(operations, self.client.transaction()).commit();
             match self.client.retry(&patient(), check).await {
                 Ok(_) => Ok(()),

@@ -1,5 +1,5 @@
-//! The tests of all recipes, each against a real server, with and without faults. One binary: most
-//! of what it takes to build one of these is the server and the client that all of them link.
+//! The tests of all recipes, each against a real server, with and without faults. They are one
+//! binary, because most of the build time is the server and the client that each binary links.
 
 mod world;
 

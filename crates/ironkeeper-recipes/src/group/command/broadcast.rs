@@ -12,19 +12,20 @@ use crate::escape::{from_name, to_name};
 use crate::place::{join, patient};
 use crate::reads::{children_or_none, get_or_none};
 
-/// What became of a command at one listener.
+/// The result of a command at one listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It has answered.
+    /// The listener has answered.
     Answered(Bytes),
-    /// It is gone without an answer.
+    /// The listener has left without an answer.
     Gone,
-    /// It has not answered in time.
+    /// The listener has not answered in time.
     Silent,
 }
 
-/// A command that was sent. Dropping it withdraws the command and removes the answers, in the background.
+/// A command that was sent. Dropping it withdraws the command and deletes the answers, in the
+/// background.
 #[derive(Debug)]
 #[must_use = "a command that is dropped is withdrawn"]
 pub struct Broadcast {
@@ -50,17 +51,18 @@ impl Broadcast {
         }
     }
 
-    /// Those who have to answer.
+    /// Returns the listeners that have to answer.
     pub fn expected(&self) -> &BTreeSet<String> {
         &self.expected
     }
 
-    /// Waits for the next listener that has answered or is gone; `None` when all who have to answer have
-    /// been told. May be dropped at any await: nothing is lost.
+    /// Waits for the next listener that has answered or has left. Returns `None` when all expected
+    /// listeners have been returned. The future may be dropped at any await: no answer is lost.
     pub async fn next(&mut self) -> Result<Option<(String, Outcome)>> {
         let client = &self.client;
         loop {
-            // In this order: who leaves has answered before, or never will.
+            // Listeners are listed first: if one has left, an answer that it gave before is in the
+            // second list.
             let listeners = watched_children(client, &self.paths.listeners).await?;
             let answers = watched_children(client, &self.answers).await?;
             let Some((answered, new_answer)) = answers else {
@@ -102,7 +104,8 @@ impl Broadcast {
         }
     }
 
-    /// Waits for all who have to answer, this long at most, and ends.
+    /// Waits until all expected listeners have answered or left, or until `patience` has passed;
+    /// then closes the broadcast.
     pub async fn collect_within(mut self, patience: Duration) -> Result<BTreeMap<String, Outcome>> {
         let silent = |id: &String| (id.clone(), Outcome::Silent);
         let mut outcomes: BTreeMap<String, Outcome> = self.expected.iter().map(silent).collect();
@@ -119,7 +122,7 @@ impl Broadcast {
         Ok(outcomes)
     }
 
-    /// Withdraws the command and removes the answers, and waits until that is done.
+    /// Withdraws the command, deletes the answers, and waits until both are done.
     pub async fn close(mut self) -> Result<()> {
         withdraw(&self.client, &self.paths, &self.mark).await?;
         self.is_open = false;
@@ -136,7 +139,7 @@ impl Drop for Broadcast {
         let mark = std::mem::take(&mut self.mark);
         self.client.runtime().spawn(async move {
             let withdrawn = async {
-                // It may be on its way still: after a reconnect the next server need not know of it yet.
+                // After a reconnect the new server may not have applied the create yet.
                 client.retry(&patient(), || client.sync(&paths.commands)).await?;
                 withdraw(&client, &paths, &mark).await
             };
@@ -150,7 +153,7 @@ impl Drop for Broadcast {
     }
 }
 
-/// The command first: without it no answer can come into the box.
+/// Deletes the command, then the box: without the command, no answer can be created in the box.
 async fn withdraw(client: &Client, paths: &Paths, mark: &str) -> Result<()> {
     for name in children_or_none(client, &paths.commands).await? {
         if name.starts_with(mark) {
@@ -168,7 +171,7 @@ async fn watched_children(client: &Client, path: &str) -> Result<Option<(Vec<Str
     }
 }
 
-/// Deletes a node and everything below it, if it is there.
+/// Deletes a node and everything below it, if it exists.
 pub(super) async fn delete_all(client: &Client, path: &str) -> Result<()> {
     match client.retry(&patient(), || client.delete_recursive(path)).await {
         Err(error) if error.kind() != ErrorKind::NoNode => Err(error.into()),

@@ -1,4 +1,4 @@
-//! The one that sends.
+//! The sender of commands.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::place::{create_containers, ensure_persistent, join};
 use crate::reads::{children_or_none, get_children, get_or_none};
 use crate::receipt::{Receipts, refusal};
 
-/// One that sends commands.
+/// A sender of commands.
 #[derive(Clone, Debug)]
 pub struct Console {
     client: Client,
@@ -23,7 +23,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// Opens a console, and removes what consoles that died have left.
+    /// Opens a console, and deletes the boxes that consoles with an ended session have left.
     pub async fn open(client: &Client, path: impl Into<String>) -> Result<Console> {
         let path = path.into();
         let paths = Paths::below(&path);
@@ -33,12 +33,12 @@ impl Console {
         Ok(console)
     }
 
-    /// The path of the commands.
+    /// Returns the path of the commands.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Who listens, by their names.
+    /// Returns the names of the listeners, sorted.
     pub async fn listeners(&self) -> Result<Vec<String>> {
         let names = children_or_none(&self.client, &self.paths.listeners).await?;
         let mut ids: Vec<String> = names.iter().filter_map(|name| from_name(name)).collect();
@@ -46,11 +46,12 @@ impl Console {
         Ok(ids)
     }
 
-    /// Sends a command to all who listen. It stays sent until the [`Broadcast`] is closed or dropped.
+    /// Sends a command to all listeners. The command stays until the [`Broadcast`] is closed or
+    /// dropped.
     pub async fn send(&self, command: impl AsRef<[u8]>) -> Result<Broadcast> {
         let (client, command, mark) = (&self.client, command.as_ref(), self.client.random_uuid());
         let node = join(&self.paths.commands, &format!("{mark}{MARK}"));
-        // From here on it is withdrawn if this future is dropped.
+        // From here on, dropping this future withdraws the command.
         let mut sent = Broadcast::new(client, &self.paths, mark);
         loop {
             let sending = self.receipts.commit(client, |once| {
@@ -70,11 +71,11 @@ impl Console {
         Ok(sent)
     }
 
-    /// Those who listened when the command was sent, and still do.
+    /// Returns the listeners that had joined when the command was sent, and have not left.
     async fn older_listeners(&self, sent: &Broadcast) -> Result<BTreeSet<String>> {
         let client = &self.client;
         let gone = || RecipeError::NodeGone { path: sent.answers.clone() };
-        // Both were created by one transaction.
+        // One transaction created the box and the command, so both have this czxid.
         let sent_at = get_or_none(client, &sent.answers).await?.ok_or_else(gone)?.stat.czxid;
         let names = children_or_none(client, &self.paths.listeners).await?;
         let read = names.iter().map(String::as_str);
@@ -86,8 +87,8 @@ impl Console {
         Ok(older.collect())
     }
 
-    /// Removes boxes whose command is gone. In this order: a box that is in the first list and whose
-    /// command is not in the second has lost it.
+    /// Deletes boxes without a command. The boxes are listed before the commands: if the command of
+    /// a listed box is not in the second list, it was deleted.
     async fn sweep(&self) -> Result<()> {
         let boxes = children_or_none(&self.client, &self.paths.answers).await?;
         if boxes.is_empty() {

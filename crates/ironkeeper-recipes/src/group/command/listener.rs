@@ -1,4 +1,4 @@
-//! Those who listen, and what they hear.
+//! The receivers of commands.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::place::{create_containers, join, patient};
 use crate::reads::get_children;
 use crate::receipt::{Receipts, refusal};
 
-/// One that carries out commands.
+/// A listener that receives and executes commands.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,16 +47,16 @@ pub struct CommandListener {
     id: String,
     paths: Paths,
     node: PersistentNode,
-    /// Commands that are older were not meant for us.
+    /// The czxid of this listener's node when it joined. Older commands are ignored.
     since: Zxid,
-    /// The commands of the last list, all of which were looked at.
+    /// The names in the last list of commands, all of which were processed.
     known: BTreeSet<String>,
     pending: VecDeque<Command>,
     receipts: Arc<Receipts>,
 }
 
 impl CommandListener {
-    /// Begins to listen under a name. If the name is in use, waits until it is free.
+    /// Joins as a listener with a name. If the name is in use, waits until it is free.
     pub async fn join(client: &Client, path: &str, id: &str) -> Result<CommandListener> {
         if id.is_empty() {
             return Err(RecipeError::Misuse(format!("{path}: a listener needs a name")));
@@ -67,7 +67,7 @@ impl CommandListener {
         let since = loop {
             let created = node.created().await?;
             let found = client.retry(&patient(), || client.exists(&created)).await?;
-            // Else somebody has deleted it a moment ago, and it is being created again.
+            // `None`: another client has just deleted the node, and it is being created again.
             if let Some(stat) = found {
                 break stat.czxid;
             }
@@ -85,12 +85,12 @@ impl CommandListener {
         })
     }
 
-    /// Our name.
+    /// Returns the name of this listener.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Waits for the next command. May be dropped at any await: no command is lost.
+    /// Waits for the next command. The future may be dropped at any await: no command is lost.
     pub async fn next(&mut self) -> Result<Command> {
         let (client, commands) = (&self.client, &self.paths.commands);
         loop {
@@ -100,7 +100,7 @@ impl CommandListener {
             let (names, watch) =
                 match client.retry(&patient(), || client.children_and_watch(commands)).await {
                     Ok((names, _, watch)) => (names, watch),
-                    // The empty container was removed.
+                    // The server removed the empty container.
                     Err(error) if error.kind() == ErrorKind::NoNode => {
                         create_containers(client, &join(commands, MARK)).await?;
                         continue;
@@ -125,7 +125,7 @@ impl CommandListener {
                 })
             });
             let mut found: Vec<Command> = found.collect();
-            // Not by their numbers, which begin anew with a new container.
+            // Sequence numbers start again in a new container, so sort by zxid.
             found.sort_by_key(|command| command.zxid);
             self.pending.extend(found);
             self.known = names.into_iter().collect();
@@ -135,13 +135,13 @@ impl CommandListener {
         }
     }
 
-    /// Ends listening, and waits until that is done.
+    /// Leaves, and waits until the node is deleted.
     pub async fn leave(self) -> Result<()> {
         self.node.close().await
     }
 }
 
-/// A command that was heard.
+/// A received command.
 #[derive(Debug)]
 pub struct Command {
     client: Client,
@@ -153,17 +153,17 @@ pub struct Command {
 }
 
 impl Command {
-    /// What to do.
+    /// Returns the data of the command.
     pub fn data(&self) -> &Bytes {
         &self.data
     }
 
-    /// The transaction that sent it: what orders commands.
+    /// Returns the transaction that sent the command. Commands are ordered by it.
     pub fn zxid(&self) -> Zxid {
         self.zxid
     }
 
-    /// Answers. `false` if nobody waits for it any more.
+    /// Answers the command. Returns `false` if the command was withdrawn.
     pub async fn answer(self, answer: impl AsRef<[u8]>) -> Result<bool> {
         let answer = answer.as_ref();
         let answered = self.receipts.commit(&self.client, |once| {

@@ -1,23 +1,23 @@
-//! What is in an id: a time, the number of a worker, and a count. Pure.
+//! The encoding of an id: a time, the number of a worker, and a sequence number. Pure.
 
 use std::fmt;
 
 /// The bits of an id, without the sign.
 const BITS: u32 = 63;
 
-/// How many bits are for what, and from when the time is counted. All on one path have the same.
+/// The sizes of the fields, and the epoch of the time. All clients of a path use the same layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnowflakeLayout {
-    /// From when milliseconds are counted, in milliseconds since 1970.
+    /// The epoch, in milliseconds since 1970.
     pub epoch_ms: i64,
-    /// How many bits the number of a worker has: 10 are 1024 workers.
+    /// The bits of the worker number: 10 bits are 1024 workers.
     pub worker_bits: u32,
-    /// How many bits the count has: 12 are 4096 ids per worker and millisecond.
+    /// The bits of the sequence number: 12 bits are 4096 ids per worker and millisecond.
     pub sequence_bits: u32,
 }
 
-/// From the beginning of 2020 on, with 41 bits of time (to the year 2089), 10 for the worker and 12 for the
-/// count.
+/// The epoch is the beginning of 2020, with 41 bits of time (until the year 2089), 10 of the worker
+/// number and 12 of the sequence number.
 impl Default for SnowflakeLayout {
     fn default() -> SnowflakeLayout {
         SnowflakeLayout { epoch_ms: 1_577_836_800_000, worker_bits: 10, sequence_bits: 12 }
@@ -30,22 +30,22 @@ impl fmt::Display for SnowflakeLayout {
     }
 }
 
-/// What is in an id.
+/// The fields of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnowflakeParts {
-    /// When it was made, in milliseconds since 1970.
+    /// The time of creation, in milliseconds since 1970.
     pub time_ms: i64,
-    /// By which worker.
+    /// The number of the worker.
     pub worker: u32,
-    /// Which of that worker and millisecond it was.
+    /// The sequence number within this worker and millisecond.
     pub sequence: u32,
 }
 
 impl SnowflakeLayout {
-    /// What is wrong with it, if anything.
+    /// Returns the reason if the layout is invalid.
     pub(super) fn problem(&self) -> Option<&'static str> {
         let bits = self.worker_bits.checked_add(self.sequence_bits);
-        // The two have to fit into a UUID, and the time has to last.
+        // Worker and sequence number have to fit into a UUID, and the time has to last.
         if self.worker_bits > 20 || self.sequence_bits > 20 || bits.is_none_or(|bits| bits > 31) {
             return Some("worker and count have 20 bits each and 31 together at most");
         }
@@ -55,7 +55,7 @@ impl SnowflakeLayout {
         None
     }
 
-    /// The layout behind its text; `None` if it is something else.
+    /// Parses the text of a layout; `None` if it is malformed.
     pub(super) fn parse(text: &str) -> Option<SnowflakeLayout> {
         let mut words = text.split(' ');
         let layout = SnowflakeLayout {
@@ -66,7 +66,7 @@ impl SnowflakeLayout {
         layout.problem().is_none().then_some(layout)
     }
 
-    /// How many workers there can be.
+    /// Returns the maximum number of workers.
     pub fn workers(&self) -> u32 {
         1 << self.worker_bits
     }
@@ -75,7 +75,7 @@ impl SnowflakeLayout {
         (1 << self.sequence_bits) - 1
     }
 
-    /// An id; `None` if the time does not fit.
+    /// Encodes an id; `None` if the time does not fit.
     pub(super) fn encode(&self, parts: SnowflakeParts) -> Option<i64> {
         let time = parts.time_ms.checked_sub(self.epoch_ms).filter(|time| *time >= 0)?;
         let shift = self.worker_bits + self.sequence_bits;
@@ -86,7 +86,7 @@ impl SnowflakeLayout {
         Some((time << shift) | low)
     }
 
-    /// What is in an id.
+    /// Decodes an id.
     ///
     /// ```
     /// use ironkeeper_recipes::naming::SnowflakeLayout;

@@ -1,38 +1,43 @@
-//! Ids of 63 bits made of a time, the number of a worker, and a count, with numbers that are leased from
-//! the tree.
+//! Ids of 63 bits that consist of a time, the number of a worker, and a sequence number. Workers
+//! lease their numbers from the tree.
 //!
 //! # On the tree
 //! ```text
 //! /ids/snowflake                               persistent: the layout of the ids: `1577836800000 10 12`
 //!   workers/3                                  ephemeral: number 3 is in use
-//!   times/3                                    persistent: no id of number 3 is later than this, and who
-//!                                              has written that: `1763277000123 <uuid>`
+//!   times/3                                    persistent: the latest time that an id of number 3 may
+//!                                              have, and its writer: `1763277000123 <uuid>`
 //! ```
 //!
 //! # Steps
-//! 1. Take the smallest number that is free, by its ephemeral node. Read its time, and write it from the
-//!    version that was read: from then on, nobody else can.
-//! 2. Reserve three seconds by writing a time that far ahead, whenever the last one is used up.
-//! 3. Hand out ids: the time is that of the clock, but later than the one found at first, never earlier than
-//!    that of the last id, and never later than the one that is reserved. Ids of the same millisecond
-//!    are counted.
+//! 1. Take the smallest free number by creating its ephemeral node. Read its time node, and write
+//!    it conditional on that version: from then on, no former holder can write it.
+//! 2. Reserve three seconds by writing a time that far ahead, whenever the reserved time is used
+//!    up.
+//! 3. Create ids. The time of an id is the clock's, but later than the time found in step 1, not
+//!    earlier than that of the last id, and not later than the reserved time. Ids of the same
+//!    millisecond differ in the sequence number.
 //!
 //! # Guarantees
-//! No id is handed out twice by anybody on the path, whatever happens to clocks and sessions. A holder
-//! whose session is over and who does not know it is no danger: its ids are no later than what it has reserved,
-//! and those of its heir are later. The ids of one handle grow. Of two handles, the ids are in the order
-//! of time as far as their clocks agree. One write in three seconds; nobody is woken.
+//! No id is returned twice by any client on the path, whatever happens to clocks and sessions. A
+//! former holder that has not noticed the end of its session is harmless: its ids are not later
+//! than the time it has reserved, and those of the next holder are later. The ids of one handle
+//! grow. Ids of different handles are in the order of time as far as their clocks agree. One write
+//! in three seconds; no watches.
 //!
 //! # When things break
-//! - Disconnected: ids go on as long as time is reserved, then wait for the reconnect.
-//! - Session over: the same, then an error. Lease a number with a new client.
-//! - The clock goes back: ids go on with the time of the last one, as many as the count allows; then they
-//!   wait until the clock has caught up. If it is further behind than is tolerated (ten seconds, unless it
-//!   is said): [`RecipeError::ClockBehind`]. The same goes for a clock that is behind the ids of whoever had
-//!   the number before, also across restarts: such a number is not leased.
-//! - All numbers in use: [`RecipeError::Exhausted`].
-//! - Another layout than the others on the path: [`RecipeError::Misuse`].
-//! - The future of [`Snowflake::next`] dropped: no id is lost.
+//! - The connection is lost: ids are available as long as time is reserved, then `next` waits for
+//!   the reconnect.
+//! - The session has ended: ids are available as long as time is reserved, then an error. Lease a
+//!   number with a new client.
+//! - The clock goes back: ids have the time of the last id, as many as there are sequence numbers;
+//!   then `next` waits until the clock has caught up. If the clock is behind by more than the
+//!   tolerance (default: ten seconds), the error is [`RecipeError::ClockBehind`]. The same holds
+//!   for a clock that is behind the ids of the previous holder, also across restarts: such a number
+//!   is not leased.
+//! - All numbers are in use: [`RecipeError::Exhausted`].
+//! - The layout differs from that of the path: [`RecipeError::Misuse`].
+//! - The future of [`Snowflake::next`] is dropped: no id is lost.
 
 mod layout;
 mod worker;
@@ -58,7 +63,7 @@ const TOLERANCE: Duration = Duration::from_secs(10);
 
 type Clock = dyn Fn() -> i64 + Send + Sync;
 
-/// How ids are made.
+/// The settings of a [`Snowflake`].
 #[must_use = "nothing happens before a number is leased"]
 pub struct SnowflakeBuilder {
     client: Client,
@@ -79,27 +84,27 @@ impl fmt::Debug for SnowflakeBuilder {
 }
 
 impl SnowflakeBuilder {
-    /// How many bits are for what. All on one path have to say the same.
+    /// Sets the layout of the ids. All clients on one path must use the same layout.
     pub fn layout(mut self, layout: SnowflakeLayout) -> SnowflakeBuilder {
         self.layout = layout;
         self
     }
 
-    /// How much time one write reserves: three seconds, unless it is said. Longer means fewer writes, and a
-    /// longer wait for whoever takes the number over.
+    /// Sets the time that one write reserves. The default is three seconds. A longer time means
+    /// fewer writes, and a longer wait for the next holder of the number.
     pub fn reserve(mut self, time: Duration) -> SnowflakeBuilder {
         self.reserve_ms = millis(time).max(1);
         self
     }
 
-    /// How far the clock may be behind before that is an error: ten seconds, unless it is said. Not less
-    /// than is reserved.
+    /// Sets how far the clock may be behind before `next` returns an error. The default is ten
+    /// seconds, the minimum is the reserved time.
     pub fn tolerance(mut self, time: Duration) -> SnowflakeBuilder {
         self.tolerance_ms = millis(time);
         self
     }
 
-    /// Another clock than the system's: milliseconds since 1970.
+    /// Replaces the system clock by another clock: milliseconds since 1970.
     pub fn clock(mut self, clock: impl Fn() -> i64 + Send + Sync + 'static) -> SnowflakeBuilder {
         self.clock = Arc::new(clock);
         self
@@ -117,7 +122,7 @@ impl SnowflakeBuilder {
         let workers = self.layout.workers();
         let (worker, last_ms) =
             Worker::lease(client, &paths, workers, now_ms, tolerance_ms).await?;
-        // As if the whole count of that millisecond had been used.
+        // All sequence numbers of that millisecond count as used.
         let sequence = self.layout.sequence_max();
         let number = worker.number;
         Ok(Snowflake {
@@ -131,13 +136,14 @@ impl SnowflakeBuilder {
         })
     }
 
-    /// Makes sure that all on the path have the same layout.
+    /// Ensures that all clients on the path have the same layout.
     async fn agree(&self, paths: &Paths) -> Result<()> {
         let (client, ours) = (&self.client, self.layout.to_string());
         let theirs = loop {
             match get_or_none(client, &paths.root).await? {
                 Some(node) if !node.data.is_empty() => break node,
-                // The first one says it. Whoever it is, the next look finds it, also after a lost reply.
+                // The first client writes the layout. The next read returns the layout that was
+                // written, also after a lost reply.
                 Some(node) => {
                     let upon = Upon::stat(&node.stat);
                     match write_once(client, &paths.root, ours.as_bytes(), upon).await {
@@ -170,11 +176,11 @@ fn millis(time: Duration) -> i64 {
 }
 
 fn system_ms() -> i64 {
-    // A clock before 1970 is far behind everything.
+    // A clock before 1970 counts as 1970, which is behind all stored times.
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
 }
 
-/// Makes ids under the number of a worker.
+/// A generator of ids with the number of a worker.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -217,17 +223,17 @@ struct State {
     worker: Worker,
     /// The time of the last id.
     last_ms: i64,
-    /// Its count.
+    /// The sequence number of the last id.
     sequence: u32,
 }
 
 impl Snowflake {
-    /// Leases the number of a worker, with everything as it is unless it is said.
+    /// Leases the number of a worker, with default settings.
     pub async fn lease(client: &Client, path: impl Into<String>) -> Result<Snowflake> {
         Snowflake::builder(client, path).lease().await
     }
 
-    /// Ids on `path`. Makes no request.
+    /// Returns a builder for ids on `path`. Makes no request.
     pub fn builder(client: &Client, path: impl Into<String>) -> SnowflakeBuilder {
         SnowflakeBuilder {
             client: client.clone(),
@@ -239,22 +245,22 @@ impl Snowflake {
         }
     }
 
-    /// The path of the ids.
+    /// Returns the path of the ids.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Our number.
+    /// Returns the number of this worker.
     pub fn worker(&self) -> u32 {
         self.number
     }
 
-    /// How many bits are for what.
+    /// Returns the layout of the ids.
     pub fn layout(&self) -> SnowflakeLayout {
         self.layout
     }
 
-    /// The next id.
+    /// Returns the next id.
     pub async fn next(&self) -> Result<i64> {
         let parts = self.next_parts().await?;
         self.layout.encode(parts).ok_or_else(|| {
@@ -263,8 +269,8 @@ impl Snowflake {
         })
     }
 
-    /// The next id as a UUID of version 7: the time, the count and the worker in this order, then chance. It
-    /// is as unique on the path, and elsewhere by chance.
+    /// Returns the next id as a UUID of version 7: the time, the sequence number and the worker in
+    /// this order, then random bits. It is unique on the path, and elsewhere with high probability.
     pub async fn next_uuid(&self) -> Result<Uuid> {
         let SnowflakeParts { time_ms, worker, sequence } = self.next_parts().await?;
         let distinct = (u64::from(sequence) << 20) | u64::from(worker);
@@ -284,14 +290,14 @@ impl Snowflake {
             } else if state.sequence < self.layout.sequence_max() {
                 (state.last_ms, state.sequence + 1)
             } else {
-                // The count of that millisecond is used up.
+                // The sequence numbers of that millisecond are used up.
                 let wait_ms = u64::try_from(behind_ms).unwrap_or(0) + 1;
                 tokio::time::sleep(Duration::from_millis(wait_ms)).await;
                 continue;
             };
             if time_ms > state.worker.reserved_ms {
                 state.worker.write(time_ms.saturating_add(self.reserve_ms)).await?;
-                // The write may have taken longer than what it has reserved.
+                // The write may have taken longer than the time that it has reserved.
                 continue;
             }
             (state.last_ms, state.sequence) = (time_ms, sequence);
@@ -299,7 +305,7 @@ impl Snowflake {
         }
     }
 
-    /// Gives the number back, and waits until others can have it.
+    /// Releases the number, and waits until other clients can lease it.
     pub async fn release(self) -> Result<()> {
         self.state.into_inner().worker.release().await
     }

@@ -1,9 +1,10 @@
-//! The number of a worker, and the time up to which it may hand out ids.
+//! The number of a worker, and the time up to which its holder may create ids.
 //!
-//! The ephemeral node of a number only tells others that it is in use. What makes ids unique is the
-//! persistent node with the time: whoever takes a number over writes that node before it hands out
-//! anything, from the version it has read, and hands out later times only. A holder that does not know that it
-//! is none any more keeps below the time that it has written itself, and cannot write another one.
+//! The ephemeral node of a number only shows other clients that the number is in use. The
+//! persistent node with the time makes the ids unique: a new holder writes that node, conditional
+//! on the version it has read, before it creates an id, and uses later times only. A former holder
+//! that has not noticed the loss stays below the time that it has written itself, and cannot write
+//! another one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ use crate::place::{Place, create_containers, join, patient};
 use crate::reads::{children_or_none, get_children, get_or_none};
 use crate::shared::write::refuse_wild_version;
 
-/// Where things are.
+/// The paths of the nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Paths {
     pub(super) root: String,
@@ -29,23 +30,23 @@ impl Paths {
     }
 }
 
-/// A number that is ours.
+/// A number that this client holds.
 #[derive(Debug)]
 pub(super) struct Worker {
     client: Client,
     pub(super) number: u32,
     place: Place,
-    /// Tells our writes of the time from those of others.
+    /// Distinguishes our writes of the time from the writes of other holders.
     mark: String,
     time: String,
     version: i32,
-    /// No id may be later.
+    /// The latest time that an id may have.
     pub(super) reserved_ms: i64,
 }
 
 impl Worker {
-    /// Takes the smallest number that is free and whose last id is not too far ahead of `now_ms`. Gives the
-    /// time of that last id, too: what is handed out has to be later.
+    /// Takes the smallest free number whose last time is at most `ahead_max_ms` ahead of `now_ms`.
+    /// Returns that last time as well: all new ids have to be later.
     pub(super) async fn lease(
         client: &Client,
         paths: &Paths,
@@ -89,7 +90,7 @@ impl Worker {
         })
     }
 
-    /// Writes the time for the first time, and gives the one that was there.
+    /// Writes the time node for the first time, and returns the time that it had before.
     async fn take_over(&mut self, now_ms: i64) -> Result<i64> {
         loop {
             let found = get_or_none(&self.client, &self.time).await?;
@@ -117,14 +118,15 @@ impl Worker {
             self.version = node.stat.version;
             match self.write(last_ms).await {
                 Ok(()) => return Ok(last_ms),
-                // The holder before us has written once more.
+                // The previous holder has written once more: read again.
                 Err(RecipeError::Lost { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Reserves the time up to this. [`RecipeError::Lost`] if somebody else has the number now.
+    /// Reserves the time up to `until_ms`. Returns [`RecipeError::Lost`] if the number has another
+    /// holder.
     pub(super) async fn write(&mut self, until_ms: i64) -> Result<()> {
         let data = self.data(until_ms);
         loop {
@@ -137,8 +139,8 @@ impl Worker {
                 Err(error) if error.kind() == ErrorKind::BadVersion => {
                     let found = get_or_none(client, &self.time).await?;
                     let found = found.filter(|node| node.data.ends_with(self.mark.as_bytes()));
-                    // With our mark it is our own: a try whose reply was lost, or whose future was
-                    // dropped.
+                    // The node has our mark: an earlier write whose reply was lost, or whose future
+                    // was dropped.
                     let node = found.ok_or_else(|| lost(Lost::Expired))?;
                     self.version = node.stat.version;
                     if node.data != data {
@@ -159,7 +161,7 @@ impl Worker {
         format!("{until_ms} {}", self.mark)
     }
 
-    /// Gives the number back.
+    /// Deletes the ephemeral node of the number.
     pub(super) async fn release(self) -> Result<()> {
         self.place.withdraw().await?;
         Ok(())

@@ -1,30 +1,32 @@
-//! The instance with the fewest connections, counted over all clients.
+//! A rule that chooses the instance with the fewest connections, counted over all clients.
 //!
 //! # On the tree
 //! ```text
 //! /services.connections                        container, beside the services
 //!   web                                        container: a service
-//!     0b7c…e1                                  ephemeral: one client, {"instance 1": 3, "instance 2": 1}
-//!     53a9…04                                  ephemeral: another one
+//!     0b7c…e1                                  ephemeral: one client, {"instance 1": 3, …}
+//!     53a9…04                                  ephemeral: another client
 //! ```
-//! Beside the services and not below them: what is below is taken for a service, by Curator too.
+//! The counts are beside the services and not below them, because every child of that path is a
+//! service, for Curator as well.
 //!
 //! # Steps
-//! 1. Keep an ephemeral node with the numbers of our own connections. Changes in quick succession are
-//!    written once.
-//! 2. Follow the nodes of all clients; the sum is what an instance has. Our own numbers are not taken
-//!    from the tree but from memory, where they are exact.
+//! 1. Keep an ephemeral node with the connection counts of this client. Changes in quick succession
+//!    are written once.
+//! 2. Follow the nodes of all clients; the connections of an instance are the sum. The own counts
+//!    are taken from memory, where they are exact, and not from the tree.
 //!
 //! # Guarantees
-//! The counts of others are as old as the watch events that bring them; two clients that choose at the
-//! same moment may choose the same instance, and the next choice makes up for it. Equal counts are
-//! taken in turn. A client that dies takes its connections out of the counts with its session.
-//! A connection that begins or ends costs at most one write, and one watch event at every client of the
-//! service.
+//! The counts of other clients are as old as the watch events that deliver them; two clients that
+//! choose at the same moment may choose the same instance, and the next choices compensate for it.
+//! Instances with equal counts are chosen in rotation. When a client's session ends, its
+//! connections are removed from the counts. A connection that begins or ends costs at most one
+//! write, and one watch event at every client of the service.
 //!
 //! # When things break
-//! - Disconnected: the counts last known stay; our own are written after the reconnect.
-//! - Session over: the counts last known of others stay; our own go on being counted in memory.
+//! - Disconnected: the last known counts stay; the own counts are written after the reconnect.
+//! - Session ended: the last known counts of other clients stay; the own connections are still
+//!   counted in memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,10 +41,11 @@ use crate::node::PersistentNode;
 use crate::place::{join, name_of, refuse_bad_name};
 use crate::service::instance::ServiceInstance;
 
-/// Connections by the id of their instance.
+/// Connections by instance id.
 type Counts = BTreeMap<String, u64>;
 
-/// Chooses the instance with the fewest connections, and counts ours.
+/// A rule that chooses the instance with the fewest connections, and counts the connections of this
+/// client.
 ///
 /// ```
 /// use ironkeeper_client::Client;
@@ -73,7 +76,7 @@ pub struct LeastConnections {
 
 #[derive(Debug)]
 struct Shared {
-    /// Ours.
+    /// The node with the counts of this client.
     node: PersistentNode,
     all: ChildrenCache,
     own: Mutex<Counts>,
@@ -81,8 +84,8 @@ struct Shared {
 }
 
 impl LeastConnections {
-    /// Takes part in the counting for a service of the [`ServiceDiscovery`] on `services`, and waits
-    /// until the counts of the others are known.
+    /// Starts to count for a service of the [`ServiceDiscovery`] on `services`, and waits until the
+    /// counts of the other clients are read.
     ///
     /// [`ServiceDiscovery`]: crate::service::ServiceDiscovery
     pub async fn open(client: &Client, services: &str, name: &str) -> Result<LeastConnections> {
@@ -101,13 +104,13 @@ impl LeastConnections {
         Ok(LeastConnections { shared: Arc::new(shared) })
     }
 
-    /// The connections of all clients to each instance, as far as is known here.
+    /// Returns the last known connections of all clients, by instance id.
     pub fn counts(&self) -> BTreeMap<String, u64> {
         self.shared.counts(&self.shared.own())
     }
 
-    /// Chooses the one with the fewest connections, and counts a connection to it. Choice and count are
-    /// one step: many who ask at once are spread.
+    /// Chooses the instance with the fewest connections, and counts a connection to it. Both are
+    /// one step, so that concurrent calls are spread over the instances.
     pub fn connect(&self, among: &[Arc<ServiceInstance>]) -> Option<Connection> {
         let mut own = self.shared.own();
         let instance = self.shared.least(among, &own)?;
@@ -118,7 +121,7 @@ impl LeastConnections {
 }
 
 impl Balance for LeastConnections {
-    /// Chooses and counts nothing. See [`LeastConnections::connect`].
+    /// Chooses an instance without counting a connection. See [`LeastConnections::connect`].
     fn choose(&self, among: &[Arc<ServiceInstance>], _: &str) -> Option<Arc<ServiceInstance>> {
         self.shared.least(among, &self.shared.own())
     }
@@ -126,7 +129,7 @@ impl Balance for LeastConnections {
 
 impl Shared {
     fn own(&self) -> MutexGuard<'_, Counts> {
-        // No step can be left half done by a panic.
+        // A panic under this lock leaves no partial change.
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -134,7 +137,7 @@ impl Shared {
         let mut counts = own.clone();
         let ours = name_of(self.node.path());
         for node in self.all.children().iter().filter(|node| name_of(&node.path) != ours) {
-            // Whatever else is there counts for nothing.
+            // A node that cannot be decoded counts as empty.
             for (id, count) in decode(&node.data) {
                 let sum = counts.entry(id).or_default();
                 *sum = sum.saturating_add(count);
@@ -152,13 +155,14 @@ impl Shared {
         self.turns.choose(&equals, "")
     }
 
-    /// Under the lock of the counts, so that a later count is never overtaken by an earlier one.
+    /// Requests a write of the counts. The caller holds their lock, so that an older count never
+    /// replaces a newer one.
     fn write(&self, own: &Counts) {
         self.node.want_data(encode(own));
     }
 }
 
-/// A connection that is counted until this is dropped.
+/// A connection that is counted until this value is dropped.
 #[derive(Debug)]
 #[must_use = "a connection that is dropped is not counted any more"]
 pub struct Connection {
@@ -167,7 +171,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Where it goes to.
+    /// Returns the instance that was chosen for the connection.
     pub fn instance(&self) -> &Arc<ServiceInstance> {
         &self.instance
     }

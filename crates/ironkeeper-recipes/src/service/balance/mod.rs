@@ -1,17 +1,17 @@
-//! Rules by which one of many instances is chosen.
+//! Rules that choose one of several instances.
 //!
-//! | rule | chooses | remembers |
+//! | rule | chooses | state |
 //! | --- | --- | --- |
-//! | [`RoundRobin`] | one after the other | the last one |
-//! | [`Random`] | any | nothing |
-//! | [`SourceHash`] | the same one for the same source, in every process | nothing |
-//! | [`WeightedRoundRobin`] | in turn, as often as the weight says, evenly mixed | a number per instance |
-//! | [`WeightedRandom`] | any, as often as the weight says | nothing |
-//! | [`LeastConnections`] | the one with the fewest connections of all clients together | counts, on the tree |
-//! | [`Sticky`] | the same one as long as it is there | that one |
+//! | [`RoundRobin`] | the next one by id | the last one |
+//! | [`Random`] | a random one | none |
+//! | [`SourceHash`] | the same one for the same source, in every process | none |
+//! | [`WeightedRoundRobin`] | the next one, by weight, interleaved | a number per instance |
+//! | [`WeightedRandom`] | a random one, by weight | none |
+//! | [`LeastConnections`] | the one with fewest connections of all clients | nodes on the tree |
+//! | [`Sticky`] | the same one as long as it is a candidate | that one |
 //!
-//! All but [`LeastConnections`] know of their own process only. None of them waits or makes a request
-//! when it chooses.
+//! All rules except [`LeastConnections`] use the state of their own process only. No rule waits or
+//! makes a request when it chooses.
 
 pub mod connections;
 mod dice;
@@ -32,7 +32,7 @@ pub use weighted::{WeightedRandom, WeightedRoundRobin};
 
 use crate::service::instance::ServiceInstance;
 
-/// A rule by which one of many instances is chosen.
+/// A rule that chooses one of several instances.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -53,7 +53,7 @@ use crate::service::instance::ServiceInstance;
 #[doc(alias = "ProviderStrategy")]
 #[doc(alias = "load balancing")]
 pub trait Balance: fmt::Debug + Send + Sync {
-    /// Chooses one of the instances, which come in the order of their nodes' names, for somebody in
-    /// particular. `None` if there is none that may be chosen.
+    /// Chooses one of the instances, which are sorted by the names of their nodes, for a source
+    /// such as a user or an address. Returns `None` if no instance may be chosen.
     fn choose(&self, among: &[Arc<ServiceInstance>], source: &str) -> Option<Arc<ServiceInstance>>;
 }

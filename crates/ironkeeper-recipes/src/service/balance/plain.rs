@@ -1,4 +1,4 @@
-//! One after the other, or any.
+//! Round robin and random choice.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,8 +6,8 @@ use super::Balance;
 use super::dice::Dice;
 use crate::service::instance::ServiceInstance;
 
-/// One after the other, in the order of their ids. It remembers whose turn it was, not a number: those
-/// who come and go change nothing about the turns of the others.
+/// Round robin in the order of the ids. The rule stores the id of the last instance and not an
+/// index, so that added and removed instances do not change the order of the others.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct RoundRobin {
 }
 
 impl RoundRobin {
-    /// Begins with the first.
+    /// Creates a rule that begins with the first instance.
     pub fn new() -> RoundRobin {
         RoundRobin::default()
     }
@@ -52,7 +52,7 @@ impl Balance for RoundRobin {
     }
 }
 
-/// Any of them, each as often as the others in the long run.
+/// A random choice; in the long run all instances are chosen equally often.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -73,12 +73,12 @@ pub struct Random {
 }
 
 impl Random {
-    /// With a seed from the operating system.
+    /// Creates a rule with a seed from the operating system.
     pub fn new() -> Random {
         Random::default()
     }
 
-    /// With a seed of one's own: the same choices each time.
+    /// Creates a rule with this seed: the same choices each time.
     pub fn with_seed(seed: u64) -> Random {
         Random { dice: Dice::seeded(seed) }
     }
@@ -102,7 +102,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Instances by "id" or "id:weight".
+    /// Creates instances from "id" or "id:weight".
     pub(in super::super) fn instances(texts: &[&str]) -> Vec<Arc<ServiceInstance>> {
         let one = |text: &&str| {
             let (id, weight) = text.split_once(':').unwrap_or((text, "1"));
@@ -113,7 +113,7 @@ pub(super) mod tests {
         texts.iter().map(one).collect()
     }
 
-    /// The ids that are chosen one after the other.
+    /// Returns the ids of successive choices.
     pub(in super::super) fn chosen(
         rule: &dyn Balance,
         among: &[Arc<ServiceInstance>],
@@ -122,7 +122,7 @@ pub(super) mod tests {
         (0..count).map(|_| rule.choose(among, "").unwrap().id.clone()).collect()
     }
 
-    /// How often each is chosen.
+    /// Returns how often each id is chosen.
     pub(in super::super) fn counts(
         rule: &dyn Balance,
         among: &[Arc<ServiceInstance>],

@@ -1,4 +1,4 @@
-//! The same instance for the same source.
+//! A rule that chooses the same instance for the same source.
 
 use std::sync::Arc;
 
@@ -7,11 +7,12 @@ use super::dice::mix;
 use crate::fnv::fnv;
 use crate::service::instance::ServiceInstance;
 
-/// The same instance for the same source, in every process and after every restart. When an instance
-/// goes, only its own sources move; when one comes, it takes an equal share from all others.
+/// A rule that chooses the same instance for the same source, in every process and after every
+/// restart. When an instance is removed, only its own sources move; an instance that is added takes
+/// an equal share from all others.
 ///
-/// Each pair of source and instance has a number, and the largest wins (rendezvous hashing), so that
-/// nothing has to be remembered or agreed upon.
+/// Each pair of source and instance has a hash, and the instance with the largest one is chosen
+/// (rendezvous hashing), so that the rule needs no state and no agreement between processes.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -34,9 +35,10 @@ impl Balance for SourceHash {
     }
 }
 
-/// Must never change: processes of different builds choose alike.
+/// Returns the hash of a pair. It must never change: processes of different builds have to choose
+/// alike.
 fn rank(source: &str, id: &str) -> u64 {
-    // Its upper bits are weak; mixing spreads them.
+    // The upper bits of an FNV hash are weak; `mix` spreads the others over them.
     mix(fnv(source.as_bytes()) ^ mix(fnv(id.as_bytes())))
 }
 

@@ -1,12 +1,12 @@
-//! The same instance as long as it is there. Curator's `StickyStrategy`.
+//! A rule that keeps its choice as long as possible. Curator's `StickyStrategy`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Balance;
 use crate::service::instance::ServiceInstance;
 
-/// Stays with the instance that another rule has chosen, until that is gone, down or not wanted any
-/// more; then the other rule chooses again. For a choice per user see
+/// A rule that keeps the instance that another rule has chosen, until the instance is removed, down
+/// or filtered out; then the other rule chooses again. For a choice per user see
 /// [`SourceHash`](super::SourceHash).
 ///
 /// ```
@@ -36,13 +36,13 @@ struct Ours {
 }
 
 impl<R: Balance> Sticky<R> {
-    /// The other rule chooses when there is nothing to stay with.
+    /// Creates a rule that calls `rule` when it has no instance to keep.
     pub fn new(rule: R) -> Sticky<R> {
         Sticky { rule, ours: Mutex::default() }
     }
 
-    /// Grows whenever another instance is chosen: 1 for the first. Whoever keeps something about the
-    /// instance knows by this when to begin anew.
+    /// Returns the number of choices of the other rule: 1 after the first. A caller that keeps
+    /// state for the instance resets it when this number changes.
     pub fn number(&self) -> u64 {
         self.ours.lock().unwrap_or_else(PoisonError::into_inner).number
     }

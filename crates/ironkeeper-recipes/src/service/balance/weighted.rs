@@ -1,4 +1,4 @@
-//! More for those that can bear more.
+//! Rules that choose in proportion to weights.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,12 +7,12 @@ use super::Balance;
 use super::dice::Dice;
 use crate::service::instance::ServiceInstance;
 
-/// In turn, each as often as its [`weight`](ServiceInstance::weight) says, and evenly mixed: weights 5,
-/// 1 and 1 give `a a b a c a a`, not five in a row.
+/// Round robin in proportion to the [`weight`](ServiceInstance::weight), interleaved: weights 5, 1
+/// and 1 give `a a b a c a a`, not five in a row.
 ///
-/// Every instance gains its weight at each choice; the one that has gained most is chosen and pays back
-/// the sum of all weights. So among as many choices as the sum of the weights, each is chosen exactly as
-/// often as its weight says.
+/// At each choice every instance gains its weight; the instance with the largest gain is chosen,
+/// and the sum of all weights is subtracted from its gain. Among as many choices as the sum of the
+/// weights, each instance is chosen exactly as often as its weight.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -30,12 +30,12 @@ use crate::service::instance::ServiceInstance;
 /// ```
 #[derive(Debug, Default)]
 pub struct WeightedRoundRobin {
-    /// Bounded by the instances of the last choice.
+    /// The gains. Bounded by the instances of the last choice.
     gained: Mutex<HashMap<(String, i64), i64>>,
 }
 
 impl WeightedRoundRobin {
-    /// Nobody has gained anything.
+    /// Creates a rule whose gains are all 0.
     pub fn new() -> WeightedRoundRobin {
         WeightedRoundRobin::default()
     }
@@ -64,7 +64,7 @@ impl Balance for WeightedRoundRobin {
     }
 }
 
-/// Any of them, each as often as its [`weight`](ServiceInstance::weight) says in the long run.
+/// A random choice in proportion to the [`weight`](ServiceInstance::weight).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -85,12 +85,12 @@ pub struct WeightedRandom {
 }
 
 impl WeightedRandom {
-    /// With a seed from the operating system.
+    /// Creates a rule with a seed from the operating system.
     pub fn new() -> WeightedRandom {
         WeightedRandom::default()
     }
 
-    /// With a seed of one's own: the same choices each time.
+    /// Creates a rule with this seed: the same choices each time.
     pub fn with_seed(seed: u64) -> WeightedRandom {
         WeightedRandom { dice: Dice::seeded(seed) }
     }
@@ -124,7 +124,7 @@ mod tests {
         let all = instances(&["a:5", "b", "c", "drained:0"]);
         assert_eq!(chosen(&rule, &all, 7).join(" "), "a a b a c a a");
         assert_eq!(chosen(&rule, &all, 7).join(" "), "a a b a c a a");
-        // Whoever comes back has gained nothing meanwhile.
+        // An instance that returns starts with a gain of 0.
         assert_eq!(chosen(&rule, &instances(&["a:5"]), 3).join(" "), "a a a");
         assert_eq!(chosen(&rule, &all, 7).join(" "), "a a b a c a a");
     }

@@ -1,4 +1,4 @@
-//! The latch.
+//! `CountDownLatch`.
 
 use std::time::Duration;
 
@@ -33,11 +33,11 @@ async fn it_opens_with_the_last_count_and_wakes_once() {
     assert_eq!(counter.count_down().await.unwrap(), 0);
     waiting.await.unwrap().unwrap();
     assert_eq!(events.count(), 1);
-    // Open for all who come later, and not below zero.
+    // The latch stays open for later waiters, and the count does not go below zero.
     assert_eq!(counter.count_down().await.unwrap(), 0);
     latch.wait().await.unwrap();
     until_children(&waiter, PATH, 0).await;
-    // A new one on the same path.
+    // After `remove`, a new latch on the same path is closed.
     latch.remove().await.unwrap();
     assert!(!latch.wait_within(Duration::from_millis(20)).await.unwrap());
 }

@@ -1,4 +1,4 @@
-//! The cyclic barrier.
+//! `CyclicBarrier`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -121,7 +121,7 @@ async fn who_gives_up_does_not_count() {
         polls += 1;
     }
     assert!(polls > 3, "{polls}");
-    // One that comes with the last one at the very time of its end either passes or does not count.
+    // A party whose timeout passes while the last party arrives either passes or does not count.
     for micros in 0..30 {
         let patience = Duration::from_micros(100 * micros);
         let (hasty, other) = tokio::join!(

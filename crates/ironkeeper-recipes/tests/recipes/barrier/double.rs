@@ -1,4 +1,4 @@
-//! The double barrier, and the one whose size is on the tree.
+//! `DoubleBarrier`, and `SizedBarrier`, whose size is the data of its node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -85,7 +85,7 @@ async fn gh_1290_neither_events_nor_reconnects_open_the_barrier() {
     });
     until_children(&other, PATH, 1).await;
     until_watches(&client, 1).await;
-    // Each reconnect is an event, and the watch is set anew.
+    // Each reconnect is an event, and the watch is set again.
     for _ in 0..3 {
         let mut states = client.states();
         proxy.cut();
@@ -104,7 +104,7 @@ async fn gh_1290_neither_events_nor_reconnects_open_the_barrier() {
 async fn a_ready_node_of_an_earlier_round_opens_nothing() {
     let world = World::start().await;
     let (one, two) = (world.client().await, world.client().await);
-    // As the last member of an earlier round leaves it when it dies.
+    // The state after the last member of an earlier round ended without `leave`.
     one.create_recursive(&format!("{PATH}/ready"), "", CreateMode::Persistent).await.unwrap();
     let first = DoubleBarrier::new(&one, PATH, 2).unwrap();
     let entering = tokio::spawn(async move { first.enter().await });
@@ -125,7 +125,7 @@ async fn who_waits_goes_on_though_the_sign_is_gone_when_it_looks() {
     let barrier = DoubleBarrier::new(&one, PATH, 3).unwrap();
     let entering = tokio::spawn(async move { barrier.enter().await });
     until_watches(&one, 1).await;
-    // As members of kazoo do who complete the number and leave at once.
+    // As members of kazoo do that complete the number and leave at once.
     let ready = format!("{PATH}/ready");
     let transaction = two.transaction().create(&ready, "", CreateMode::Persistent);
     transaction.delete(&ready, Version::Any).commit().await.unwrap();
@@ -155,7 +155,7 @@ async fn curator_233_536_leaving_after_a_time_ends_and_frees_the_others() {
     let (one, two) = tokio::join!(barrier.enter(), barrier.enter());
     let (one, two) = (one.unwrap(), two.unwrap());
     assert!(!one.leave_within(Duration::from_millis(20)).await.unwrap());
-    // The other is alone now, whichever of them had the lowest name.
+    // The other member is alone now, whichever of the two had the smallest name.
     assert!(two.leave_within(Duration::from_secs(60)).await.unwrap());
     until_children(&client, PATH, 0).await;
 }
@@ -166,7 +166,7 @@ async fn who_gives_up_entering_does_not_count_and_leaves_no_watch() {
     let client = world.client().await;
     let barrier = DoubleBarrier::new(&client, PATH, 2).unwrap();
     assert!(barrier.enter_within(Duration::from_millis(20)).await.unwrap().is_none());
-    // Given up before the server has answered, the node is looked for and removed in the background.
+    // If the attempt ends before the server has replied, a background task deletes the node.
     until_children(&client, PATH, 0).await;
     assert_eq!(barrier.count().await.unwrap(), 0);
     assert!(barrier.enter_within(Duration::from_millis(20)).await.unwrap().is_none());
@@ -195,7 +195,7 @@ async fn members_whose_session_ends_are_left_behind() {
     world.end_session(&one).await;
     leaving.await.unwrap().unwrap();
     assert!(dies.leave().await.unwrap_err().is_session_over());
-    // Before all have come, too.
+    // Also while the barrier is not complete.
     let three = world.client().await;
     let third = DoubleBarrier::new(&three, PATH, 2).unwrap();
     let entering = tokio::spawn(async move { third.enter().await });
@@ -241,7 +241,7 @@ async fn the_size_may_be_on_the_tree_and_may_change() {
         async move { barrier.enter().await }
     });
     until_watches(&client, 2).await;
-    // An operator with a shell.
+    // As an operator does in a shell.
     other.set(PATH, "4", Version::Any).await.unwrap();
     until_watches(&client, 2).await;
     assert!(!entering.is_finished());
@@ -297,7 +297,7 @@ async fn whoever_waits_goes_on_although_the_sign_has_gone_before_it_looks() {
     let waiting = tokio::spawn(async move { barrier.enter().await });
     until_children(&other, PATH, 1).await;
     until_watches(&client, 1).await;
-    // As one of Curator's that leaves at once: it does not wait for those who have not looked yet.
+    // As a member of Curator that leaves at once, before other members have read the children.
     proxy.stall(Direction::ToClient);
     let (member, ready) = (format!("{PATH}/{}", Uuid::random()), format!("{PATH}/ready"));
     other.create(&member, "", CreateMode::Ephemeral).await.unwrap();

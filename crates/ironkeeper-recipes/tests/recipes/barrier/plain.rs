@@ -1,4 +1,4 @@
-//! The barrier that is set and removed.
+//! `Barrier`, which is set and removed.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::world::{World, drop_after_polls, while_away, with_every_cut};
 
 const PATH: &str = "/barriers/b";
 
-/// Waits until a client has so many watches, and the server has set them. Every look is a round trip.
+/// Waits until a client has `count` watches and the server has set them. One check per round trip.
 pub async fn until_watches(client: &Client, count: usize) {
     while client.watch_count() != count {
         client.exists("/").await.unwrap();
     }
-    // A watch counts when it is asked for; requests are answered in order.
+    // The client counts a watch when it sends the request; replies arrive in order.
     client.exists("/").await.unwrap();
 }
 

@@ -25,7 +25,7 @@ async fn children_alone_are_told(watching: Watching) {
     assert_eq!(cache.get("a").unwrap().data, "2");
     assert!(cache.get("a/below").is_none());
     assert_eq!((cache.children().len(), cache.len()), (1, 1));
-    // The parent goes and comes back.
+    // The parent is deleted and created again.
     client.delete_recursive("/p").await.unwrap();
     assert_eq!(told_until(&mut events, "-/p/a").await, ["-/p/a"]);
     client.create_recursive("/p/b", "", persistent).await.unwrap();

@@ -8,7 +8,7 @@ mod tree;
 use ironkeeper_client::Client;
 use ironkeeper_recipes::cache::{CacheEvent, CacheEvents, TreeCache};
 
-/// The next events as text, up to the one that ends with `last`.
+/// Returns the next events as text, up to and including `last`.
 async fn told_until(events: &mut CacheEvents, last: &str) -> Vec<String> {
     let mut told = Vec::new();
     while told.last().is_none_or(|text: &String| text != last) {
@@ -28,7 +28,7 @@ async fn told_until(events: &mut CacheEvents, last: &str) -> Vec<String> {
     told
 }
 
-/// The subtree as it is.
+/// Reads the subtree from the server.
 async fn as_it_is(client: &Client, path: &str) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     let mut walk = client.walk(path).with_data();
@@ -49,7 +49,7 @@ fn as_cached(cache: &TreeCache) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// Waits until the cache is what the tree is, which nobody changes any more.
+/// Waits until the cache equals the subtree, which does not change any more.
 async fn until_equal(cache: &TreeCache, client: &Client) {
     let expected = as_it_is(client, cache.path()).await;
     let mut events = cache.events();
@@ -59,7 +59,7 @@ async fn until_equal(cache: &TreeCache, client: &Client) {
     }
 }
 
-/// Waits until the client has forgotten its watches down to so many.
+/// Waits until the client has `count` watches.
 async fn until_watches(client: &Client, count: usize) {
     while client.watch_count() != count {
         client.sync("/").await.unwrap();

@@ -92,7 +92,7 @@ async fn the_end_of_the_session_and_of_the_cache_are_told() {
     let Some(CacheEvent::Ended(why)) = last else { panic!("{last:?}") };
     assert!(why.is_session_over(), "{why}");
     assert_eq!(cache.current().unwrap().data, "kept");
-    // One that begins now never will be initialized.
+    // A cache started now is never initialized.
     let refused = NodeCache::start(&client, PATH).initialized().await.unwrap_err();
     assert!(refused.is_session_over(), "{refused}");
 }

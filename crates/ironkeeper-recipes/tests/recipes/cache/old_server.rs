@@ -1,4 +1,4 @@
-//! A server that does not know lasting watches, as those before 3.6.
+//! A server without persistent watches, as ZooKeeper before 3.6.
 
 use ironkeeper_client::{Client, CreateMode, ErrorKind, Version, WatchMode};
 use ironkeeper_recipes::cache::{ChildrenCache, TreeCache};
@@ -12,7 +12,7 @@ use crate::world::World;
 const ADD_WATCH: i32 = 106;
 const UNKNOWN: i32 = 9999;
 
-/// A way to the server on which the request for a lasting watch becomes one that no server knows.
+/// Starts a proxy that replaces the op code of `addWatch` by an unknown one.
 async fn old_server(server: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -31,7 +31,7 @@ async fn old_server(server: String) -> String {
 }
 
 async fn pass_requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> std::io::Result<()> {
-    // The first frame opens the session; all others have their kind behind their number.
+    // The first frame is the connect request; in all others the op code follows the xid.
     for number in 0.. {
         let length = from.read_i32().await?;
         let mut frame = vec![0; usize::try_from(length).expect("a length")];

@@ -41,7 +41,7 @@ async fn what_is_there_is_told_first_and_then_what_happens() {
         assert_eq!(told_until(&mut events, "-/t/b").await, ["-/t/b/3/4", "-/t/b/3", "-/t/b"]);
         assert_eq!(cache.children("/t/a").len(), 2);
 
-        // Whoever comes later is told the same, from the present on.
+        // A later subscriber receives the present nodes first.
         let told = told_until(&mut cache.events(), "initialized").await;
         assert_eq!(told, ["+/t", "+/t/a", "+/t/a/1", "+/t/a/2", "initialized"]);
     }
@@ -52,7 +52,7 @@ async fn curator_182_183_240_the_root_may_go_and_come_back() {
     for watching in BOTH {
         let world = World::start().await;
         let client = world.client().await;
-        // Not even its parent is there.
+        // Not even the parent exists.
         let cache = TreeCache::start_by(&client, "/above/t", watching);
         cache.initialized().await.unwrap();
         assert!(cache.is_empty());
@@ -113,7 +113,7 @@ async fn curator_391_476_fast_changes_under_a_flapping_connection_end_in_the_sam
             let child = format!("/t/{pick}");
             let leaf = format!("{child}/{way}");
             let data = format!("{round}");
-            // Whether each of them is possible at the time does not matter.
+            // A change may fail, depending on the present tree; that does not matter.
             match way {
                 0 => drop(other.create(&child, &data, PERSISTENT)),
                 1 => drop(other.set(&child, &data, Version::Any)),

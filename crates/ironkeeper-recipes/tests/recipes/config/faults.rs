@@ -1,4 +1,4 @@
-//! Configuration over connections that break and sessions that end.
+//! Configuration with lost connections and expired sessions.
 
 use ironkeeper_recipes::config::{Config, Update};
 use ironkeeper_testing::Direction;

@@ -1,4 +1,4 @@
-//! What the history tells, and the way back.
+//! The history of a configuration, and the return to an earlier revision.
 
 use ironkeeper_recipes::RecipeError;
 use ironkeeper_recipes::config::{Config, Update};
@@ -14,7 +14,7 @@ async fn the_history_tells_who_changed_what_and_why() {
     let config = Config::open(&client, PATH).await.unwrap();
     let update = Update::new().set("limit", 1).set("mode", "slow");
     config.publish(&update.by("anna").because("first values")).await.unwrap();
-    // One that changes nothing makes no revision.
+    // An update that changes nothing creates no revision.
     assert_eq!(config.publish(&Update::new().set("limit", 1)).await.unwrap().revision(), 1);
     let update = Update::new().set("limit", 2).set("mode", "slow").remove("absent");
     config.publish(&update.by("berta")).await.unwrap();

@@ -19,7 +19,7 @@ async fn what_is_published_together_is_seen_together() {
     const LAST: u32 = 40;
     let publishing = tokio::spawn(async move {
         for number in 1..=LAST {
-            // Two values that always have to be the same, of names that come and go.
+            // Two values that must always be equal, under keys that are added and removed.
             let update = Update::new()
                 .set("left", number)
                 .set(format!("right-{}", number % 3), number)
@@ -52,11 +52,11 @@ async fn of_two_who_build_upon_the_same_values_one_wins() {
         theirs.publish_upon(&b, &Update::new().set("k", "b")).await.unwrap(),
     );
     assert!(a.is_some() && b.is_none());
-    // The loser knows what to build upon without asking.
+    // The rejected writer has the current values without another read.
     let now = theirs.current();
     assert_eq!(now.get::<String>("k").unwrap().unwrap(), "a");
     assert!(theirs.publish_upon(&now, &Update::new().set("k", "b")).await.unwrap().is_some());
-    // Without a condition both are published, one upon the other.
+    // Without a condition both updates are applied, one after the other.
     let (left, right) = (Update::new().set("left", 1), Update::new().set("right", 1));
     let (left, right) = tokio::join!(ours.publish(&left), theirs.publish(&right));
     assert_eq!(left.unwrap().revision().max(right.unwrap().revision()), 4);
@@ -75,7 +75,7 @@ async fn an_update_of_many_values_costs_a_follower_one_watch_event() {
         publisher.publish(&update).await.unwrap();
         assert_eq!(changes.next().await.unwrap().values().len(), 20);
         assert_eq!(events.count(), round);
-        // The next watch is set when this is answered.
+        // The next watch is set when this reply arrives.
         client.exists("/").await.unwrap();
     }
 }
@@ -110,7 +110,7 @@ async fn values_have_types_and_a_wrong_one_is_named() {
         let RecipeError::Malformed { path: named, .. } = wrong else { panic!("{wrong}") };
         assert_eq!(named, path);
     }
-    // On the tree it is plain text, and the number of the revision.
+    // The nodes contain plain text, and the root contains the revision number.
     assert_eq!(client.get("/config/c/values/int").await.unwrap().data, "-3");
     assert_eq!(client.get(PATH).await.unwrap().data, "1");
 }
@@ -153,7 +153,7 @@ async fn a_value_is_current_without_a_call_of_next() {
     config.publish(&Update::new().remove("limit")).await.unwrap();
     assert_eq!((limit.current().unwrap(), limit.last_good()), (None, None));
     config.publish(&Update::new().set("limit", 40)).await.unwrap();
-    // What was read before is still a change for `next`.
+    // A value read by `last_good` is still a change for `next`.
     assert_eq!(limit.last_good(), Some(&40));
     assert_eq!(limit.next().await.unwrap().unwrap(), Some(&40));
 }
@@ -169,7 +169,7 @@ async fn what_others_write_by_hand_is_seen_by_a_pull() {
     assert_eq!(config.pull().await.unwrap().get::<u32>("limit").unwrap(), Some(2));
     assert_eq!(config.current().get::<u32>("limit").unwrap(), Some(2));
     assert_eq!(config.current().values().len(), 1);
-    // The number itself is not for others.
+    // The revision number must not be written by hand.
     client.set(PATH, "seven", Version::Any).await.unwrap();
     let refused = config.pull().await.unwrap_err();
     assert!(matches!(refused, RecipeError::Malformed { .. }), "{refused}");

@@ -1,4 +1,4 @@
-//! The leader latch.
+//! `LeaderLatch`.
 
 use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
 use ironkeeper_recipes::RecipeError;
@@ -39,7 +39,8 @@ async fn curator_696_652_444_460_620_a_session_that_ends_ends_the_leadership() {
     let (one, two) = (world.client().await, world.client().await);
     let first = latch(&one, "one");
     let old = first.leading().await.unwrap();
-    // Only now: two connections have no order between them, and the first to stand leads.
+    // Started only now, because requests on two connections have no order, and the first node
+    // leads.
     let second = latch(&two, "two");
     let (_, ()) = tokio::join!(first.over(&old), world.end_session(&one));
     assert!(!first.has_leadership());
@@ -47,7 +48,7 @@ async fn curator_696_652_444_460_620_a_session_that_ends_ends_the_leadership() {
     assert!(matches!(first.state(), LatchState::Ended(Some(_))));
     let new = second.leading().await.unwrap();
     assert!(new.fencing_token() > old.fencing_token());
-    // The orders of the old leader are refused by the server.
+    // The server rejects transactions of the old leader.
     two.create("/orders", "", CreateMode::Persistent).await.unwrap();
     let refused = new
         .fence(two.transaction())
@@ -117,10 +118,12 @@ async fn curator_644_645_a_vanished_predecessor_moves_nobody() {
     let latches: Vec<LeaderLatch> = (0..3).map(|at| latch(&client, &at.to_string())).collect();
     until_children(&client, PATH, 3).await;
     let before = latches[0].participants().await.unwrap();
-    // The one in the middle goes: the last one looks again, and stays where it is.
+    // The node in the middle is deleted: the last latch reads the children again and keeps its
+    // node.
     client.delete(&before[1].path, Version::Any).await.unwrap();
     let leader = before[0].path.clone();
-    // The owner of the deleted node comes back at the end when its own turn to look has come.
+    // The owner of the deleted node creates a new one at the end of the queue when it reads the
+    // children again.
     client.delete(&leader, Version::Any).await.unwrap();
     let last = latches.iter().find(|latch| latch.id() == before[2].id()).unwrap();
     let leadership = last.leading().await.unwrap();
@@ -153,7 +156,7 @@ async fn a_refused_path_is_told() {
     let client = world.client().await;
     let refused = LeaderLatch::start(&client, "no/path", "one").leading().await.unwrap_err();
     assert!(matches!(refused, RecipeError::Client(_)), "{refused}");
-    // A waiting latch can be closed, too.
+    // A waiting latch can be closed as well.
     let first = latch(&client, "one");
     first.leading().await.unwrap();
     let second = latch(&client, "two");

@@ -1,4 +1,4 @@
-//! The election by one node, the one that tells every step, and observers.
+//! `StaticElection` (one node), `ElectionSupport` (an event for every step), and observers.
 
 use ironkeeper_client::Version;
 use ironkeeper_recipes::election::{
@@ -98,7 +98,7 @@ async fn one_node_elects_one() {
     assert_eq!(watching.leader().await.unwrap().as_deref(), Some("two"));
     next.release().await.unwrap();
     assert!(watching.leader().await.unwrap().is_none());
-    // The container above is empty now, and may go at any time.
+    // The container of the election is empty now, and the server may delete it at any time.
     let mode = ironkeeper_client::CreateMode::Persistent;
     two.create_recursive("/election/other", "x", mode).await.unwrap();
     let refused = StaticElection::new(&two, "/election/other", "two").offer().await.unwrap_err();

@@ -1,4 +1,4 @@
-//! The leader selector.
+//! `LeaderSelector`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -64,14 +64,14 @@ async fn curator_15_16_73_104_171_188_202_518_671_a_candidate_goes_on_whatever_h
                     match turn {
                         // The work fails.
                         1 => return Err("failed"),
-                        // It is interrupted, twice.
+                        // The work is interrupted twice.
                         2 => {
                             interrupter.interrupt();
                             interrupter.interrupt();
                         }
-                        // Its node is deleted.
+                        // The leader's node is deleted.
                         3 => client.delete(leadership.path(), Version::Any).await.unwrap(),
-                        // Its session ends.
+                        // The work is done.
                         _ => return Ok(()),
                     }
                     std::future::pending().await

@@ -1,4 +1,4 @@
-//! Commands to all who listen, and their answers.
+//! Commands to all listeners, and their answers.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn listen(client: &Client, id: &str) -> CommandListener {
     CommandListener::join(client, PATH, id).await.unwrap()
 }
 
-/// Answers everything with its name and the command, until the session is over.
+/// Answers every command with the listener's id and the command, until the session ends.
 fn obey(mut listener: CommandListener) {
     tokio::spawn(async move {
         while let Ok(command) = listener.next().await {
@@ -78,7 +78,7 @@ async fn commands_come_in_order_and_only_to_those_who_listened_before() {
     }
     drop(early);
     anna.leave().await.unwrap();
-    // Gone without an answer.
+    // The listener left without an answer.
     let mut first = sent.remove(0);
     assert_eq!(first.next().await.unwrap(), Some(("anna".to_owned(), Outcome::Gone)));
     assert_eq!(first.next().await.unwrap(), None);
@@ -128,7 +128,7 @@ async fn what_a_dead_console_has_left_is_removed_by_the_next() {
     assert_eq!(children(&two, ANSWERS).await.len(), 1);
     let console = Console::open(&two, PATH).await.unwrap();
     assert_eq!(children(&two, ANSWERS).await, [""; 0]);
-    // That of a living one stays.
+    // The command of an open console stays.
     let sent = console.send("z").await.unwrap();
     drop(Console::open(&two, PATH).await.unwrap());
     assert_eq!(children(&two, ANSWERS).await.len(), 1);
@@ -148,7 +148,7 @@ async fn a_command_costs_a_listener_two_watch_events() {
             heard.send(command).await.unwrap();
         }
     });
-    // It stays, so that the container is never empty: a server that removes it tells of that, too.
+    // Stays open, so that the container is never empty: its deletion would be another watch event.
     let first = console.send("first").await.unwrap();
     hears.recv().await.unwrap();
     let sent = console.send("second").await.unwrap();
@@ -171,7 +171,7 @@ async fn a_send_dropped_at_any_await_leaves_nothing() {
         let done = drop_after_polls(console.send("x"), polls).await;
         let is_done = done.is_some();
         drop(done);
-        // What is withdrawn in the background is behind this in the line of requests, or gone.
+        // A delete in the background was submitted before this request, or has completed.
         client.sync("/").await.unwrap();
         until_children(&watching, COMMANDS, 0).await;
         until_children(&watching, ANSWERS, 0).await;
@@ -186,7 +186,7 @@ async fn every_lost_request_and_reply_is_made_up_for() {
     let world = World::start().await;
     let steady = world.client().await;
     for direction in [Direction::ToServer, Direction::ToClient] {
-        // The console's, then the listener's.
+        // Cut the console's connection first, then the listener's.
         for is_console in [true, false] {
             with_every_cut(&world, direction, |client, round| {
                 let steady = steady.clone();

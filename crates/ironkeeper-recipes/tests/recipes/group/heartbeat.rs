@@ -1,4 +1,4 @@
-//! Heartbeats and those who look after them.
+//! Heartbeats and their monitors.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn the_dead_are_told_from_those_who_have_left() {
     assert_eq!(told(&mut monitor).await, "berta/1 at there is dead");
     assert_eq!(monitor.health()["berta/1"], Health::Dead);
     assert!(berta.beat().await.unwrap_err().is_session_over());
-    // One that comes later is told of the dead, too, and of her return.
+    // A monitor opened later also reports the dead member, and its return.
     let mut late = HeartbeatMonitor::open(&one, PATH, FOR_EVER).await.unwrap();
     assert_eq!(told(&mut late).await, "berta/1 at there is dead");
     let back = Heartbeat::start(&one, PATH, "berta/1", "elsewhere").await.unwrap();
@@ -84,12 +84,12 @@ async fn a_monitor_without_connection_accuses_nobody() {
     while two.state().is_connected() {
         states.next().await.unwrap();
     }
-    // Far longer than its patience; nothing is told.
+    // Far longer than the monitor's limit; it reports nothing.
     let waited = tokio::time::timeout(Duration::from_millis(100), monitor.next()).await;
     assert!(waited.is_err(), "{waited:?}");
     anna.beat().await.unwrap();
     proxy.heal().unwrap();
-    // Silence may be told before the beat is seen, as both are measured from the reconnect on.
+    // "silent" may precede the beat, because both are measured from the reconnect on.
     let mut first = told(&mut monitor).await;
     if first == "anna is silent" {
         first = told(&mut monitor).await;
@@ -107,7 +107,7 @@ async fn a_node_deleted_by_mistake_is_a_death_and_a_return() {
     let alive = format!("{PATH}/alive/anna");
     let first = client.exists(&alive).await.unwrap().unwrap().czxid;
     client.delete(&alive, Version::Any).await.unwrap();
-    // Both have happened before the monitor looks, and both are told.
+    // Both changes precede the next read of the monitor, which reports both.
     while client.exists(&alive).await.unwrap().is_none_or(|stat| stat.czxid == first) {}
     assert_eq!(told(&mut monitor).await, "anna at here is dead");
     assert_eq!(told(&mut monitor).await, "anna lives");

@@ -54,11 +54,11 @@ async fn from_outside_a_dead_member_is_seen_to_leave() {
     let anna = join(&one, "anna").await;
     let mut own = anna.events();
     assert_eq!(told(&mut events).await, "+anna");
-    // Deleted by mistake, it is there again.
+    // A node that was deleted by mistake is created again.
     two.delete(&format!("{PATH}/anna"), Version::Any).await.unwrap();
     assert_eq!(told(&mut events).await, "-anna");
     assert_eq!(told(&mut events).await, "+anna");
-    // The next one of that name waits until the session is over.
+    // A second member with the same name waits until the first session has ended.
     let heir = tokio::spawn({
         let two = two.clone();
         async move { join(&two, "anna").await }
@@ -68,7 +68,7 @@ async fn from_outside_a_dead_member_is_seen_to_leave() {
     assert_eq!(told(&mut events).await, "-anna");
     assert_eq!(told(&mut events).await, "+anna");
     assert_eq!(group.members().len(), 1);
-    // The dead one is told.
+    // The expired member receives the end.
     loop {
         match own.next().await.unwrap() {
             GroupEvent::Ended(why) => break assert!(why.is_session_over(), "{why}"),
@@ -102,7 +102,7 @@ async fn a_join_dropped_at_any_await_leaves_nobody() {
     let world = World::start().await;
     let (client, watching) = (world.client().await, world.client().await);
     for polls in 0.. {
-        // A name of its own each time: what one leaves behind is not taken for the next one's.
+        // A different id in each round, so that a leftover node is not taken for the next one.
         let id = format!("anna-{polls}");
         let joining = GroupMember::join(&client, PATH, &*id, "");
         let done = drop_after_polls(joining, polls).await;

@@ -1,4 +1,4 @@
-//! Sets shared out among members.
+//! Sets partitioned among members.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,7 +20,7 @@ async fn join(client: &Client, id: &str) -> SetPartitioner {
     partitioner.with_settling(Duration::ZERO)
 }
 
-/// Waits until a partitioner knows of so many members.
+/// Waits until a partitioner has `count` members.
 async fn until_members(client: &Client, partitioner: &SetPartitioner, count: usize) {
     while partitioner.members().len() != count {
         client.exists("/").await.unwrap();
@@ -46,14 +46,14 @@ async fn a_member_that_comes_makes_the_others_give_back_and_share() {
     });
     assert_eq!(all.ended().await, PartitionState::Release);
     assert_eq!(all.state(), PartitionState::Release);
-    // Nothing is taken from anybody who has not given it back.
+    // Items stay with a member until the member releases them.
     assert!(all.is_valid() && all.guard("2").unwrap().check().await.unwrap());
     all.release().await.unwrap();
     let berta = joining.await.unwrap();
     until_members(&one, &anna, 2).await;
     let share = anna.acquire().await.unwrap();
     assert_eq!(share.items(), ["1", "3", "a/b"]);
-    // When she goes, all is ours again.
+    // After berta has left, anna gets all items again.
     berta.leave().await.unwrap();
     assert_eq!(share.ended().await, PartitionState::Release);
     share.release().await.unwrap();
@@ -105,7 +105,7 @@ async fn a_lost_session_is_a_failure_and_the_others_take_over() {
     let share = anna.acquire().await.unwrap();
     let waiting = tokio::spawn(async move {
         let mut berta = join(&two, "berta").await.with_rule(|me, members, items| {
-            // Everything to the last one.
+            // Assigns all items to the last member.
             if members.last().is_some_and(|last| last == me) { items.to_vec() } else { vec![] }
         });
         berta.acquire().await.unwrap().items()

@@ -54,7 +54,7 @@ async fn an_identifier_that_cannot_be_a_name_is_refused() {
     let client = world.client().await;
     let refused = Party::join_shallow(&client, PATH, "a/b").await.unwrap_err();
     assert!(matches!(refused, RecipeError::Misuse(_)), "{refused}");
-    // In the data it does no harm.
+    // In the data of a node it is valid.
     let party = Party::join(&client, PATH, "a/b").await.unwrap();
     assert_eq!(party.participants(), ["a/b"]);
 }

@@ -51,7 +51,7 @@ async fn who_dies_leaves_its_last_report_and_counts_as_dead() {
     assert_eq!((parts["anna"].report.done, &*parts["anna"].report.note), (7, "seven"));
     assert_eq!(parts["berta"].report.state, ReportState::Failed);
     assert!(anna.finish("").await.unwrap_err().is_session_over());
-    // Under the same name it goes on.
+    // A new reporter with the same name continues.
     let again = ProgressReporter::start(&two, PATH, "anna", None).await.unwrap();
     again.finish("at last").await.unwrap();
     while board.parts()["anna"].report.note != "at last" {

@@ -1,4 +1,4 @@
-//! What users of other libraries have run into, as far as no other file has it. The list is in `known-bugs.md`.
+//! Known bugs of other libraries that no other file tests. The list is in `known-bugs.md`.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn zk_ruby_49_a_waiter_that_gives_up_leaves_no_node_and_holds_up_nobody() 
     Mutex::new(&three, PATH).lock().await.unwrap().release().await.unwrap();
 }
 
-/// Something that waits for ever, unless it is ended.
+/// Spawns a wait that ends only with the client.
 fn waiting<T: Send + 'static>(
     wait: impl Future<Output = Result<T>> + Send + 'static,
 ) -> JoinHandle<Result<()>> {
@@ -101,7 +101,7 @@ async fn curator_673_675_677_720_closing_the_client_ends_every_wait() {
         let closed = ended.kind() == Some(ErrorKind::Closed) || ended.is_session_over();
         assert!(closed, "{what}: {ended}");
     }
-    // Nothing of them is left, and nobody asks again.
+    // No node of them is left, and a closed client rejects new requests.
     until_children(&holder, "/w/mutex", 1).await;
     until_children(&holder, "/w/leader", 1).await;
     let refused = Mutex::new(&client, "/w/mutex").lock().await.unwrap_err();

@@ -25,12 +25,12 @@ async fn locked(client: &Client) -> Guard {
     Mutex::new(client, LOCK).lock().await.unwrap()
 }
 
-/// Begins to wait, and returns when it does so.
+/// Starts a waiter, and returns when it waits.
 async fn waiter(client: &Client) -> JoinHandle<Result<Guard>> {
     waiter_seen_by(client, client).await
 }
 
-/// As above, with another client to look on.
+/// Starts a waiter; `watching` reads the nodes.
 async fn waiter_seen_by(client: &Client, watching: &Client) -> JoinHandle<Result<Guard>> {
     let condition = condition(client);
     let before = condition.waiting().await.unwrap();
@@ -39,7 +39,7 @@ async fn waiter_seen_by(client: &Client, watching: &Client) -> JoinHandle<Result
         condition.wait(guard).await
     });
     until_children(watching, PATH, before + 1).await;
-    // It has released the lock.
+    // The waiter has released the lock.
     until_children(watching, LOCK, 0).await;
     waiting
 }
@@ -78,7 +78,7 @@ async fn all_are_notified_and_hold_the_lock_one_after_another() {
     assert_eq!(condition(&client).notify_all(&guard).await.unwrap(), 0);
     guard.release().await.unwrap();
     for waiting in waiting {
-        // Each holds it alone until it is released here, whichever comes first.
+        // Each waiter holds the lock alone until it is released here, in any order.
         waiting.await.unwrap().unwrap().release().await.unwrap();
     }
     assert_eq!(children(&client, PATH).await, [""; 0]);
@@ -97,7 +97,7 @@ async fn a_notification_costs_one_watch_event_however_many_wait() {
     let before = events.count();
     let guard = locked(&notifier).await;
     condition(&notifier).notify_one(&guard).await.unwrap();
-    // The notified one waits for the lock, behind the notifier.
+    // The notified waiter is queued for the lock behind the notifier.
     until_children(&notifier, LOCK, 2).await;
     until_watches(&client, 10).await;
     assert_eq!(events.count() - before, 1);
@@ -120,7 +120,7 @@ async fn a_wait_that_takes_too_long_ends_with_the_lock_held() {
     let (guard, notified) = condition.wait_within(guard, Duration::ZERO).await.unwrap();
     assert!(!notified && guard.check().await.unwrap());
     assert_eq!(children(&client, PATH).await, [""; 0]);
-    // And one that does not says so.
+    // A wait that is notified in time returns `true`.
     let waiting = tokio::spawn({
         let condition = condition.clone();
         async move { condition.wait_within(guard, FOR_EVER).await }
@@ -139,7 +139,7 @@ async fn a_bounded_buffer_by_two_conditions_loses_nothing() {
     let world = World::start().await;
     let watching = world.client().await;
     watching.create("/count", "0", CreateMode::Persistent).await.unwrap();
-    // Adds `step` to the count when that is in 0..=2, and waits for the other side else.
+    // Adds `step` to the count when the result is in 0..=2, and waits for the other side otherwise.
     let side = async |client: Client, step: i32| {
         let mutex = Mutex::new(&client, LOCK);
         let (ours, theirs) = if step > 0 { ("/room", "/items") } else { ("/items", "/room") };
@@ -200,7 +200,7 @@ async fn the_end_of_the_session_ends_a_wait_and_its_node() {
     world.end_session(&one).await;
     assert!(waiting.await.unwrap().unwrap_err().is_session_over());
     assert_eq!(children(&two, PATH).await, [""; 0]);
-    // The dead one gets no notification that another could have used.
+    // An expired waiter does not consume a notification.
     let next = waiter(&two).await;
     let guard = locked(&two).await;
     assert!(condition(&two).notify_one(&guard).await.unwrap());
@@ -216,7 +216,7 @@ async fn a_notified_wait_that_is_dropped_passes_the_notification_on() {
     let second = waiter(&client).await;
     let guard = locked(&client).await;
     condition(&client).notify_one(&guard).await.unwrap();
-    // The first one waits for the lock, and is dropped there.
+    // The first waiter is queued for the lock, and is dropped there.
     until_children(&client, LOCK, 2).await;
     first.abort();
     until_children(&client, PATH, 0).await;

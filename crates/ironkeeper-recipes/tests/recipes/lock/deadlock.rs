@@ -31,7 +31,7 @@ async fn a_cycle_over_two_sessions_is_found_and_ended() {
     assert_eq!(found.len(), 1);
     let text = found[0].to_string();
     assert!(text.contains("/locks/a") && text.contains("/locks/b"), "{text}");
-    // The one that asked last gives way, and learns why.
+    // The youngest waiter is the victim; its error contains the cycle.
     assert!(detector.resolve(&found[0], Victim::Youngest).await.unwrap());
     let gave_way = first.await.unwrap().unwrap_err();
     assert!(matches!(&gave_way, RecipeError::Deadlock { cycle, .. } if *cycle == text));
@@ -83,7 +83,7 @@ async fn two_tasks_of_one_session_without_names_are_no_deadlock() {
     waiting.abort();
 }
 
-/// The next deadlock that a waiter is told of.
+/// Waits for the next deadlock notice of a waiter and returns its cycle.
 async fn told(events: &mut LockEvents) -> String {
     loop {
         match events.next().await.expect("the lock is there") {
@@ -100,7 +100,8 @@ async fn everybody_in_a_cycle_is_told_of_it_and_keeps_its_words_and_its_place() 
     let lock = |path: &str, who: &'static str| {
         Mutex::new(&client, path).with_data(who).heeding_deadlocks()
     };
-    // Each holds one, of which two are below one path and one below another, and asks for the next.
+    // Each of three owners holds one lock (two below one path, one below another) and waits for the
+    // next.
     let paths = ["/locks/a", "/locks/b", "/other/c"];
     let names = ["one", "two", "three"];
     let mut held = Vec::new();
@@ -125,20 +126,20 @@ async fn everybody_in_a_cycle_is_told_of_it_and_keeps_its_words_and_its_place() 
         for events in &mut events {
             assert_eq!(told(events).await, text);
         }
-        // They are still the same, for the detector and for everybody who asks.
+        // The nodes are unchanged, for the detector and for `participants`.
         let again = detector.detect().await.unwrap();
         assert_eq!(again[0].to_string(), text);
         let line = lock(paths[0], "").participants().await.unwrap();
         assert_eq!(line.iter().map(|one| one.id()).collect::<Vec<_>>(), ["one", "three"]);
     }
-    // When one is chosen to give way, the others are told as well.
+    // When a victim is chosen, the other waiters are notified as well.
     assert!(detector.resolve(&found[0], Victim::Youngest).await.unwrap());
     let gave_way = waiting.pop().unwrap().await.unwrap().unwrap_err();
     assert!(matches!(gave_way, RecipeError::Deadlock { cycle, .. } if cycle == text));
     for events in &mut events[..2] {
         assert_eq!(told(events).await, text);
     }
-    // That one gives back what it holds, and the rest is granted one after the other.
+    // The victim releases its lock, and the others are granted one after the other.
     held.pop().unwrap().release().await.unwrap();
     let mut second = waiting.pop().unwrap().await.unwrap().unwrap();
     held.pop().unwrap().release().await.unwrap();

@@ -1,4 +1,4 @@
-//! Contenders of one session, who hand the lock on among themselves.
+//! Handover of a lock among the contenders of one session.
 
 use std::pin::pin;
 
@@ -12,7 +12,7 @@ use crate::world::{World, children, until_children, until_watches};
 
 const PATH: &str = "/locks/heirs";
 
-/// Stands in line and has its watch set, which is the so-manieth of this client.
+/// Starts a contender, and returns when the client has `watches` watches.
 async fn waiter(client: &Client, watches: usize) -> tokio::task::JoinHandle<Result<Guard>> {
     let mutex = Mutex::new(client, PATH);
     let locking = tokio::spawn(async move { mutex.lock().await });
@@ -71,7 +71,7 @@ async fn an_heir_sees_what_the_last_holder_wrote() {
                 let guard = Mutex::new(&client, PATH).lock().await.unwrap();
                 let node = client.get("/written").await.unwrap();
                 let number: u32 = String::from_utf8_lossy(&node.data).parse().unwrap();
-                // Not waited for: the delete comes behind it.
+                // Not awaited: the delete of the guard follows it on the connection.
                 drop(client.set("/written", (number + 1).to_string(), node.stat.version));
                 drop(guard);
             }
@@ -106,7 +106,7 @@ async fn a_waiter_that_gives_up_hands_nothing_on() {
     requests.take();
     gives_up.abort();
     until_children(&world.client().await, PATH, 2).await;
-    // It looks for itself, and waits for the holder then.
+    // The contender reads the children and then waits for the holder.
     while !requests.take().contains(&requests::CHILDREN) {
         client.exists("/").await.unwrap();
     }
@@ -145,7 +145,7 @@ async fn an_heir_whose_node_is_gone_has_a_lost_guard_or_none() {
     other.delete(&format!("{PATH}/{theirs}"), Version::Any).await.unwrap();
     held.release().await.unwrap();
     let guard = next.await.unwrap().unwrap();
-    // Asked before this, its node is known to be gone after it.
+    // The guard's node was read before this request, so its deletion is known now.
     client.exists("/").await.unwrap();
     assert!(!guard.is_valid());
     assert_eq!(guard.lost().await, Lost::NodeDeleted);

@@ -1,11 +1,11 @@
-//! How many are woken by a release: one by the fair mutex, all by the single node.
+//! The number of contenders that a release wakes: one for `Mutex`, all for `SingleNodeLock`.
 
 use ironkeeper_client::{Client, CreateMode};
 use ironkeeper_recipes::lock::{Mutex, SingleNodeLock};
 
 use crate::world::{World, until_children, until_watches};
 
-/// The watches that one session has not seen fire yet.
+/// Returns the number of watches of a session that have not fired.
 fn watches(client: &Client) -> usize {
     client.watch_count()
 }
@@ -26,7 +26,7 @@ async fn a_release_wakes_one_of_a_thousand_waiters() {
     }
     until_children(&watching, "/lock", 1001).await;
     until_watches(&waiting, 1000).await;
-    // Each waits for one node, and each release makes exactly one watch fire: none is set anew.
+    // Each contender watches one node, and each release fires exactly one watch; none is set again.
     let mut held = held;
     for left in (0..1000).rev() {
         held.release().await.unwrap();
@@ -58,8 +58,8 @@ async fn a_release_of_the_single_node_wakes_all() {
     until_watches(&waiting, 100).await;
     let before = waiting.last_zxid();
     held.release().await.unwrap();
-    // All hundred ask the server again; one of them gets it, and ninety-nine have been woken for
-    // nothing and watch once more.
+    // All hundred contenders send a create; one succeeds, and ninety-nine were woken in vain and
+    // set a watch again.
     until_watches(&waiting, 99).await;
     watching.create("/after", "", CreateMode::Persistent).await.unwrap();
     let failed_creates = watching.last_zxid().0 - before.0 - 3;

@@ -1,4 +1,4 @@
-//! The fair mutex.
+//! `Mutex`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -149,7 +149,7 @@ async fn zk_ruby_49_a_waiter_that_gives_up_leaves_nothing() {
     let held = Mutex::new(&one, PATH).lock().await.unwrap();
     let late = Mutex::new(&two, PATH).lock_within(Duration::from_millis(30)).await.unwrap();
     assert!(late.is_none());
-    // Given up before the server has answered, the place is looked for and given back in the background.
+    // If the attempt ends before the server has replied, a background task deletes the node.
     until_children(&two, PATH, 1).await;
     assert_eq!(children(&two, PATH).await, [held.node_name()]);
     held.release().await.unwrap();
@@ -162,7 +162,7 @@ async fn a_dropped_guard_gives_the_lock_back() {
     let mutex = Mutex::new(&client, PATH);
     drop(mutex.lock().await.unwrap());
     mutex.lock().await.unwrap().release().await.unwrap();
-    // Outside of a runtime, too.
+    // Also outside of a runtime.
     let guard = mutex.lock().await.unwrap();
     std::thread::spawn(move || drop(guard)).join().unwrap();
     mutex.lock().await.unwrap().release().await.unwrap();
@@ -198,7 +198,7 @@ async fn curator_206_the_holder_is_told_of_the_end_of_its_session() {
     assert!(next.fencing_token() > guard.fencing_token());
     let late = guard.release().await.unwrap_err();
     assert!(late.is_session_over(), "{late}");
-    // The release of the dead touched nothing of the living.
+    // The late release did not affect the next holder.
     assert!(next.check().await.unwrap());
 }
 
@@ -221,7 +221,7 @@ async fn curator_604_a_lock_is_not_granted_on_the_node_of_a_dead_session() {
 async fn curator_527_a_predecessor_that_vanishes_is_not_waited_for() {
     let world = World::start().await;
     let client = world.client().await;
-    // Predecessors go at every moment of the acquisition.
+    // The predecessor is deleted at every point of the acquisition.
     for polls in 1..12 {
         let held = Mutex::new(&client, PATH).lock().await.unwrap();
         let mutex = Mutex::new(&client, PATH);
@@ -267,8 +267,7 @@ async fn a_path_of_another_recipe_is_refused_and_left_clean() {
     let refused = Mutex::new(&client, PATH).lock().await.unwrap_err();
     assert!(matches!(refused, RecipeError::OtherRecipe { .. }), "{refused}");
     assert_eq!(children(&client, PATH).await, [writer]);
-    // The node is deleted by the time the error is returned: another session does not see it
-    // either.
+    // The node is deleted before the error is returned, so another session does not see it either.
     let looking = world.client().await;
     for _ in 0..20 {
         let refused = Mutex::new(&client, PATH).try_lock().await.unwrap_err();
@@ -301,7 +300,7 @@ async fn a_broken_connection_leaves_a_guard_in_doubt_not_lost() {
     assert!(guard.is_valid());
     assert!(guard.check().await.unwrap());
     guard.release().await.unwrap();
-    // Unless that was asked for.
+    // With `losing_on_suspend`, a lost connection is a loss.
     let guard = mutex.clone().losing_on_suspend().lock().await.unwrap();
     let (lost, _) = tokio::join!(guard.lost(), async { proxy.cut() });
     assert_eq!(lost, Lost::Suspended);
@@ -318,7 +317,8 @@ async fn curator_45_79_264_489_every_lost_request_and_reply_leaves_one_holder_an
                 let path = format!("/cuts-{direction:?}/{round}");
                 let guard = Mutex::new(&client, &path).lock().await.unwrap();
                 assert_eq!(children(&watching, &path).await, [guard.node_name()]);
-                // 678: a release that loses its connection goes on until the node is gone.
+                // CURATOR-678: a release that loses its connection retries until the node is
+                // deleted.
                 guard.release().await.unwrap();
                 assert_eq!(children(&watching, &path).await, [""; 0]);
             }
@@ -464,10 +464,10 @@ async fn a_holder_that_dies_keeps_the_lock_closed_for_the_delay() {
         let guard: Guard = lock(client).lock().await.unwrap();
         (guard, started.elapsed())
     };
-    // Released: the next one has it at once, and there is nothing to wait for.
+    // After a release, the next contender gets the lock without delay.
     lock(&one).lock().await.unwrap().release().await.unwrap();
     assert_eq!(children(&two, PATH).await, [""; 0]);
-    // Died: the next one has to wait.
+    // After the holder's session ended, the next contender waits for the delay.
     let (_dead, _) = ask(&one).await;
     world.end_session(&one).await;
     let (guard, waited) = ask(&two).await;

@@ -1,5 +1,6 @@
-//! Contenders of several sessions. Ironkeeper's servers say along with the end of the one before who is the oldest in
-//! line; only somebody who is not that one has to look.
+//! Contenders of several sessions. The NodeDeleted event of an Ironkeeper server carries the czxid
+//! of the parent's oldest remaining child (oldest-sibling watch); only a contender with a different
+//! czxid reads the children.
 
 use ironkeeper_client::{Client, CreateMode, Version};
 use ironkeeper_recipes::lock::{Mutex, ReadWriteLock};
@@ -22,12 +23,12 @@ fn looks(requests: &Requests) -> usize {
     requests.take().into_iter().filter(|op| *op == requests::CHILDREN).count()
 }
 
-/// Servers of Apache tell nobody.
+/// Returns how often a contender must read the children; Apache servers do not send the czxid.
 fn looks_needed(world: &World) -> usize {
     usize::from(world.server().is_none())
 }
 
-/// Sees that it looks, and goes on waiting.
+/// Waits until the contender has read the children, and checks that it still waits.
 async fn until_look<T>(client: &Client, requests: &Requests, waiting: &JoinHandle<Result<T>>) {
     while looks(requests) == 0 {
         assert!(!waiting.is_finished());
@@ -89,7 +90,7 @@ async fn an_older_child_that_is_no_contender_costs_a_look_and_no_more() {
     assert_eq!(looks(&requests), 1);
 }
 
-/// Its own node is gone: it is not the oldest, although nobody stands before it.
+/// Its own node is deleted, so it is not the oldest, although it has no predecessor.
 #[tokio::test]
 async fn a_waiter_without_a_node_is_not_next_although_its_session_has_another_there() {
     let world = World::start().await;
@@ -104,7 +105,7 @@ async fn a_waiter_without_a_node_is_not_next_although_its_session_has_another_th
     assert!(waiting.await.unwrap().is_err());
 }
 
-/// The end of a session takes the holder's node first, and then the waiter's: in between the waiter is the oldest.
+/// closeSession deletes the holder's node before the waiter's: in between the waiter is the oldest.
 #[tokio::test]
 async fn a_session_that_ends_with_holder_and_waiter_grants_nothing_on_its_way_out() {
     for by_client in [false, true] {
@@ -138,7 +139,7 @@ async fn a_transaction_that_takes_holder_and_waiter_grants_nothing_in_its_middle
     assert!(matches!(refused, RecipeError::NodeGone { .. }), "{refused}");
 }
 
-/// The reader that a writer has become has the writer's number, but is younger than whoever waits.
+/// A downgraded writer keeps its sequence number, but its node is younger than the waiters.
 #[tokio::test]
 async fn age_says_nothing_where_a_writer_may_become_a_reader() {
     let world = World::start().await;

@@ -1,4 +1,4 @@
-//! Re-entrance, several locks at once, the single node, optimistic writes, leases.
+//! `Reentrant`, `MultiLock`, `SingleNodeLock`, `Optimistic` and `NonBlockingLease`.
 
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ async fn a_single_node_excludes() {
     held.release().await.unwrap();
     let next = waiting.await.unwrap().unwrap();
     assert!(next.fencing_token() > token);
-    // A guard that has lost its node does not delete another's.
+    // A guard whose node was deleted does not delete the node of the next holder.
     two.delete(next.path(), Version::Any).await.unwrap();
     let third = SingleNodeLock::new(&one, "/locks/single").lock().await.unwrap();
     assert!(matches!(next.release().await.unwrap_err(), RecipeError::Lost { .. }));
@@ -276,7 +276,7 @@ async fn a_guard_whose_node_is_anothers_by_now_is_lost() {
     let lock = SingleNodeLock::new(&client, "/locks/single");
     let stale = lock.lock().await.unwrap();
     client.delete(stale.path(), Version::Any).await.unwrap();
-    // By the very same session: its owner tells nothing.
+    // Created by the same session, so the ephemeral owner does not distinguish the nodes.
     let next = lock.lock().await.unwrap();
     assert_eq!(stale.lost().await, Lost::NodeDeleted);
     assert!(!stale.is_valid() && next.is_valid());
@@ -295,7 +295,7 @@ async fn a_dropped_wait_looks_for_its_node_on_a_server_that_has_caught_up() {
     let lock = SingleNodeLock::new(&client, "/locks/single");
     lock.lock().await.unwrap().release().await.unwrap();
     requests.take();
-    // The create is on its way.
+    // The create is in flight.
     assert!(drop_after_polls(lock.lock(), 1).await.is_none());
     let mut seen = Vec::new();
     while !seen.contains(&requests::DELETE) {
@@ -318,13 +318,13 @@ async fn a_wait_that_is_dropped_on_a_thread_of_no_runtime_leaves_nothing() {
         let asking = client.clone();
         let single = async move { SingleNodeLock::new(&asking, "/locks/single").lock().await };
         drop_elsewhere(single, polls).await;
-        // Whatever it had on its way has been carried out.
+        // All requests of the dropped future have been applied.
         client.exists("/").await.unwrap();
         until_children(&watching, "/locks", 0).await;
         let asking = client.clone();
         let fair = async move { Mutex::new(&asking, "/fair").lock().await };
         drop_elsewhere(fair, polls).await;
-        // Whatever it had on its way has been carried out.
+        // All requests of the dropped future have been applied.
         client.exists("/").await.unwrap();
         until_children(&watching, "/fair", 0).await;
     }
@@ -369,7 +369,7 @@ async fn a_lease_is_had_at_once_or_not_at_all() {
     assert!(again.fencing_token() > first.fencing_token());
     assert!(!first.end().await.unwrap());
     assert!(again.end().await.unwrap());
-    // It ends by itself, on the clock of the servers.
+    // The lease expires by itself, by the clock of the servers.
     let short = NonBlockingLease::new(&client, "/leases/l", Duration::from_millis(30));
     let first = short.obtain("one").await.unwrap().unwrap();
     let taken_over = loop {

@@ -1,4 +1,4 @@
-//! The read/write lock.
+//! `ReadWriteLock`.
 
 use ironkeeper_client::Client;
 use ironkeeper_recipes::RecipeError;
@@ -72,7 +72,7 @@ async fn curator_621_no_writer_comes_in_between_a_downgrade() {
     until_children(&one, PATH, 2).await;
     let reading = writing.downgrade().await.unwrap();
     assert_eq!(reading.fencing_token(), token);
-    // The waiting writer has looked again, and still waits; readers behind it wait, too.
+    // The waiting writer has read the children and still waits; readers behind it also wait.
     until_children(&one, PATH, 2).await;
     assert!(lock(&three).try_read().await.unwrap().is_none());
     assert!(!waiting.is_finished());
@@ -126,7 +126,7 @@ async fn host_names_show_who_it_is() {
     let reading = named.read().await.unwrap();
     assert!(reading.node_name().ends_with("-db-R-7-R-0000000000"), "{reading:?}");
     assert!(named.try_write().await.unwrap().is_none());
-    // The other style does not see these nodes, and says so.
+    // The other naming scheme does not know these nodes and returns an error.
     let refused = lock(&client).try_write().await.unwrap_err();
     assert!(matches!(refused, RecipeError::OtherRecipe { .. }), "{refused}");
     let refused = Mutex::new(&client, PATH).try_lock().await.unwrap_err();

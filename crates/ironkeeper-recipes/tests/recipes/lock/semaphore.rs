@@ -1,4 +1,4 @@
-//! The semaphore and its leases.
+//! `Semaphore` and its leases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -84,7 +84,7 @@ async fn curator_75_a_waiter_notices_a_raised_limit() {
     let world = World::start().await;
     let client = world.client().await;
     let shared = Semaphore::with_shared_limit(&client, PATH, "/config/limit");
-    // No limit yet: nobody gets anything.
+    // Without a limit, no lease is granted.
     assert!(shared.try_acquire().await.unwrap().is_none());
     let waiting = tokio::spawn({
         let shared = shared.clone();
@@ -95,7 +95,7 @@ async fn curator_75_a_waiter_notices_a_raised_limit() {
     until_children(&client, LEASES, 2).await;
     Semaphore::set_shared_limit(&client, "/config/limit", 2).await.unwrap();
     let (one, two) = waiting.await.unwrap();
-    // A lowered limit takes nothing away, and lets nobody in.
+    // A lowered limit revokes no lease, and grants none.
     Semaphore::set_shared_limit(&client, "/config/limit", 1).await.unwrap();
     assert!(one.is_valid() && two.is_valid());
     one.release().await.unwrap();
@@ -187,12 +187,13 @@ async fn a_lease_is_not_cut_short_by_what_the_next_one_took_to_ask() {
         async move { semaphore.acquire().await.unwrap() }
     });
     let next = tokio::select! {
-        // It has asked, and waits for the end of the other one. What it does then is not delayed.
+        // The second client has created its node and waits for the first lease; no delay from here
+        // on.
         () = until_children(&one, LEASES, 2) => {
             proxy.heal().unwrap();
             acquiring.await.unwrap()
         }
-        // Not before the time was over, on a machine that has stood still.
+        // On a suspended machine: granted, but not before the first lease expired.
         next = &mut acquiring => next.unwrap(),
     };
     assert!(!lease.is_valid());
@@ -213,7 +214,7 @@ async fn curator_376_a_semaphore_mutex_hands_over() {
     let mutex = SemaphoreMutex::new(&one, PATH);
     assert!(mutex.try_lock().await.unwrap().is_none());
     assert!(mutex.lock_within(Duration::from_millis(20)).await.unwrap().is_none());
-    // Not re-entrant: the holder has to wait, too.
+    // Not reentrant: the holder also has to wait.
     assert!(SemaphoreMutex::new(&two, PATH).try_lock().await.unwrap().is_none());
     second.release().await.unwrap();
 }
@@ -228,7 +229,7 @@ async fn the_time_of_a_lease_begins_with_its_grant() {
         Semaphore::new(&two, "/s", 1).unwrap().with_lease_time(time).acquire().await
     });
     until_children(&one, "/s/leases", 2).await;
-    // It waits for longer than its lease will last.
+    // The wait is longer than the lease time.
     tokio::time::pause();
     tokio::time::advance(time + Duration::from_secs(1)).await;
     tokio::time::resume();

@@ -1,4 +1,4 @@
-//! Deadlocks among those who wait for the leases of semaphores.
+//! Deadlocks among waiters for the leases of semaphores.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::world::requests::{CHILDREN, CHILDREN2, GET, followed};
 use crate::world::watch_events::counted;
 use crate::world::{World, children, until_children, until_watches};
 
-/// A semaphore whose owner has a name and listens to detectors.
+/// Returns a semaphore whose owner has a name and watches for deadlock notices.
 fn semaphore(client: &Client, path: &str, limit: i32, who: &'static str) -> Semaphore {
     Semaphore::new(client, path, limit).unwrap().with_data(who).heeding_deadlocks()
 }
@@ -31,7 +31,7 @@ async fn until_leases(client: &Client, path: &str, count: usize) {
     until_children(client, &format!("{path}/leases"), count).await;
 }
 
-/// Finds the only deadlock there is.
+/// Returns the only deadlock that the detector finds.
 async fn only_one(detector: &DeadlockDetector) -> Deadlock {
     let mut found = detector.detect().await.unwrap();
     assert_eq!(found.len(), 1, "{found:?}");
@@ -85,7 +85,7 @@ async fn semaphore_mutexes_taken_crosswise_are_found_and_ended() {
         let (gave_way, goes_on, path) =
             if is_first { (first, second, &b) } else { (second, first, &a) };
         assert_gave_way(gave_way.await.unwrap(), &found);
-        // Nothing of it is left.
+        // No node of the victim is left.
         until_leases(&one, path, 1).await;
         until_children(&one, &format!("{path}/locks"), 0).await;
         assert!(detector.detect().await.unwrap().is_empty());
@@ -109,7 +109,7 @@ async fn all_who_have_leases_must_be_stuck() {
     let first = locking(&client, "/m", "one");
     until_children(&client, "/m", 2).await;
     let detector = DeadlockDetector::new(&client, "/");
-    // The second one can give its lease back.
+    // The second owner is not deadlocked and can release its lease.
     assert_eq!(detector.graph().await.unwrap().waits.len(), 3);
     assert!(detector.detect().await.unwrap().is_empty());
     let second = locking(&client, "/m", "two");
@@ -118,7 +118,7 @@ async fn all_who_have_leases_must_be_stuck() {
     let found = only_one(&detector).await;
     let text = found.to_string();
     assert!(text.contains("(three) waits at /s for") && text.contains(" or another"), "{text}");
-    // When one of them gives way and gives its lease back, it goes on.
+    // When one owner is the victim and releases its lease, the third one is granted.
     second.abort();
     until_children(&client, "/m", 2).await;
     assert!(detector.detect().await.unwrap().is_empty());
@@ -198,7 +198,7 @@ async fn leases_that_expire_have_the_names_of_their_owners() {
     holders.sort();
     assert_eq!(holders, ["one", "two"]);
 
-    // Whoever has got its lease meanwhile is not told, and its node goes on saying when it ends.
+    // An owner granted in the meantime is not notified, and its node keeps its lease time.
     a.release().await.unwrap();
     let a = two.await.unwrap().unwrap();
     assert!(!detector.resolve(&found, Victim::Youngest).await.unwrap());
@@ -221,14 +221,14 @@ async fn tasks_without_names_that_share_a_semaphore_are_no_deadlock() {
         until_children(&one, "/s/locks", 2).await;
         assert!(detector.detect().await.unwrap().is_empty());
         lease.release().await.unwrap();
-        // Whichever came first: neither has to wait for the end of the other task.
+        // In either order: neither waits for the end of the other task.
         let lease = tokio::spawn(async move {
             second.await.unwrap().unwrap().release().await.unwrap();
         });
         third.await.unwrap().unwrap().release().await.unwrap();
         lease.await.unwrap();
     }
-    // The lease of the same session may be another task's, which gives it back.
+    // The lease of the same session may belong to another task, which releases it.
     let lease = plain(&one, 2).acquire().await.unwrap();
     let _others = plain(&two, 2).acquire().await.unwrap();
     let _held = Mutex::new(&one, "/m").lock().await.unwrap();
@@ -263,7 +263,7 @@ async fn whoever_asks_for_several_leases_does_not_wait_for_itself() {
     one.abort();
 }
 
-/// The next deadlock that a waiter is told of.
+/// Waits for the next deadlock notice of a waiter and returns its path and cycle.
 async fn told(events: &mut LockEvents) -> (String, String) {
     loop {
         match events.next().await.expect("the semaphore is there") {
@@ -305,7 +305,7 @@ async fn the_head_of_the_line_is_told_of_a_deadlock_and_keeps_its_words_and_its_
     let lease = second.await.unwrap().unwrap();
     assert_eq!(lease.path(), node);
     lease.release().await.unwrap();
-    // All that was to be heard of the lease, in order.
+    // All events of the lease, in order.
     let mut granted = 0;
     loop {
         match events.next().await.unwrap() {
@@ -379,14 +379,14 @@ async fn heeding_deadlocks_costs_one_event_when_the_lease_goes() {
         let lease = waiting.await.unwrap().unwrap();
         assert_eq!(events.count(), 1);
         lease.release().await.unwrap();
-        // Events come before the replies to what was asked later.
+        // Events precede the replies to later requests.
         client.exists("/").await.unwrap();
         assert_eq!(events.count(), if heeds { 2 } else { 1 });
     }
 }
 
-/// Takes a lease as Curator does: a place in the line, a node among the leases, and its data on that alone. Says
-/// what its place is.
+/// Takes a lease as Curator does: a queue node, and a lease node that alone has the data. Returns
+/// the path of the queue node.
 async fn lease_of_curator(client: &Client, path: &str, data: &str) -> String {
     let mode = CreateMode::EphemeralSequential;
     for (part, data) in [("locks/lock-", "10.1.2.3"), ("leases/lease-", data)] {
@@ -405,12 +405,12 @@ async fn leases_of_curator_are_understood() {
     for (data, is_named) in [("10.1.2.3", false), ("one", true)] {
         let path = format!("/{is_named}");
         let (a, b) = (format!("{path}/a"), format!("{path}/b"));
-        // Granted: the place in the line has been given back.
+        // Granted: the queue node is deleted.
         let place = lease_of_curator(&one, &a, data).await;
         one.delete(&place, ironkeeper_client::Version::Any).await.unwrap();
         let place = lease_of_curator(&two, &b, "two").await;
         two.delete(&place, ironkeeper_client::Version::Any).await.unwrap();
-        // Two threads of a client.
+        // Two threads of one client.
         let place = lease_of_curator(&one, &a, data).await;
         assert_eq!(detector.detect().await.unwrap().len(), usize::from(is_named), "{data}");
         one.delete(&place, ironkeeper_client::Version::Any).await.unwrap();

@@ -1,5 +1,6 @@
-//! Many workers, each behind a proxy of its own that cuts and stalls, with sessions that end at any
-//! moment: writes under the lock never come out of order, nobody waits for ever, nothing is left over.
+//! Many workers, each behind its own proxy with cuts and stalls, and sessions that end at any time:
+//! writes under the lock stay in the order of their tokens, no worker waits forever, no node is
+//! left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use crate::world::{World, until_children};
 const WORKERS: usize = 4;
 const GRANTS: usize = 60;
 
-/// A small generator (xorshift); the faults of a run are its own, their moments are not.
+/// A small generator (xorshift); the seed determines the faults of a run, but not their timing.
 struct Dice(u64);
 
 impl Dice {
@@ -48,8 +49,8 @@ async fn take(kind: Kind, client: &Client, patience: Duration) -> Result<Option<
     }
 }
 
-/// Takes the lock until it has written so many times. Gives what was written: by which transaction, and
-/// with which token.
+/// Takes the lock until it has written `GRANTS` times. Returns the zxid and the token of each
+/// write.
 async fn work(world: &World, proxy: &FaultyProxy, kind: Kind, seed: u64) -> Vec<(Zxid, Zxid)> {
     let mut dice = Dice(seed);
     let mut written = Vec::new();
@@ -67,7 +68,7 @@ async fn work(world: &World, proxy: &FaultyProxy, kind: Kind, seed: u64) -> Vec<
                 }
                 match dice.roll(3) {
                     0 => drop(guard),
-                    // Lost in between: that is what tokens are for.
+                    // The lock may be lost in between; the token fences the write.
                     _ => drop(guard.release().await),
                 }
             }
@@ -82,7 +83,7 @@ async fn work(world: &World, proxy: &FaultyProxy, kind: Kind, seed: u64) -> Vec<
             client = world.client_behind(proxy).await;
         }
     }
-    // Its session may have been ended a moment ago.
+    // The session may have been ended a moment ago.
     let _ = client.close().await;
     written
 }
@@ -100,7 +101,7 @@ async fn disturb(
         let proxy = &proxies[dice.roll(WORKERS as u64) as usize];
         match dice.roll(7) {
             0 => {
-                // Sessions end: those of all who hold or wait, as likely as not.
+                // Ends sessions at random, with a probability of 1/6 each.
                 if let Some(server) = world.server() {
                     for session in server.sessions().unwrap_or_default() {
                         if session != killer.session_id()
@@ -118,7 +119,7 @@ async fn disturb(
             3 => proxy.cut_after(Direction::ToServer, dice.roll(300)),
             4 => proxy.cut_after(Direction::ToClient, dice.roll(300)),
             _ => {
-                // Somebody deletes a node under its owner's feet.
+                // Deletes the node of a contender or of a lease.
                 for parent in ["/lock", "/lock/leases", "/lock/locks"] {
                     if let Ok(names) = killer.children(parent).await
                         && let Some(name) = names.iter().find(|name| name.starts_with("_c_"))

@@ -24,13 +24,13 @@ fn text(bytes: impl AsRef<[u8]>) -> String {
     String::from_utf8_lossy(bytes.as_ref()).into_owned()
 }
 
-/// The work and the attempt of the next assignment, and the assignment.
+/// Returns the work and the attempt number of the next assignment, and the assignment.
 async fn next(worker: &Worker) -> (String, u32, Assignment) {
     let assignment = worker.next().await.unwrap();
     (text(assignment.work()), assignment.attempt(), assignment)
 }
 
-/// "result after attempts", or how else it ended.
+/// Returns "result after attempts", or another outcome as text.
 async fn outcome(task: &Task) -> String {
     match task.outcome().await.unwrap() {
         Outcome::Done { result, attempts, .. } => format!("{} after {attempts}", text(result)),
@@ -41,7 +41,7 @@ async fn outcome(task: &Task) -> String {
     }
 }
 
-/// Waits until a task has a status. Every look is a round trip to the server.
+/// Waits until a task has a status. One check per round trip.
 async fn until_status(task: &Task, is_it: impl Fn(&Status) -> bool) {
     while !task.status().await.unwrap().is_some_and(|status| is_it(&status)) {}
 }

@@ -1,4 +1,4 @@
-//! What becomes of tasks while all live.
+//! Tasks, with and without the failure of masters and workers.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::world::{World, children, until_children};
 async fn tasks_are_done_in_order_and_their_results_are_told() {
     let world = World::start().await;
     let (one, two, three) = (world.client().await, world.client().await, world.client().await);
-    // Nobody need be there when a task is submitted.
+    // A task can be submitted before there is a master or a worker.
     let tasks = tasks(&one).await;
     let (first, second) = (tasks.submit("1").await.unwrap(), tasks.submit("2").await.unwrap());
     assert_eq!(first.status().await.unwrap(), Some(Status::Waiting));
@@ -34,7 +34,7 @@ async fn tasks_are_done_in_order_and_their_results_are_told() {
         }
         other => panic!("{other:?}"),
     }
-    // One at a time: the second waits until the first is done.
+    // One task at a time: the second task waits until the first is done.
     assert_eq!(second.status().await.unwrap(), Some(Status::Waiting));
     assignment.done("one").await.unwrap();
     let (work, _, assignment) = next(&worker).await;
@@ -64,7 +64,7 @@ async fn the_tasks_of_a_worker_that_dies_are_done_by_others_and_it_can_write_not
     assert_eq!(stale.lost().await, Lost::SessionEnded);
     let (work, attempt, assignment) = next(&second).await;
     assert_eq!((&*work, attempt), ("work", 2));
-    // The dead one comes back with another session, and does not know better.
+    // The expired worker still has its assignment, and its writes are rejected.
     let late = three.clone();
     let by_hand = stale.transaction().create("/stale", "", CreateMode::Persistent).commit().await;
     assert!(by_hand.is_err());
@@ -118,7 +118,7 @@ async fn a_backup_takes_over_when_the_active_master_dies() {
     let (work, attempt, assignment) = next(&worker).await;
     assert_eq!((&*work, attempt), ("2", 1));
     assignment.done("two").await.unwrap();
-    // What was assigned by the old one counts.
+    // Assignments of the old master stay valid.
     held.done("one").await.unwrap();
     assert_eq!(
         (outcome(&first).await, outcome(&second).await),
@@ -223,13 +223,14 @@ async fn a_task_costs_as_many_watch_events_as_the_documentation_says() {
     active.active().await.unwrap();
     let _backup = master(&standing_by, "backup").await;
     let tasks = tasks(&asking).await;
-    // One that has all it can do, so that what follows is for the other one.
+    // A worker without free capacity, so that the next tasks go to the other worker.
     let full = worker(&idle, 1).await;
     tasks.submit("held").await.unwrap();
     let (_, _, _held) = next(&full).await;
     let busy = worker(&working, 2).await;
-    // The first one makes all places; what it costs more is not counted. It is not finished: an empty
-    // container may be removed meanwhile, and its return would be one event more.
+    // The first task creates all parent nodes; its additional events are not counted. It stays
+    // unfinished: the server could delete an empty container, and its creation would be another
+    // event.
     tasks.submit("first").await.unwrap();
     let (_, _, _first) = next(&busy).await;
     let everybody = [&managing, &standing_by, &working, &idle, &asking];
@@ -243,7 +244,7 @@ async fn a_task_costs_as_many_watch_events_as_the_documentation_says() {
     let (_, _, assignment) = next(&busy).await;
     until_status(&task, |status| matches!(status, Status::Assigned { .. })).await;
     let (awaited, done) = tokio::join!(task.outcome(), async {
-        // The outcome has its watch.
+        // The watch of `outcome` is set.
         while asking.watch_count() == 0 {
             asking.sync("/").await.unwrap();
         }
@@ -266,7 +267,7 @@ async fn what_makes_no_sense_is_refused() {
     assert!(matches!(refused, RecipeError::Misuse(_)), "{refused}");
     let refused = Master::with_attempts(&client, PATH, "m", 0).await.unwrap_err();
     assert!(matches!(refused, RecipeError::Misuse(_)), "{refused}");
-    // A status that somebody has damaged is told by its path, and stops nobody else.
+    // A malformed status is an error with its path, and does not block other tasks.
     let tasks = tasks(&client).await;
     let task = tasks.submit("work").await.unwrap();
     let status = format!("/jobs/status/{}", task.name());
@@ -289,12 +290,12 @@ async fn what_is_known_about_a_task_whose_submission_is_taken_back_goes_with_it(
     let (worker, tasks) = (worker(&client, 1).await, tasks(&client).await);
     let task = tasks.submit("work").await.unwrap();
     let (_, _, assignment) = next(&worker).await;
-    // As the client does when the future of the submission is dropped.
+    // As the client does when the future of `submit` is dropped.
     client.delete(&format!("{PATH}/tasks/{}", task.name()), Version::Any).await.unwrap();
     until_children(&client, &format!("{PATH}/status"), 0).await;
     assert_eq!(assignment.lost().await, Lost::NodeDeleted);
     assert!(matches!(assignment.done("late").await.unwrap_err(), RecipeError::Lost { .. }));
-    // The worker is free for the next one.
+    // The worker has capacity for the next task.
     let task = tasks.submit("more").await.unwrap();
     let (work, _, assignment) = next(&worker).await;
     assert_eq!(work, "more");

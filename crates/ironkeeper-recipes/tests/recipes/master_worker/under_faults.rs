@@ -1,4 +1,4 @@
-//! Connections that break before and after every request, and futures that are dropped.
+//! Connections lost before and after every request, and dropped futures.
 
 use std::time::Duration;
 
@@ -143,7 +143,7 @@ async fn a_task_given_back_with_a_lost_reply_is_not_taken_from_whoever_has_it_th
         let worker = worker(&client, 1).await;
         let task = tasks.submit("work").await.unwrap();
         let (_, _, assignment) = next(&worker).await;
-        // The same worker has it once more, at the same path.
+        // The same worker is assigned the task again, at the same path.
         let is_second = |status: &Status| matches!(status, Status::Assigned { attempt: 2, .. });
         let meanwhile = async {
             let status = task.status().await.unwrap().unwrap();
@@ -155,7 +155,7 @@ async fn a_task_given_back_with_a_lost_reply_is_not_taken_from_whoever_has_it_th
         let giving_back = assignment.give_back("tired");
         let (given_back, was_cut) = while_away(&proxy, bytes, giving_back, meanwhile).await;
         given_back.unwrap();
-        // Assigned, returned, and assigned again.
+        // Assigned, given back, and assigned again.
         let status = steady.exists(&format!("{PATH}/status/{}", task.name())).await.unwrap();
         assert!(status.unwrap().version <= 2, "after {bytes} bytes");
         let (_, attempt, assignment) = next(&worker).await;

@@ -92,7 +92,7 @@ async fn what_was_applied_and_is_another_one_now_is_noticed_before_anything_is_d
     }
 }
 
-/// Undoes everything.
+/// Deletes all data of the migrations.
 async fn reset(client: &Client) {
     for path in ["/shop", PATH] {
         let _ = client.delete_recursive(path).await;

@@ -1,4 +1,4 @@
-//! Values of a type on paths of a form.
+//! Typed values at paths with parameters.
 
 use ironkeeper_client::{Client, CreateMode, Happened};
 use ironkeeper_recipes::RecipeError;
@@ -34,7 +34,7 @@ async fn values_are_created_read_replaced_listed_and_deleted() {
     assert!(users.replace(&seen, &3).await.unwrap());
     assert!(!users.replace(&seen, &4).await.unwrap());
     assert_eq!(users.raw().await.unwrap().unwrap(), "3");
-    // Whether something is there or not.
+    // `write` works whether the node exists or not.
     users.write(&5).await.unwrap();
     limit(&client, "orders").write(&6).await.unwrap();
     let all = limits().list(&client, &["g"]).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_followed_model_tells_of_every_change_by_one_watch_event() {
     assert!(!changes.next().await.unwrap().values.contains_key("n"));
     watching.sync("/").await.unwrap();
     assert_eq!(events.count() - before, 3);
-    // What was last known outlives the session.
+    // The last known values stay after the end of the session.
     world.end_session(&watching).await;
     while changes.next().await.is_some() {}
     assert!(!followed.is_followed());
@@ -122,7 +122,7 @@ async fn every_lost_request_and_reply_leaves_the_value_that_was_written_last() {
                 let found = value(&limit(watching, "n")).await;
                 match updated {
                     Ok(updated) => assert_eq!((updated.value, found), (2, Some(2))),
-                    // Another one might have written the same: that is said, and never hidden.
+                    // Another client could have written the same value, so the outcome is `Maybe`.
                     Err(error) => {
                         let error = error.client_error().unwrap();
                         assert_eq!((error.happened(), found), (Happened::Maybe, Some(2)));
@@ -164,7 +164,7 @@ async fn a_form_that_does_not_fit_is_refused() {
     }
     assert!(limits().list(&client, &[]).await.is_err());
     assert!(Model::<i64>::json("/fixed").unwrap().follow(&client, &[]).await.is_err());
-    // What cannot be read again is not written.
+    // A value that could not be decoded is not written.
     let numbers: Model<f64> = Model::json("/numbers/{n}").unwrap();
     let one = numbers.at(&client, &["one"]).unwrap();
     assert!(matches!(one.write(&f64::NAN).await, Err(RecipeError::Misuse(_))));

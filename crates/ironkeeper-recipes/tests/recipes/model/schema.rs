@@ -1,4 +1,4 @@
-//! Rules on the way to the server.
+//! Schema rules, checked before a request is sent.
 
 use ironkeeper_client::{Acl, CreateMode, CreateOptions, OpResult, Perms, Version, acls};
 use ironkeeper_recipes::RecipeError;
@@ -44,10 +44,10 @@ async fn what_a_rule_forbids_never_reaches_the_server() {
     forbidden(client.delete("/numbers/a", Version::Any));
     forbidden(client.children_and_watch("/numbers"));
     forbidden(client.get_and_watch("/numbers"));
-    // Every write, and every child, would show in the stats.
+    // Every write and every child would change the stats.
     assert_eq!(format!("{:?}", stats().await), format!("{before:?}"));
     assert!(plain.exists("/elsewhere").await.unwrap().is_none());
-    // The rules are not about the client without them.
+    // The rules do not apply to the underlying client.
     client.client().delete("/numbers/a", Version::Any).await.unwrap();
     assert_eq!(client.rules().schema("/numbers/a").unwrap().name(), "number");
 }

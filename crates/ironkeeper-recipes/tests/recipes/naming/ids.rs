@@ -1,4 +1,4 @@
-//! Ids that are counted by a server, one by one or in blocks.
+//! Ids that a server counts, one by one or in blocks.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ async fn sequential_ids_are_unique_and_in_the_order_of_asking_for_everybody() {
     }
     let (a, b) = tokio::join!(ours.next(), theirs.next());
     assert_eq!(a.unwrap() + b.unwrap(), 10 + 11);
-    // Nothing is left of them but the count.
+    // Only the counter is left.
     until_children(&one, PATH, 0).await;
     assert_eq!(one.exists(PATH).await.unwrap().unwrap().ephemeral_owner, 0, "no container");
     world.end_session(&one).await;
@@ -42,7 +42,8 @@ async fn a_count_that_was_deleted_is_not_begun_anew_by_who_knows_better() {
     client.delete_recursive(PATH).await.unwrap();
     let refused = ids.next().await.unwrap_err();
     assert!(matches!(refused, RecipeError::NodeGone { .. }), "{refused}");
-    // Somebody who cannot know begins anew; the other one still refuses.
+    // A new handle does not know the old count and starts at 0; the old handle still returns the
+    // error.
     assert_eq!(SequentialIds::new(&client, PATH).next().await.unwrap(), 0);
     let refused = ids.next().await.unwrap_err();
     assert!(matches!(refused, RecipeError::NodeGone { .. }), "{refused}");
@@ -88,7 +89,7 @@ async fn blocks_of_many_handles_do_not_overlap_and_numbers_grow_for_each() {
         let client = world.client().await;
         tasks.push(tokio::spawn(async move {
             let segment = SegmentIds::new(&client, PATH, 10).unwrap();
-            // Curator's way to count in blocks takes part.
+            // Curator's `CachedCounter` participates.
             let cached = CachedCounter::new(AtomicLong::new(&client, PATH), 7).unwrap();
             let mut ids = Vec::new();
             for _ in 0..65 {
@@ -122,7 +123,7 @@ async fn a_block_is_fetched_ahead_and_lasts_beyond_the_session() {
     while number.get().await.unwrap() < 20 {
         tokio::task::yield_now().await;
     }
-    // The server has written it; and now the client has been told.
+    // The server has applied the write; after this reply, the client has received its result.
     client.exists("/").await.unwrap();
     world.end_session(&client).await;
     for expected in 5..20 {

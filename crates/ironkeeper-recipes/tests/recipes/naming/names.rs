@@ -1,4 +1,4 @@
-//! The name service.
+//! `NameService`.
 
 use ironkeeper_client::Version;
 use ironkeeper_recipes::RecipeError;
@@ -60,7 +60,7 @@ async fn a_registered_name_lives_as_long_as_its_session_and_has_heirs() {
     assert_eq!(theirs.lookup("web").await.unwrap().unwrap(), "2");
     assert!(registration.lost().await.is_session_over());
     assert!(registration.set("late").await.unwrap_err().is_session_over());
-    // Deleted by mistake, it comes back.
+    // A registered node that was deleted by mistake is created again.
     let cache = theirs.cache();
     cache.initialized().await.unwrap();
     let mut events = cache.events();
@@ -129,7 +129,7 @@ async fn a_registration_dropped_at_any_await_frees_the_name() {
         let done = drop_after_polls(names.register("web", "1"), polls).await;
         let is_done = done.is_some();
         drop(done);
-        // The task that keeps the node ends behind what it has begun.
+        // The task that maintains the node ends after its pending requests.
         client.sync("/").await.unwrap();
         until_children(&watching, PATH, 0).await;
         if is_done {

@@ -1,4 +1,4 @@
-//! Ids made of time, worker and count.
+//! Ids composed of a time, a worker number and a count.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::world::{World, children, drop_after_polls, until_children, with_every
 const PATH: &str = "/ids/s";
 const WORKERS: &str = "/ids/s/workers";
 
-/// A clock that stands until it is turned.
+/// A clock that only `turn` advances.
 #[derive(Clone)]
 struct Clock(Arc<AtomicI64>);
 
@@ -37,7 +37,7 @@ impl Clock {
         Snowflake::builder(client, path).clock(move || now.load(Ordering::SeqCst))
     }
 
-    /// Leases a number and lets the clock reach a time that nobody has used.
+    /// Leases a worker number and advances the clock to a time without ids.
     async fn lease(&self, client: &Client) -> Snowflake {
         let ids = self.ids(client).lease().await.unwrap();
         self.turn(1);
@@ -116,12 +116,12 @@ async fn a_clock_behind_the_last_id_of_a_number_does_not_get_it_across_restarts(
     let ids = clock.lease(&client).await;
     let before = ids.next().await.unwrap();
     ids.release().await.unwrap();
-    // An hour back: the number is free, but its ids are from the future. Another one has none.
+    // An hour back: the number is free, but its ids have later times. Another number has no ids.
     clock.turn(-3_600_000);
     let other = clock.lease(&client).await;
     assert_eq!(other.worker(), 1);
     other.release().await.unwrap();
-    // If there is no other, that is an error.
+    // Without another number, the lease fails.
     let layout = SnowflakeLayout { worker_bits: 0, ..SnowflakeLayout::default() };
     let only = || clock.ids_on(&client, "/ids/only").layout(layout);
     clock.turn(3_600_000);
@@ -129,7 +129,7 @@ async fn a_clock_behind_the_last_id_of_a_number_does_not_get_it_across_restarts(
     clock.turn(-3_600_000);
     let refused = only().lease().await.unwrap_err();
     assert!(matches!(refused, RecipeError::ClockBehind { .. }), "{refused}");
-    // Only a little behind: it is had, and its ids come later than the last one.
+    // Only a little behind: the lease succeeds, and its ids are larger than the last one.
     clock.turn(3_600_000 + 100);
     let again = clock.ids(&client).lease().await.unwrap();
     assert_eq!(again.worker(), 0);
@@ -145,7 +145,7 @@ async fn a_stale_holder_and_its_heir_never_make_the_same_id() {
     let clock = Clock::new();
     let stale = clock.lease(&one).await;
     let mut all = vec![stale.next().await.unwrap()];
-    // Its node is gone, and it does not know.
+    // Its node is deleted, and it has not noticed.
     two.delete(&format!("{WORKERS}/0"), Version::Any).await.unwrap();
     let heir = clock.ids(&two).lease().await.unwrap();
     assert_eq!(heir.worker(), stale.worker());
@@ -153,7 +153,7 @@ async fn a_stale_holder_and_its_heir_never_make_the_same_id() {
         clock.turn(10);
         all.push(stale.next().await.unwrap());
     }
-    // The heir has waited until what the other one had reserved is over.
+    // The next holder has waited until the time reserved by the first one has passed.
     clock.turn(3_000);
     for _ in 0..100 {
         all.push(heir.next().await.unwrap());
@@ -164,7 +164,7 @@ async fn a_stale_holder_and_its_heir_never_make_the_same_id() {
     assert!(all.is_sorted());
     all.dedup();
     assert_eq!(all.len(), count);
-    // What the stale one gives back is not the heir's.
+    // The release of the stale holder does not delete the node of the next holder.
     stale.release().await.unwrap();
     assert_eq!(children(&two, WORKERS).await, ["0"]);
 }
@@ -199,10 +199,10 @@ async fn all_numbers_in_use_and_another_layout_are_told() {
     let too_many = SnowflakeLayout { worker_bits: 21, ..layout };
     let refused = clock.ids(&client).layout(too_many).lease().await.unwrap_err();
     assert!(matches!(refused, RecipeError::Misuse(_)), "{refused}");
-    // A dropped one frees its number in the background.
+    // Dropping a holder frees its number in the background.
     drop(three);
     until_children(&client, WORKERS, 1).await;
-    // The time of an id has to fit.
+    // The time of an id must fit into its bits.
     let late = SnowflakeLayout { epoch_ms: i64::MAX, ..SnowflakeLayout::default() };
     let ids = Snowflake::builder(&client, "/ids/late").layout(late).lease().await.unwrap();
     let refused = ids.next().await.unwrap_err();
@@ -267,7 +267,7 @@ async fn a_lease_and_an_id_dropped_at_any_await_leave_nothing_and_lose_nothing()
     let mut last = 0;
     for polls in 0..10 {
         clock.turn(10);
-        // The write of the time may have been made without our knowing.
+        // The write of the time may have been applied without a reply.
         drop(drop_after_polls(ids.next(), polls).await);
         clock.turn(10);
         let next = ids.next().await.unwrap();

@@ -1,4 +1,4 @@
-//! Nodes and watches that stay, each against a real server, with and without faults.
+//! Persistent nodes and watches, each against a real server, with and without faults.
 
 mod persistent;
 mod ttl;

@@ -1,4 +1,4 @@
-//! The node that heals itself.
+//! `PersistentNode`, which creates its node again after a deletion.
 
 use ironkeeper_client::{Client, CreateMode, ErrorKind, Version};
 use ironkeeper_recipes::RecipeError;
@@ -56,7 +56,7 @@ async fn dropped_at_any_time_it_leaves_nothing() {
         tokio::task::yield_now().await;
         drop(node);
         until_children(&client, "/nodes", 0).await;
-        // When it is there.
+        // After the creation.
         let node = PersistentNode::builder(&client, PATH).mode(mode).start();
         node.created().await.unwrap();
         drop(node);
@@ -125,7 +125,7 @@ async fn the_node_of_another_session_is_waited_for() {
     let old = PersistentNode::builder(&one, PATH).data("old").start();
     old.created().await.unwrap();
     let new = PersistentNode::builder(&two, PATH).data("new").start();
-    // It has looked, and left alone what is not its own.
+    // The new one has read the node and does not change it, because another session owns it.
     while two.watch_count() == 0 {
         two.sync("/").await.unwrap();
     }
@@ -135,7 +135,7 @@ async fn the_node_of_another_session_is_waited_for() {
     new.created().await.unwrap();
     let found = two.get(PATH).await.unwrap();
     assert_eq!((found.data, found.stat.ephemeral_owner), ("new".into(), two.session_id().0));
-    // The old one says that it is over, and touches nothing any more.
+    // The old one returns an error and does not change the node any more.
     let over = old.created().await.unwrap_err();
     assert!(over.is_session_over(), "{over}");
     assert!(old.set_data("x").await.unwrap_err().is_session_over());

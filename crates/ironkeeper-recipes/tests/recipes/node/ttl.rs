@@ -1,4 +1,4 @@
-//! The node with a time to live.
+//! `TtlNode`.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use ironkeeper_recipes::node::TtlNode;
 use crate::world::World;
 
 const PATH: &str = "/ttl/n";
-/// So short that a machine that stands still for a while finds the node gone, and created again a moment
-/// later.
+/// So short that on a machine that is suspended for a while the node expires, and is created again
+/// shortly after.
 const SHORT: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_secs(600);
 
-/// Not every server allows such nodes.
+/// Starts a node; `None` if the server does not allow TTL nodes.
 async fn started(client: &Client, ttl: Duration) -> Option<TtlNode> {
     let node = TtlNode::start(client, PATH, ttl, "1").unwrap();
     match node.created().await {
@@ -29,7 +29,7 @@ async fn started(client: &Client, ttl: Duration) -> Option<TtlNode> {
     }
 }
 
-/// Waits until the child has been written so many times.
+/// Waits until the child `touch` has been written `times` times.
 async fn until_renewed(client: &Client, times: i32) {
     let touch = format!("{PATH}/touch");
     loop {
@@ -41,7 +41,7 @@ async fn until_renewed(client: &Client, times: i32) {
     }
 }
 
-/// What the node says, as soon as it is there.
+/// Returns the data of the node, as soon as the node exists.
 async fn said(client: &Client) -> bytes::Bytes {
     loop {
         match client.get(PATH).await {
@@ -66,7 +66,7 @@ async fn it_says_what_was_set_and_stays_behind() {
     let Some(node) = started(&client, LONG).await else { return };
     node.set_data("2").await.unwrap();
     assert_eq!((node.data(), client.get(PATH).await.unwrap().data), ("2".into(), "2".into()));
-    // It stays behind, for its time to live.
+    // The node stays until its TTL has passed.
     drop(node);
     assert!(client.exists(PATH).await.unwrap().is_some());
 }

@@ -1,4 +1,4 @@
-//! The lasting watch.
+//! `PersistentWatcher`.
 
 use ironkeeper_client::{Client, CreateMode, Version, WatchItem, WatchMode, WatchType};
 use ironkeeper_recipes::node::PersistentWatcher;
@@ -62,7 +62,7 @@ async fn curator_1292_nothing_is_left_of_one_that_is_closed_or_dropped() {
         drop(set(&client, WatchMode::Recursive).await);
     }
     assert_eq!(client.watch_count(), 0);
-    // On the server neither: requests take effect in order.
+    // The server has no watch either: requests are applied in order.
     assert!(client.check_watches("/w", WatchType::Any).await.is_err());
 }
 

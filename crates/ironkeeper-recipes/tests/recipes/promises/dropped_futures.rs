@@ -1,4 +1,4 @@
-//! Futures that are dropped at every await: what they began is withdrawn.
+//! Futures dropped at every await: their effects are undone.
 
 use std::time::Duration;
 
@@ -13,8 +13,7 @@ use ironkeeper_recipes::queue::{IdQueue, WorkQueue};
 
 use crate::world::{World, children, drop_after_polls, until_children, waits_within_polls};
 
-/// Drops a future after each number of polls until it is done before that, and looks each time at what
-/// is left.
+/// Drops a future after 0, 1, 2, ... polls until it completes first, and runs `is_tidy` each time.
 async fn check<F: Future>(start: impl Fn() -> F, is_tidy: impl AsyncFn()) {
     for polls in 0.. {
         let done = drop_after_polls(start(), polls).await;
@@ -28,7 +27,7 @@ async fn check<F: Future>(start: impl Fn() -> F, is_tidy: impl AsyncFn()) {
     }
 }
 
-/// As [`check`], for a future that waits for somebody else in the end.
+/// Like [`check`], but for a future that finally waits for another session.
 async fn check_waiting<F: Future>(client: &Client, start: impl Fn() -> F, is_tidy: impl AsyncFn()) {
     for polls in 0.. {
         let waits = waits_within_polls(client, start(), polls).await;
@@ -83,12 +82,12 @@ async fn several_locks_are_given_back() {
 async fn a_wait_for_a_lock_delay_gives_the_lock_back_and_leaves_the_marker() {
     let world = World::start().await;
     let (client, other) = (world.client().await, world.client().await);
-    // As a holder leaves it that went without release.
+    // The state after a holder ended without a release.
     other.create_recursive("/lock/lock-delay", "gone", CreateMode::Persistent).await.unwrap();
     let mutex = Mutex::new(&client, "/lock").with_lock_delay(Duration::from_millis(20));
     let marker = async || until_children(&other, "/lock", 1).await;
     check(|| mutex.lock(), marker).await;
-    // Whoever comes next is kept waiting, and no longer than that.
+    // The next contender waits for the delay, and no longer.
     mutex.lock().await.unwrap().release().await.unwrap();
     assert_eq!(children(&other, "/lock").await, [""; 0]);
 }
@@ -141,7 +140,7 @@ async fn candidates_withdraw() {
         while support.next().await.is_some() {}
     };
     check(offer_and_stop, empty).await;
-    // Waiting for another one.
+    // While another candidate leads.
     let _leader = LeaderLatch::start(&other, "/election", "two");
     until_children(&other, "/election", 1).await;
     let wait = || async { LeaderLatch::start(&client, "/election", "one").leading().await };
@@ -176,7 +175,7 @@ async fn nobody_waits_at_a_double_barrier_for_one_who_has_stopped_leaving() {
         let (one, two) = tokio::join!(one.enter(), two.enter());
         let waits = waits_within_polls(&client, one.unwrap().leave(), polls).await;
         two.unwrap().leave().await.unwrap();
-        // `ready` may stay, as after a death: the next round is none the worse for it.
+        // `ready` may stay, as after the end of a session; it does not affect the next round.
         let barrier = DoubleBarrier::new(&other, "/barrier", 2).unwrap();
         while barrier.count().await.unwrap() > 0 {}
         if waits {
@@ -212,7 +211,7 @@ async fn an_item_is_queued_again_once_or_stays() {
             break;
         }
     }
-    // The work that is done leaves nothing, or all of it.
+    // After `done`, either all items are removed or none.
     let work = WorkQueue::new(&client, "/work").unwrap();
     for polls in 0.. {
         if work.is_empty().await.unwrap() {

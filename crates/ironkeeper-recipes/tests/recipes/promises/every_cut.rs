@@ -1,4 +1,4 @@
-//! Connections that are lost before and after every single request.
+//! Connections lost before and after every request.
 
 use std::time::Duration;
 
@@ -22,13 +22,13 @@ use ironkeeper_testing::Direction;
 
 use crate::world::{World, children, until_children, with_every_cut};
 
-/// What a piece of work is given.
+/// The arguments of a piece of work.
 struct Scene {
-    /// Its connection is cut somewhere on the way.
+    /// The client whose connection is cut.
     client: Client,
-    /// That of somebody who looks on, and whose connection stands.
+    /// A client that only reads, with an intact connection.
     steady: Client,
-    /// A path of its own.
+    /// The path for this round.
     path: String,
 }
 
@@ -88,7 +88,7 @@ async fn a_handle_that_is_taken_twice_leaves_no_orphan() {
     check(async |scene| {
         let mut handle = Reentrant::new(Mutex::new(&scene.client, &scene.path));
         handle.acquire().await.unwrap();
-        // What is in doubt is not taken again before the connection is back.
+        // A guard in doubt cannot be reacquired before the client has reconnected.
         scene.client.connected().await.unwrap();
         handle.acquire().await.unwrap();
         assert_eq!(children(&scene.steady, &scene.path).await.len(), 1);
@@ -337,7 +337,7 @@ async fn atomic_values_are_set_and_counters_count_every_number_once() {
             counted.push(counter.next().await.unwrap().expect("nobody is in the way"));
         }
         assert!(counted.windows(2).all(|two| two[0] < two[1]), "{counted:?}");
-        // Two blocks, and nothing twice.
+        // Two blocks, and no number twice.
         assert_eq!(AtomicLong::new(&scene.steady, &numbers).get().await.unwrap(), 11);
     })
     .await;
@@ -397,7 +397,7 @@ async fn a_node_with_a_time_to_live_is_there_once_with_its_last_data() {
         let hour = Duration::from_secs(3600);
         let node = TtlNode::start(&scene.client, &scene.path, hour, "1").unwrap();
         if let Err(error) = node.created().await {
-            // Not every server allows such nodes.
+            // Not every server allows TTL nodes.
             assert!(std::env::var("IRONKEEPER_TEST_SERVER").is_ok(), "{error}");
             return;
         }

@@ -1,4 +1,4 @@
-//! The programs in `examples/` do what they say.
+//! The programs in `examples/` work as documented.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use ironkeeper_recipes::service::{ServiceDiscovery, ServiceInstance};
 
 use crate::world::World;
 
-/// The functions of an example, whose `main` is not called here.
+/// Includes the functions of an example; its `main` is not called.
 macro_rules! example {
     ($name:ident, $path:literal) => {
         #[path = $path]
@@ -24,7 +24,7 @@ example!(leader, "../../../examples/leader.rs");
 example!(mutex, "../../../examples/mutex.rs");
 example!(queue, "../../../examples/queue.rs");
 
-/// What cannot be seen by compiling their programs here: in this workspace tokio has all features.
+/// Compiling the programs here cannot check this: in this workspace tokio has all features.
 #[test]
 fn readmes_name_the_features_of_tokio_that_their_programs_need() {
     for (readme, feature) in [

@@ -1,4 +1,4 @@
-//! What makes no sense is refused with a clear error; what Curator leaves on the tree is not.
+//! Misuse returns a clear error; nodes that Curator leaves on the tree do not.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T>, recipe: &str) {
     assert!(error.to_string().contains(recipe), "{error}");
 }
 
-/// Far longer than any of these takes, so that a wait without end is told as one.
+/// Far longer than any of these takes, so that an endless wait is an error.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn a_semaphore_is_refused_where_another_lock_is_at_work() {
     refused(semaphore.acquire_many_within(2, PATIENCE).await, "mutex");
     refused(SemaphoreMutex::new(&client, "/lock").lock().await, "mutex");
     held.release().await.unwrap();
-    // Free again, and then the other way round.
+    // The path is free again; now in the opposite order.
     let lease = semaphore.acquire().await.unwrap();
     refused(Mutex::new(&client, "/lock").lock().await, "semaphore");
     refused(ReadWriteLock::new(&client, "/lock").read().await, "semaphore");
@@ -72,7 +72,7 @@ async fn a_queue_is_refused_where_there_are_items_of_another() {
     refused(taker.poll_within(PATIENCE).await, "queue of work");
     refused(taker.peek().await, "queue of work");
     refused(BlockingQueue::new(&client, "/work", 1).unwrap().poll().await, "queue of work");
-    // As with Curator, what has no id, no priority and no time is an item of these, too.
+    // As with Curator, an item without id, priority or due time is valid in these queues, too.
     let delivery = PriorityQueue::new(&client, "/work").unwrap().next().await.unwrap();
     delivery.requeue().await.unwrap();
     let delivery = DelayQueue::new(&client, "/work").unwrap().next().await.unwrap();
@@ -83,7 +83,7 @@ async fn a_queue_is_refused_where_there_are_items_of_another() {
     refused(work("/ids").try_next().await, "ids");
     PriorityQueue::new(&client, "/urgent").unwrap().put(1, "x").await.unwrap();
     refused(work("/urgent").try_next().await, "priorities");
-    // Locks that Curator's users put below the queue, and what operators leave, do no harm.
+    // Lock nodes of Curator's users below the queue, and nodes of operators, are ignored.
     for name in ["/mixed/locks", "/mixed/readme"] {
         client.create_recursive(name, "", CreateMode::Persistent).await.unwrap();
     }
@@ -103,7 +103,7 @@ async fn a_barrier_is_refused_where_there_are_children_of_another_recipe() {
     held.release().await.unwrap();
     SimpleQueue::new(&client, "/queue").unwrap().offer("x").await.unwrap();
     refused(Barrier::new(&client, "/queue").wait().await, "simple queue");
-    // One barrier may be below another.
+    // A barrier may be below another barrier.
     let (above, below) = (Barrier::new(&client, "/above"), Barrier::new(&client, "/above/below"));
     assert!(above.set().await.unwrap() && below.set().await.unwrap());
     assert!(!above.set().await.unwrap());

@@ -1,8 +1,8 @@
-//! What the crate promises of every recipe, recipe by recipe: nothing is lost or left over when a
-//! connection breaks at any byte, when somebody is quicker, or when a future is dropped; nobody is woken for
-//! nothing; and what makes no sense is refused.
+//! The guarantees of the crate, tested for each recipe: no data is lost and no node is left when a
+//! connection is cut at any byte, when a rival acts first, or when a future is dropped; no client
+//! is woken in vain; misuse returns an error.
 //!
-//! Recipes whose own tests show one of these are not in here.
+//! A recipe is not tested here if its own tests show the guarantee.
 
 mod dropped_futures;
 mod every_cut;

@@ -1,5 +1,5 @@
-//! Connections that are lost before and after every single request, with somebody who takes, before the
-//! request can be repeated, what it may just have freed, or changes what it may just have changed.
+//! Connections lost before and after every request, with a rival that acts before the retry: it
+//! takes what the request may have freed, or changes what the request may have changed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,14 +18,14 @@ use ironkeeper_testing::Direction;
 
 use crate::world::{World, with_every_cut_and_a_rival};
 
-/// One of the two.
+/// One of the two clients, with the path of the round.
 #[derive(Clone)]
 struct Actor {
     client: Client,
     path: String,
 }
 
-/// Lets both play; `after` judges what they have given. The rival's part is `None` if it had no turn.
+/// Runs `work` and `rival`; `after` checks both results. The rival's is `None` if it did not run.
 async fn check<T: 'static>(
     work: impl AsyncFn(Actor) -> T,
     rival: impl AsyncFn(Actor) -> T,
@@ -36,7 +36,7 @@ async fn check<T: 'static>(
     for direction in [Direction::ToServer, Direction::ToClient] {
         let path = |round: usize| format!("/{direction:?}/{round}");
         let given = Rc::new(RefCell::new(None));
-        // What the work leaves behind in the background may be cut as well, while `after` judges.
+        // Background requests of the work may also be cut, while `after` runs.
         let is_judged = Rc::new(Cell::new(false));
         with_every_cut_and_a_rival(
             &world,
@@ -68,7 +68,7 @@ async fn check<T: 'static>(
     }
 }
 
-/// A lock is released; whoever finds it free takes it, and keeps it whatever the first one repeats.
+/// Releases a lock; a rival that finds it free takes it and keeps it despite the retries.
 async fn check_lock<G>(
     lock: impl AsyncFn(&Actor) -> Result<G>,
     try_lock: impl AsyncFn(&Actor) -> Result<Option<G>>,
@@ -91,7 +91,7 @@ async fn check_lock<G>(
             if is_leaving.get() {
                 return Some(guard);
             }
-            // The first one has not had its turn.
+            // The first client has not acquired the lock yet.
             release(guard).await.unwrap();
             None
         },
@@ -163,7 +163,7 @@ async fn a_released_read_write_lock_is_the_next_writers() {
         async |guard| guard.check().await.unwrap(),
     )
     .await;
-    // Readers go, and a writer comes.
+    // A reader releases, and a writer acquires.
     let read = async |actor: &Actor| lock(actor).read().await;
     let write = async |actor: &Actor| match lock(actor).try_write().await? {
         Some(writing) => writing.downgrade().await.map(Some),
@@ -207,8 +207,8 @@ async fn a_lease_has_one_holder() {
     .await;
 }
 
-/// Puts two items in and takes out what is there; somebody else does so, too. Nothing is lost, and nothing is
-/// had by both.
+/// The work puts two items and takes all; the rival takes one as well. No item is lost or taken
+/// twice.
 async fn check_queue(
     put: impl AsyncFn(&Actor, &str),
     take: impl AsyncFn(&Actor) -> Option<String>,
@@ -231,7 +231,7 @@ async fn check_queue(
         async |actor| take_all(&actor, 1).await,
         async |mut all, theirs, actor| {
             all.extend(theirs.unwrap_or_default());
-            // What somebody else has held meanwhile and given back.
+            // Items that a client held in the meantime and released.
             all.extend(take_all(&actor, usize::MAX).await);
             all.sort();
             assert_eq!(all, ["a", "b"], "{}", actor.path);
@@ -240,7 +240,7 @@ async fn check_queue(
     .await;
 }
 
-/// The item, when the work on it is done.
+/// Returns the item after the work on it is done.
 async fn work_off<O: Order>(queue: Queue<O>) -> Option<String> {
     let delivery = queue.try_next().await.unwrap()?;
     let item = String::from_utf8_lossy(&delivery.items()[0]).into_owned();
@@ -378,7 +378,7 @@ async fn a_lease_that_was_ended_is_the_next_ones() {
     .await;
 }
 
-/// Servers take away containers that are empty, at any moment.
+/// Servers delete empty containers at any time.
 #[tokio::test]
 async fn a_lease_is_taken_although_its_container_goes_meanwhile() {
     check(

@@ -1,4 +1,4 @@
-//! What can be waited for can be waited for as long as is said, and no longer.
+//! The variants with a timeout wait as long as specified, and no longer.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ use crate::world::{World, until_children};
 /// Far longer than any of these takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Puts into a queue that is full.
+/// Puts an item into a full queue.
 async fn full<F: Future<Output = Result<bool>>>(client: &Client, put: impl Fn(Duration) -> F) {
     assert!(put(PATIENCE).await.unwrap());
     assert!(!put(Duration::from_millis(1)).await.unwrap());

@@ -1,4 +1,4 @@
-//! How many watch events a hand-over costs, counted on the wire.
+//! The number of watch events of one handover, counted on the wire.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use crate::world::watch_events::{WatchEvents, counted};
 use crate::world::{World, until_children, until_watches};
 
-/// Somebody whose events are counted.
+/// A client whose events are counted.
 struct Counted {
     client: Client,
     events: WatchEvents,
@@ -36,13 +36,13 @@ impl Counted {
         Counted { client, events }
     }
 
-    /// How many have come. Events come before the answer to what is asked after them.
+    /// Returns the number of events so far. Events precede the reply to a later request.
     async fn count(&self) -> usize {
         self.client.sync("/").await.unwrap();
         self.events.count()
     }
 
-    /// Waits until so many have come, and sees that there are no more.
+    /// Waits until `count` events have arrived, and checks that there are no more.
     #[track_caller]
     fn until(&self, count: usize) -> impl Future<Output = ()> {
         let at = std::panic::Location::caller();
@@ -53,7 +53,7 @@ impl Counted {
     }
 }
 
-/// Lets one after the other wait for what somebody holds.
+/// Starts waiters one after the other.
 async fn line_up<T: Send + 'static, F>(
     world: &World,
     waiters: usize,
@@ -72,7 +72,7 @@ where
     line
 }
 
-/// One event per hand-over, at the next in line.
+/// One event per handover, at the next waiter.
 async fn check_lock<F>(lock: impl Fn(Client) -> F)
 where
     F: Future<Output = Result<Guard>> + Send + 'static,
@@ -165,11 +165,12 @@ async fn a_lease_costs_one_event_at_the_head_of_the_line_and_one_at_the_next() {
         for at in 0..2 {
             lease.release().await.unwrap();
             lease = (&mut line[at].1).await.unwrap().unwrap();
-            // The next one has the head of the line now, has asked for a lease, and watches them.
+            // The next waiter is now at the head of the queue, has created its lease node and
+            // watches the leases.
             until_children(&first.client, &format!("{path}/leases"), 2).await;
             until_watches(&line[at + 1].0.client, 1).await;
             for (number, (waiter, _)) in line.iter().enumerate() {
-                // First came the head of the line, then the lease.
+                // The first event was for the head of the queue, the second for the lease.
                 let mutexes = usize::from(number > 0 && number <= at + 1);
                 waiter.until(mutexes + usize::from(number <= at)).await;
             }
@@ -216,7 +217,7 @@ async fn a_change_of_latches_costs_one_event_at_the_next_and_one_at_the_old_lead
     for number in 0..3 {
         let candidate = Counted::new(&world).await;
         let latch = LeaderLatch::start(&candidate.client, "/leader", number.to_string());
-        // The leader watches its own node, the others the one before them.
+        // The leader watches its own node; each other latch watches its predecessor.
         until_watches(&candidate.client, 1).await;
         latches.push((candidate, latch));
     }
@@ -237,7 +238,7 @@ async fn a_change_of_selectors_costs_one_event_at_the_next_and_one_at_the_old_le
     let waiting = async {
         leads.recv().await.expect("the first one leads");
         let selector = LeaderSelector::new(&next.client, "/leader", "next");
-        // Before it goes itself, and is told of its own node.
+        // Counted before its own node is deleted, which is another event.
         selector.lead(async |_| next.until(1).await).await.unwrap();
     };
     let leading = selector.lead(async |_| {
@@ -313,7 +314,7 @@ async fn an_observer_gets_one_event_per_change_and_none_for_candidates() {
     drop(next);
 }
 
-/// The sum over all workers: one event at the first in line, one at the next when that one leaves.
+/// In total over all workers: one event at the head of the queue, and one at the next worker.
 async fn check_queue<O: Order + Send + 'static>(put: impl AsyncFn(&Queue<O>)) {
     let world = World::start().await;
     let producer = Queue::<O>::new(&world.client().await, "/queue").unwrap();
@@ -332,7 +333,7 @@ async fn check_queue<O: Order + Send + 'static>(put: impl AsyncFn(&Queue<O>)) {
 async fn an_item_with_an_id_a_priority_or_a_time_costs_two_events_however_many_wait() {
     check_queue(async |queue: &IdQueue| queue.put("id", "x").await.unwrap()).await;
     check_queue(async |queue: &PriorityQueue| queue.put(1, "x").await.unwrap()).await;
-    // It comes before its time: the first in line looks, and waits for the time.
+    // Put before it is due: the head of the queue reads it and waits until the due time.
     let later = Duration::from_millis(200);
     check_queue(async |queue: &DelayQueue| queue.put_after(later, "x").await.unwrap()).await;
 }
@@ -348,7 +349,7 @@ async fn an_item_of_a_sharded_queue_costs_two_events_however_many_wait() {
         let worker = Counted::new(&world).await;
         let queue = ShardedQueue::new(&worker.client, "/clicks");
         let waiting = tokio::spawn(async move { queue.next().await });
-        // The one shard or the one before it, and the list of shards.
+        // The only shard or the predecessor, and the list of shards.
         until_watches(&worker.client, 2).await;
         line.push((worker, waiting));
     }
@@ -407,7 +408,7 @@ async fn caches_cost_one_event_per_change() {
         while !is(tree_cache.get("/tree/node")) {
             tree.count().await;
         }
-        // A change is seen by a read or by its event: the watch for the next one stands behind both.
+        // A read or an event shows a change; the next watch is set after both.
         for counted in [&node, &children, &tree] {
             counted.until(changes).await;
         }
@@ -446,7 +447,7 @@ async fn renewals_of_a_node_with_a_time_to_live_cost_no_event() {
     let (client, owner) = (world.client().await, Counted::new(&world).await);
     let node = TtlNode::start(&owner.client, "/ttl", Duration::from_millis(400), "x").unwrap();
     if let Err(error) = node.created().await {
-        // Not every server allows such nodes.
+        // Not every server allows TTL nodes.
         return assert!(std::env::var("IRONKEEPER_TEST_SERVER").is_ok(), "{error}");
     }
     loop {

@@ -1,4 +1,4 @@
-//! The queue with a limit.
+//! `BlockingQueue`.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn a_full_queue_refuses_or_lets_wait_and_an_empty_one_too() {
     ours.put("2").await.unwrap();
     assert!(!ours.offer("x").await.unwrap());
     assert!(!ours.offer_within("x", Duration::from_millis(1)).await.unwrap());
-    // Who waits for room gets it by a take.
+    // A `take` makes room for a waiting `put`.
     let waiting = tokio::spawn({
         let ours = ours.clone();
         async move { ours.put("3").await }
@@ -41,7 +41,7 @@ async fn a_full_queue_refuses_or_lets_wait_and_an_empty_one_too() {
     assert_eq!(theirs.peek().await.unwrap().unwrap(), "2");
     assert_eq!(theirs.drain(10).await.unwrap(), ["2", "3"]);
     assert!(theirs.is_empty().await.unwrap());
-    // Who waits for an item gets it by a put.
+    // A `put` serves a waiting `take`.
     let waiting = tokio::spawn(async move { theirs.take().await });
     until_children(&one, &format!("{PATH}.takers"), 1).await;
     ours.put("4").await.unwrap();
@@ -118,7 +118,8 @@ async fn room_in_a_full_queue_costs_two_watch_events_however_many_wait() {
         let before = events.count();
         taker.take().await.unwrap();
         puts.recv().await.unwrap();
-        // One for the first in line, who has put its item and left; one for the next.
+        // One event for the head of the queue, which puts its item and leaves; one for the next
+        // waiter.
         until_watches(&client, waiting).await;
         until_children(&other, &format!("{PATH}.putters"), waiting).await;
         until_watches(&client, waiting).await;

@@ -77,7 +77,7 @@ async fn the_smaller_priority_comes_first_and_then_the_order_of_coming() {
     }
     queue.put_all(i32::MIN, ["min", "min too"]).await.unwrap();
     assert_eq!(work_off(&queue).await, ["min", "min too", "-3", "0", "5", "5 again", "max"]);
-    // One that comes while others are worked on is next.
+    // An urgent item put while another is being processed is the next one.
     queue.put(2, "a").await.unwrap();
     queue.put(2, "b").await.unwrap();
     let delivery = queue.next().await.unwrap();
@@ -102,7 +102,7 @@ async fn curator_116_115_nothing_is_handed_out_before_its_time() {
         }
     });
     until_watches(&client, 1).await;
-    // An earlier one wakes the one who waits for the later.
+    // An earlier item wakes a worker that waits for a later one.
     let due = SystemTime::now() + Duration::from_millis(50);
     let producer = DelayQueue::new(&other, PATH).unwrap();
     producer.put_all_at(due, ["sooner", "as well"]).await.unwrap();
@@ -112,7 +112,7 @@ async fn curator_116_115_nothing_is_handed_out_before_its_time() {
     delivery.done().await.unwrap();
     assert!(queue.try_next().await.unwrap().is_none());
     assert_eq!(queue.len().await.unwrap(), 1);
-    // What was due long ago comes in the order of its times.
+    // Items that were due long ago are delivered by due time.
     producer.put_at(UNIX_EPOCH + hour, "second").await.unwrap();
     producer.put_at(UNIX_EPOCH - hour, "first").await.unwrap();
     assert_eq!(work_off(&queue).await, ["first", "second"]);

@@ -1,4 +1,4 @@
-//! The queue over several nodes.
+//! `ShardedQueue`.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ async fn shards_are_added_when_all_are_full_up_to_the_limit() {
     assert_eq!(queue.len().await.unwrap(), 24);
     let shards = queue.shards().await.unwrap();
     assert_eq!(shards.len(), 3);
-    // Curator takes every child for a shard.
+    // Curator treats every child as a shard.
     assert!(children(&client, PATH).await.iter().all(|name| name.starts_with("queue-")));
     for shard in shards {
         assert!(shard.len().await.unwrap() >= 4);
@@ -65,7 +65,7 @@ async fn a_waiting_worker_sees_new_shards() {
     let first = waiting.await.unwrap();
     assert_eq!(first.items(), ["one"]);
     let waiting = wait();
-    // For the shards, and at the one there is for an item and for a lock.
+    // Watches on the list of shards, and on the items and the locks of the only shard.
     until_watches(&client, 3).await;
     queue.put("two").await.unwrap();
     let second = waiting.await.unwrap();

@@ -1,4 +1,4 @@
-//! The simple queue.
+//! `SimpleQueue`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,14 +21,14 @@ fn queue(client: &Client) -> SimpleQueue {
     SimpleQueue::new(client, PATH).unwrap()
 }
 
-/// Waits until the server knows of a watch of this client on the children of a node.
+/// Waits until the server has a watch of this client on the children of a node.
 pub async fn until_watched(client: &Client, path: &str) {
     while client.check_watches(path, WatchType::Children).await.is_err() {
         tokio::task::yield_now().await;
     }
 }
 
-/// Waits until so many events have come to all of these together, and no more.
+/// Waits until all clients together have received `expected` events, and checks that it is no more.
 pub async fn until_events(clients: &[(Client, WatchEvents)], expected: usize) {
     loop {
         let mut events = 0;
@@ -124,7 +124,7 @@ async fn every_item_goes_to_one_of_many_takers() {
 #[tokio::test]
 async fn an_item_costs_two_watch_events_however_many_wait() {
     let world = World::start().await;
-    // Not as a container: the removal of an empty one would be an event, too.
+    // Not a container: the deletion of an empty one would be another event.
     let client = world.client().await;
     client.create_recursive(PATH, "", CreateMode::Persistent).await.unwrap();
     let mut takers = Vec::new();
@@ -143,7 +143,7 @@ async fn an_item_costs_two_watch_events_however_many_wait() {
     until_events(&takers, 0).await;
     for number in 0..7 {
         producer.offer("item").await.unwrap();
-        // They are served in the order of their coming.
+        // The takers are served in the order of their arrival.
         assert_eq!(gets.recv().await.unwrap().0, number);
         until_events(&takers, 2 * (number + 1)).await;
         until_watched(&takers[number + 1].0, PATH).await;
@@ -207,7 +207,7 @@ async fn a_removal_dropped_at_any_await_loses_nothing_and_keeps_the_order() {
     queue(&other).offer_all(["a", "b", "c"]).await.unwrap();
     let mut polls = 0;
     loop {
-        // A new queue each time, so that the list is part of it.
+        // A new queue each time, so that reading the list is a part of it.
         let queue = queue(&client);
         let item = drop_after_polls(queue.take(), polls).await;
         drop(queue);
@@ -215,8 +215,9 @@ async fn a_removal_dropped_at_any_await_loses_nothing_and_keeps_the_order() {
             assert_eq!(item.unwrap(), "a");
             break;
         }
-        // The put-back is under way as long as there is a receipt. Asked by the one who has taken: what the
-        // other one sees has no order with what this one has under way.
+        // The item is being put back as long as there is a receipt. The taker's own client reads
+        // this, because requests of another client have no order with the pending requests of this
+        // one.
         until_children(&client, "/queues/q.receipts", 0).await;
         names(3).await;
         assert_eq!(SimpleQueue::new(&other, PATH).unwrap().peek().await.unwrap().unwrap(), "a");
@@ -226,12 +227,12 @@ async fn a_removal_dropped_at_any_await_loses_nothing_and_keeps_the_order() {
     assert_eq!(drain(&queue(&other)).await, ["b", "c"]);
 }
 
-/// The reply to the put-back is lost, and somebody else has the item before that is noticed.
+/// The reply to the put-back is lost, and another client takes the item before that is noticed.
 #[tokio::test]
 async fn what_is_put_back_is_put_back_once() {
     let world = World::start().await;
     let other = world.client().await;
-    // So many polls and the removal is under way.
+    // The number of polls after which the removal is in flight.
     let mut polls = 1;
     queue(&other).offer("a").await.unwrap();
     while drop_after_polls(queue(&other).poll(), polls).await.is_none() {
@@ -250,7 +251,7 @@ async fn what_is_put_back_is_put_back_once() {
             if given.is_none() {
                 assert_eq!(there.take().await.unwrap(), "a");
             }
-            // The put-back is under way as long as there is a receipt.
+            // The item is being put back as long as there is a receipt.
             drop(there);
             until_children(&client, &format!("{path}.receipts"), 0).await;
             assert_eq!(SimpleQueue::new(&other, &path).unwrap().poll().await.unwrap(), None);
@@ -269,7 +270,8 @@ async fn an_offer_dropped_at_any_await_is_done_once_or_not() {
         let queue = queue(&client);
         let done = drop_after_polls(queue.offer("x"), polls).await.is_some();
         drop(queue);
-        // Behind whatever the dropped one had under way, and from there on the other one sees it, too.
+        // Sent after all pending requests of the dropped future, so the other client then sees the
+        // result.
         until_children(&client, "/queues/q.receipts", 0).await;
         let items = drain(&SimpleQueue::new(&other, PATH).unwrap()).await;
         assert!(items.len() <= 1 && (!done || items.len() == 1), "{items:?}");
@@ -330,7 +332,7 @@ async fn a_queue_whose_removal_was_dropped_goes_on_with_the_first_item() {
     let queue = queue(&client);
     for polls in 0.. {
         queue.offer_all(["a", "b", "c", "d"]).await.unwrap();
-        // So that the list is known.
+        // So that the list is cached.
         assert_eq!(queue.poll().await.unwrap().unwrap(), "a");
         let dropped = drop_after_polls(queue.poll(), polls).await;
         let is_done = dropped.is_some();
@@ -363,7 +365,7 @@ async fn an_item_that_is_put_back_into_a_queue_that_has_begun_anew_is_not_lost()
             let meanwhile = async {
                 if children(&other, PATH).await.is_empty() {
                     was_removed = true;
-                    // The server may have been faster: it is an empty container.
+                    // The server may have deleted the empty container already.
                     let _ = other.delete(PATH, Version::Any).await;
                     theirs.offer("new").await.unwrap();
                 }
@@ -372,13 +374,13 @@ async fn an_item_that_is_put_back_into_a_queue_that_has_begun_anew_is_not_lost()
             while_away(&proxy, bytes, polling, meanwhile).await
         };
         if polled.is_none() {
-            // The put-back is under way as long as there is a receipt.
+            // The item is being put back as long as there is a receipt.
             drop(ours);
             until_children(&client, "/queues/q.receipts", 1).await;
             let mut items = drain(&theirs).await;
             items.sort();
             assert!(items == ["old"] || items == ["new", "old"], "{items:?}");
-            // Numbers that are given out later are free.
+            // Sequence numbers assigned later are free.
             theirs.offer_all(["1", "2", "3"]).await.unwrap();
             assert_eq!(drain(&theirs).await, ["1", "2", "3"]);
         }

@@ -1,4 +1,4 @@
-//! The queue of work.
+//! `WorkQueue`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -38,7 +38,7 @@ async fn items_are_locked_until_they_are_done() {
     assert!(queue.try_next().await.unwrap().is_none());
     assert!(queue.next_within(Duration::from_millis(20)).await.unwrap().is_none());
     first.done().await.unwrap();
-    // What is dropped stays, at its place.
+    // A dropped delivery stays at its position.
     queue.put("d").await.unwrap();
     drop(second);
     until_children(&client, LOCKS, 0).await;
@@ -65,7 +65,7 @@ async fn items_look_as_curators_do() {
     let data = client.get("/queues/w/queue-0000000001").await.unwrap().data;
     assert_eq!(&data[..], b"\x00\x01\x00\x01\x01\x00\x00\x00\x02hi\x02");
     client.create("/queues/w/queue-", data, CreateMode::PersistentSequential).await.unwrap();
-    // A lock of Curator's keeps us away, wherever it keeps them.
+    // A lock node of Curator excludes this client, at any lock path.
     client
         .create_recursive("/l/queue-0000000001", "127.0.0.1", CreateMode::Ephemeral)
         .await
@@ -83,8 +83,8 @@ async fn the_node_of_the_locks_stays_since_curators_workers_make_it_only_once() 
     let queue = queue(&client).with_lock_path("/by/lock");
     queue.put("a").await.unwrap();
     queue.next().await.unwrap().done().await.unwrap();
-    // Containers that are empty later than the locks go. When the second one is gone, the server has looked at all
-    // that were empty before it.
+    // Containers that become empty later than the lock node. When the second one is deleted, the
+    // server has checked all containers that were empty before it.
     for container in ["/container-1", "/container-2"] {
         client.create(container, "", CreateMode::Container).await.unwrap();
         let child = format!("{container}/child");
@@ -128,7 +128,7 @@ async fn an_item_goes_to_the_next_worker_when_the_first_one_dies() {
     let dies = queue(&one).next().await.unwrap();
     let waits = queue(&two);
     let waiting = tokio::spawn(async move { waits.next().await });
-    // It watches the queue and, since all items are locked, the locks.
+    // The worker watches the queue and, because all items are locked, the locks.
     until_watches(&two, 2).await;
     world.end_session(&one).await;
     let second = waiting.await.unwrap().unwrap();
@@ -144,7 +144,7 @@ async fn curator_537_605_the_writes_of_one_worker_alone_take_place() {
     let (one, two) = (world.client().await, world.client().await);
     queue(&two).put("x").await.unwrap();
     let first = queue(&one).next().await.unwrap();
-    // The lock goes while its worker does not know, as with a session that has expired.
+    // The lock node is deleted without the worker's knowledge, as after an expiry.
     two.delete(first.guard().unwrap().path(), Version::Any).await.unwrap();
     let second = queue(&two).next().await.unwrap();
     let write =
@@ -154,7 +154,7 @@ async fn curator_537_605_the_writes_of_one_worker_alone_take_place() {
     assert!(matches!(late, Err(RecipeError::Lost { why: Lost::NodeDeleted, .. })), "{late:?}");
     assert!(one.exists("/result").await.unwrap().is_some());
     assert!(one.exists("/other").await.unwrap().is_none());
-    // A write that is refused leaves the item to others.
+    // After a rejected write, the item stays for other workers.
     let queue = queue(&two);
     queue.put("y").await.unwrap();
     let refused = queue.next().await.unwrap().done_with(write).await.unwrap_err();
@@ -183,11 +183,11 @@ async fn an_item_costs_two_watch_events_however_many_wait() {
         let (served, delivery) = deliveries.recv().await.unwrap();
         assert_eq!(served, number);
         until_events(&workers, 4 * number + 2).await;
-        // The next one watches the queue, and the locks as long as the item is there.
+        // The next worker watches the queue, and the locks as long as the item exists.
         until_watched(&workers[number + 1].0, PATH).await;
         until_watched(&workers[number + 1].0, LOCKS).await;
         delivery.done().await.unwrap();
-        // The end of the delivery set off both.
+        // The end of the delivery fired both watches.
         until_events(&workers, 4 * number + 4).await;
         until_watched(&workers[number + 1].0, PATH).await;
     }
@@ -346,7 +346,7 @@ async fn futures_dropped_at_any_await_lose_nothing_and_leave_no_lock() {
                 break delivery.unwrap();
             }
             until_children(&other, &format!("{path}.locks"), 0).await;
-            // A put-back is under way as long as there is a receipt.
+            // The item is being put back as long as there is a receipt.
             let receipts = format!("{path}.receipts");
             until_children(&client, &receipts, 0).await;
             assert_eq!(children(&other, &path).await.len(), 1);
@@ -354,7 +354,7 @@ async fn futures_dropped_at_any_await_lose_nothing_and_leave_no_lock() {
         };
         assert!(polls > 2, "{polls}");
         delivery.done().await.unwrap();
-        // The end of a delivery, too: it is done, or the item is free.
+        // The same for `done`: it completes, or the item is unlocked.
         for polls in 0..3 {
             queue().put("y").await.unwrap();
             let delivery = queue().next().await.unwrap();
@@ -434,7 +434,7 @@ async fn work_that_is_done_with_a_lost_reply_is_done_whoever_locks_the_item_then
         let delivery = queue(&client).next().await.unwrap();
         let lock = delivery.guard().unwrap().path().to_owned();
         let mut is_locked = false;
-        // As one does who has an old list.
+        // As a client does that has an old list.
         let meanwhile = async {
             is_locked = other.create(&lock, "other", CreateMode::Ephemeral).await.is_ok();
         };

@@ -1,4 +1,4 @@
-//! Connections counted over all clients.
+//! Connections counted across all clients.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn instances(ids: &[&str]) -> Vec<Arc<ServiceInstance>> {
     ids.iter().map(|id| Arc::new(ServiceInstance::new("web").with_id(*id))).collect()
 }
 
-/// Waits until the counts are these, as in "a=2 b=1". Every look is a round trip to the server.
+/// Waits until the counts are `expected`, as in "a=2 b=1". One check per round trip.
 async fn until_counts(client: &Client, least: &LeastConnections, expected: &str) {
     loop {
         let counts: Vec<String> =
@@ -43,11 +43,11 @@ async fn connections_of_all_clients_are_spread_over_all_instances() {
         ours.push(here.connect(&all).unwrap());
     }
     until_counts(&two, &there, "a=2 b=1 c=1").await;
-    // The other client fills up what the first one left.
+    // The other client connects to the instances with fewer connections.
     let theirs = [there.connect(&all).unwrap(), there.connect(&all).unwrap()];
     assert_eq!(there.counts().values().collect::<Vec<_>>(), [&2, &2, &2]);
     until_counts(&one, &here, "a=2 b=2 c=2").await;
-    // Who ends a connection gets the next one.
+    // An instance with one connection fewer gets the next one.
     ours.retain(|connection| connection.instance().id != "c");
     until_counts(&two, &there, "a=2 b=2 c=1").await;
     assert_eq!(there.choose(&all, "").unwrap().id, "c");
@@ -64,13 +64,13 @@ async fn the_connections_of_a_dead_client_do_not_count() {
     let all = instances(&["a", "b"]);
     let _lost: Vec<_> = (0..3).map(|_| here.connect(&all).unwrap()).collect();
     until_counts(&two, &there, "a=2 b=1").await;
-    // Whatever else is there counts for nothing.
+    // Other nodes do not count.
     two.create(&format!("{COUNTS}/readme"), "text", CreateMode::Persistent).await.unwrap();
     world.end_session(&one).await;
     until_counts(&two, &there, "").await;
 }
 
-/// Waits until the one node with counts has this data.
+/// Waits until the only node with counts has this data.
 async fn until_written(client: &Client, expected: &str) {
     let names = children(client, COUNTS).await;
     assert_eq!(names.len(), 1);

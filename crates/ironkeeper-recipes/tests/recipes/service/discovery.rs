@@ -1,4 +1,4 @@
-//! Registering, finding and unregistering.
+//! Registration, lookup and unregistration.
 
 use ironkeeper_client::{CreateMode, ErrorKind, Version};
 use ironkeeper_recipes::RecipeError;
@@ -68,12 +68,12 @@ async fn a_cache_tells_of_every_instance_that_comes_changes_and_goes() {
     assert_eq!(cache.instance("b").unwrap().port, Some(2));
     drop(a);
     assert_eq!(ports(&mut changes).await, [2]);
-    // What is no instance hides no other one.
+    // A node that is not an instance is ignored.
     one.create(&format!("{WEB}/readme"), "text", CreateMode::Persistent).await.unwrap();
     let _c = discovery.register(instance("c", 4)).await.unwrap();
     assert_eq!(ports(&mut changes).await, [2, 4]);
     assert_eq!(discovery.instances("web").await.unwrap().len(), 2);
-    // The instances last known outlive the session that followed them.
+    // The last known instances stay after the end of the session.
     world.end_session(&two).await;
     while changes.next().await.is_some() {}
     assert!(!cache.is_followed());
@@ -87,7 +87,7 @@ async fn an_instance_that_comes_or_goes_is_one_watch_event_at_a_cache() {
     let client = world.client().await;
     let (watching, events) = counted(&world).await;
     let discovery = ServiceDiscovery::new(&client, PATH);
-    // Its parent is there already.
+    // Creates the parent first, so that the parent is not counted.
     let _first = discovery.register(instance("first", 1)).await.unwrap();
     let cache = ServiceDiscovery::new(&watching, PATH).cache("web").await.unwrap();
     let mut changes = cache.changes();
@@ -97,8 +97,7 @@ async fn an_instance_that_comes_or_goes_is_one_watch_event_at_a_cache() {
     second.unregister().await.unwrap();
     assert_eq!(ports(&mut changes).await, [1]);
     watching.sync("/").await.unwrap();
-    // The child itself, and that its parent's children are others: the recursive watch tells of the
-    // first alone.
+    // A recursive watch reports the child itself, and not also NodeChildrenChanged of the parent.
     assert_eq!(events.count() - before, 2);
 }
 
@@ -110,7 +109,8 @@ async fn an_id_that_a_dead_process_left_behind_is_taken_over_at_once() {
     let taken = ServiceDiscovery::new(&new, PATH).register(instance("a", 2)).await.unwrap();
     let owner = async || new.get(&format!("{WEB}/a")).await.unwrap().stat.ephemeral_owner;
     assert_eq!(owner().await, new.session_id().0);
-    // The old one lives after all. It does not fight, and takes the id back when it is free.
+    // The old session is still open. It leaves the new node alone, and registers again when the
+    // id is free.
     old.sync(WEB).await.unwrap();
     assert_eq!(owner().await, new.session_id().0);
     let cache = ServiceDiscovery::new(&new, PATH).cache("web").await.unwrap();
@@ -183,7 +183,7 @@ async fn curator_163_388_a_service_that_went_away_empty_comes_back_with_its_next
         until_ports(&mut changes, &[port]).await;
         here.unregister().await.unwrap();
         until_ports(&mut changes, &[]).await;
-        // As the server does with an empty container, if it has not done so already.
+        // As the server does with an empty container, unless it has done so already.
         if let Err(error) = client.delete(WEB, Version::Any).await {
             assert_eq!(error.kind(), ErrorKind::NoNode, "{error}");
         }

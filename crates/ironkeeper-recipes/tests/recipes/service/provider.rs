@@ -1,4 +1,4 @@
-//! Choosing among real registrations.
+//! The choice among registered instances.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

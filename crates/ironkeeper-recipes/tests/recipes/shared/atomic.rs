@@ -1,4 +1,4 @@
-//! Atomic values, numbers, and the counter that fetches blocks.
+//! `AtomicValue`, `AtomicNumber`, and `CachedCounter`, which fetches blocks.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,7 +30,7 @@ async fn numbers_have_curators_bytes() {
     let integer = AtomicInteger::new(&client, "/atomic/i");
     integer.set(3).await.unwrap();
     assert_eq!(client.get("/atomic/i").await.unwrap().data[..], [0, 0, 0, 3]);
-    // Curator takes an empty node for zero.
+    // Curator reads an empty node as zero.
     client.set("/atomic/i", "", Version::Any).await.unwrap();
     assert_eq!(integer.increment().await.unwrap().after, Some(1));
 }
@@ -51,7 +51,7 @@ async fn compare_and_set_compares() {
     let world = World::start().await;
     let client = world.client().await;
     let long = AtomicLong::new(&client, PATH);
-    // A node that is not there equals nothing, as with Curator.
+    // A node that does not exist equals no value, as with Curator.
     assert!(!long.compare_and_set(0, 1).await.unwrap().applied);
     long.set(5).await.unwrap();
     let change = long.compare_and_set(4, 1).await.unwrap();
@@ -100,13 +100,13 @@ async fn the_loser_takes_the_lock_and_tells_what_it_cost() {
     let rival = AtomicValue::new(&client, PATH);
     rival.set("0").await.unwrap();
     let value = AtomicValue::new(&client, PATH).with_tries(3).promoted_to("/lock", PATIENCE);
-    // Somebody else writes between our read and our write, as often as we are not under the lock.
+    // Another write happens between the read and the write of each attempt without the lock.
     let mut calls = 0;
     let meddling = async {
         let update = value.try_update(|_| {
             calls += 1;
             if calls <= 3 {
-                // Queued ahead of the write that follows.
+                // Queued before the write of the update.
                 drop(client.set(PATH, format!("{calls}"), Version::Any));
             }
             Ok(Bytes::from_static(b"won"))
@@ -119,7 +119,7 @@ async fn the_loser_takes_the_lock_and_tells_what_it_cost() {
     assert_eq!(change.before.unwrap(), "3");
     assert_eq!(children(&client, "/lock").await, [""; 0]);
 
-    // Without a lock the tries end, and that is said.
+    // Without a lock the attempts end, and `applied` is false.
     let value = AtomicValue::new(&client, PATH).with_tries(2);
     let change = value
         .update(|_| {
@@ -142,7 +142,8 @@ async fn with_receipts_every_lost_request_and_reply_counts_exactly_once() {
             async move {
                 let long = AtomicLong::new(&client, rival.path()).with_receipts();
                 for _ in 0..2 {
-                    // Others write the very same numbers, which is what would deceive a reader.
+                    // The rival writes the same numbers, so that a read cannot show which write was
+                    // applied.
                     let (ours, theirs) = tokio::join!(long.increment(), rival.increment());
                     assert!(ours.unwrap().applied && theirs.unwrap().applied);
                 }
@@ -246,7 +247,7 @@ async fn counters_share_out_numbers_in_blocks() {
         }
     }
     let client = world.client().await;
-    // Four blocks each, and not a request more.
+    // Four blocks each, and no further request.
     assert_eq!(AtomicLong::new(&client, PATH).get().await.unwrap(), 4 * 4 * 10);
     assert_eq!(client.exists(PATH).await.unwrap().unwrap().version, 4 * 4 - 1);
 }

@@ -69,7 +69,7 @@ async fn no_update_of_many_at_once_is_lost_though_keys_come_and_go() {
         tasks.push(tokio::spawn(async move {
             let mut ones = 0;
             for _ in 0..15 {
-                // Counts to two and removes the key then, so that versions begin anew all the time.
+                // Creates or removes the key in turn, so that versions start at 0 again and again.
                 let count = |before: Option<&Bytes>| match before {
                     Some(_) => None,
                     None => Some(Bytes::from_static(b"1")),
@@ -84,7 +84,7 @@ async fn no_update_of_many_at_once_is_lost_though_keys_come_and_go() {
     for task in tasks {
         ones += task.await.unwrap();
     }
-    // They alternate: had one update been made upon a state that was gone, there would be more of one.
+    // Creates and removals alternate: an update based on an old state would change the counts.
     assert_eq!(ones, 4 * 15 / 2);
     let client = world.client().await;
     assert!(Map::new(&client, PATH).unwrap().is_empty().await.unwrap());
@@ -110,7 +110,7 @@ async fn a_key_removed_and_put_again_is_not_taken_for_the_one_that_was_read() {
         let runtime = tokio::runtime::Handle::current();
         move || {
             runtime.block_on(map.update("k", |before| {
-                // Between our read and our write: removed and put again, of version 0 as before.
+                // Between the read and the write: removed and put again, with version 0 as before.
                 if std::mem::take(&mut is_first) {
                     meddle.send(()).unwrap();
                     is_done.recv().unwrap();

@@ -1,4 +1,4 @@
-//! The shared value and the shared count.
+//! `SharedValue` and `SharedCount`.
 
 use ironkeeper_client::{CreateMode, Version};
 use ironkeeper_recipes::RecipeError;
@@ -33,7 +33,7 @@ async fn of_two_who_build_upon_the_same_state_one_wins() {
     let (a, b) = tokio::join!(ours.try_set(&a, "a"), theirs.try_set(&b, "b"));
     assert!(a.unwrap() ^ b.unwrap());
     assert_eq!(ours.read().await.unwrap(), theirs.read().await.unwrap());
-    // The loser knows the present state without asking, and wins with it.
+    // The rejected writer has the current state without another read, and succeeds with it.
     assert!(theirs.try_set(&theirs.current(), "c").await.unwrap());
 }
 
@@ -121,7 +121,8 @@ async fn every_lost_request_and_reply_of_a_conditional_write_is_told_truly() {
                 let value = SharedValue::open(&client, &path, "0").await.unwrap();
                 match value.try_set(&value.current(), "1").await {
                     Ok(applied) => assert!(applied),
-                    // The reply was lost, and the value is what we wanted to write: nobody can tell.
+                    // The reply was lost and the value equals the new one, so the outcome is
+                    // unknown.
                     Err(error) => assert!(error.client_error().unwrap().is_retriable(), "{error}"),
                 }
                 assert_eq!(watching.get(&path).await.unwrap().data, "1");

@@ -1,4 +1,4 @@
-//! Transactions in each other's way.
+//! Conflicting transactions.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -32,7 +32,7 @@ async fn an_attempt_sees_its_own_writes_and_others_see_all_or_nothing() {
     let read = there.atomically(|now| async move { now.get("/bank/a/b").await }).await.unwrap();
     assert_eq!(read.unwrap(), "3");
     assert_eq!(children(&two, ROOT).await, ["a"]);
-    // Of what has failed nothing is written.
+    // A failed transaction writes nothing.
     let failed = here
         .atomically(|now| async move {
             now.put("/bank/x", "1").await?;
@@ -77,7 +77,7 @@ async fn transfers_of_many_clients_keep_the_sum() {
             }
         });
     }
-    // Whoever looks meanwhile sees the whole sum.
+    // A concurrent transaction always reads the whole sum.
     while !clients.is_empty() {
         let sum = memory
             .atomically(|now| async move {
@@ -95,8 +95,8 @@ async fn transfers_of_many_clients_keep_the_sum() {
     }
 }
 
-/// Runs a transaction on `/bank/out` in whose first attempt somebody else commits between the read and
-/// the write. Says how often it ran.
+/// Runs a transaction on `/bank/out`; another client commits between its first read and write.
+/// Returns the number of attempts.
 async fn disturbed<A, B>(
     world: &World,
     read: impl Fn(ironkeeper_recipes::stm::Attempt) -> A,
@@ -120,7 +120,7 @@ where
         })
         .await
         .unwrap();
-    // What was written is what is there to be read.
+    // The value that was written equals a new read.
     let again = here.atomically(|now| async move { read(now).await }).await.unwrap();
     assert_eq!(seen, again);
     runs.into_inner()
@@ -135,7 +135,7 @@ async fn a_write_between_read_and_commit_is_noticed() {
     };
     let runs = disturbed(&world, read, |other| async move { put(&other, "/bank/x", 2).await });
     assert_eq!(runs.await, 2);
-    // That of a neighbour is nobody's business.
+    // A write to a node that was not read is no conflict.
     put(&open(&world.client().await).await, "/bank/y", 1).await;
     let runs = disturbed(&world, read, |other| async move { put(&other, "/bank/y", 2).await });
     assert_eq!(runs.await, 1);
@@ -198,7 +198,7 @@ async fn an_error_from_a_state_that_never_was_is_not_believed() {
         .await
         .unwrap();
     assert_eq!((sum, runs.into_inner()), (100, 2));
-    // One from a real state is.
+    // An error from a consistent state is returned.
     assert!(matches!(
         transfer(&here, "/bank/a", "/bank/b", 1000).await,
         Err(RecipeError::Misuse(_))

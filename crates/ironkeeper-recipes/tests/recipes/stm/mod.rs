@@ -13,7 +13,7 @@ async fn open(client: &Client) -> Memory {
     Memory::open(client, ROOT).await.unwrap()
 }
 
-/// A number in a cell, 0 if there is none.
+/// Returns the number in a cell, or 0 if there is none.
 async fn number(now: &Attempt, path: &str) -> Result<i64> {
     Ok(now.get_as(path).await?.unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! Connections that break before and after every request, sessions that end, futures that are dropped.
+//! Connections lost before and after every request, ended sessions, and dropped futures.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -48,7 +48,7 @@ async fn a_transaction_dropped_at_any_await_took_place_once_or_not() {
             now.put_as("/bank/b", &a).await
         });
         let is_done = drop_after_polls(adding, polls).await.is_some();
-        // Behind whatever the dropped one had asked for.
+        // Sent after all requests of the dropped future.
         client.sync("/").await.unwrap();
         let (a, b) = (look(&other, "/bank/a").await, look(&other, "/bank/b").await);
         assert!(a == b && (a == before || a == before + 1), "{before}: {a} {b}");
@@ -59,7 +59,7 @@ async fn a_transaction_dropped_at_any_await_took_place_once_or_not() {
     }
     drop(memory);
     drop(other);
-    // No receipt stays.
+    // No receipt is left.
     until_children(&watching, "/bank.receipts", 0).await;
 }
 

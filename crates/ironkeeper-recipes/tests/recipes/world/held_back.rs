@@ -1,5 +1,5 @@
-//! A client that is kept from its second connection until somebody lets it: what a lost reply leaves
-//! behind can be met by others meanwhile.
+//! A client whose second connection waits for permission, so that other clients can act on the
+//! state that a lost reply leaves behind.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,10 +10,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{SESSION_TIMEOUT, World};
 
-/// Dropping it lets the client in.
+/// The permission for the second connection, given by dropping it.
 pub(super) type Knock = oneshot::Sender<()>;
 
-/// A client behind a proxy, and its knock when it comes for the second time.
+/// Returns a client behind a proxy, and the channel that receives its `Knock` when it reconnects.
 pub(super) async fn client(world: &World, proxy: &FaultyProxy) -> (Client, mpsc::Receiver<Knock>) {
     let (knocks, knocking) = mpsc::channel(1);
     let address = format!("{}{}", proxy.connect_string(), world.root);
@@ -44,8 +44,8 @@ impl Transport for Door {
         Box::pin(async move {
             if is_second {
                 let (knock, let_in) = oneshot::channel();
-                // Nobody listens when the work is done: then there is nothing to wait for. A knock that is
-                // dropped is the answer.
+                // If the work is done, the receiver is dropped and there is nothing to wait for. A
+                // dropped `Knock` is the permission.
                 if knocks.send(knock).await.is_ok() {
                     let _ = let_in.await;
                 }

@@ -1,8 +1,8 @@
-//! What every test of a recipe needs: a server, clients, faults, and looks at the tree.
+//! The environment of every recipe test: a server, clients, faults, and reads of the tree.
 //!
-//! The server is an embedded Ironkeeper, or the one that `IRONKEEPER_TEST_SERVER` names, for example an
-//! Apache ZooKeeper: `IRONKEEPER_TEST_SERVER=127.0.0.1:2181 cargo test -p ironkeeper-recipes`. Every
-//! test works below a path of its own, so that they may share a server.
+//! The server is an embedded Ironkeeper, or the server at `IRONKEEPER_TEST_SERVER`, for example an
+//! Apache ZooKeeper: `IRONKEEPER_TEST_SERVER=127.0.0.1:2181 cargo test -p ironkeeper-recipes`.
+//! Every test uses its own path, so that tests can share a server.
 
 mod held_back;
 pub mod requests;
@@ -27,7 +27,7 @@ pub struct World {
     root: String,
 }
 
-/// Long enough for a busy machine: no test waits for a session to time out.
+/// Long enough for a busy machine; no test waits until a session times out.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl World {
@@ -52,7 +52,7 @@ impl World {
         format!("{}{}", self.address, self.root)
     }
 
-    /// Only with an embedded server.
+    /// Returns the embedded server, if there is one.
     pub fn server(&self) -> Option<&TestServer> {
         self.server.as_ref()
     }
@@ -69,25 +69,25 @@ impl World {
             .expect("the server is there")
     }
 
-    /// A proxy in front of the server, and a client behind it.
+    /// Starts a proxy in front of the server and connects a client through it.
     pub async fn proxied(&self) -> (FaultyProxy, Client) {
         let proxy = self.proxy();
         let client = self.client_behind(&proxy).await;
         (proxy, client)
     }
 
-    /// A proxy in front of the server.
+    /// Starts a proxy in front of the server.
     pub fn proxy(&self) -> FaultyProxy {
         FaultyProxy::start(self.address.clone()).expect("a proxy starts")
     }
 
-    /// A client behind a proxy.
+    /// Connects a client through a proxy.
     pub async fn client_behind(&self, proxy: &FaultyProxy) -> Client {
         self.client_at(&proxy.connect_string()).await
     }
 
-    /// Ends the session of a client as an expiry does, and waits until the client knows. Works on any
-    /// server: a second connection takes the session over and closes it.
+    /// Ends the session of a client as an expiry does, and waits until the client has noticed.
+    /// Works with any server: a second connection takes over the session and closes it.
     pub async fn end_session(&self, client: &Client) {
         let mut states = client.states();
         self.end_session_quietly(client).await;
@@ -95,15 +95,16 @@ impl World {
         assert_eq!(client.state(), ConnectionState::Lost);
     }
 
-    /// Ends the session and does not wait until the client knows.
+    /// Ends the session without waiting until the client has noticed.
     pub async fn end_session_quietly(&self, client: &Client) {
         self.end_session_by(client.session_id(), client.session_password()).await;
     }
 
     /// Ends a session by its id and password.
     pub async fn end_session_by(&self, session: SessionId, password: [u8; 16]) {
-        // Until the server refuses it. The client, whose connection is closed by the take-over, comes back
-        // at once, and may take the session back before the server has read that it is to be closed.
+        // Repeat until the server replies "session expired". The takeover closes the client's
+        // connection; the client reconnects at once and may take the session back before the server
+        // reads the close.
         loop {
             let taken_over = Client::builder(&self.address)
                 .session_timeout(SESSION_TIMEOUT)
@@ -118,14 +119,14 @@ impl World {
     }
 }
 
-/// The names of a node's children, sorted; none if there is no node.
+/// Returns the sorted names of a node's children; none if the node does not exist.
 pub async fn children(client: &Client, path: &str) -> Vec<String> {
     let mut names = client.children(path).await.unwrap_or_default();
     names.sort();
     names
 }
 
-/// Waits until a node has exactly so many children. A node that is not there has none.
+/// Waits until a node has exactly `count` children. A node that does not exist has none.
 pub async fn until_children(client: &Client, path: &str, count: usize) {
     loop {
         match client.children_and_watch(path).await {
@@ -136,7 +137,7 @@ pub async fn until_children(client: &Client, path: &str, count: usize) {
             Err(_) if count == 0 => return,
             Err(_) => {
                 let (_, watch) = client.exists_and_watch(path).await.expect("the session lives");
-                // Not there before the watch was set, or there now.
+                // Wait only if the node did not exist after the watch was set.
                 if client.children(path).await.is_err() {
                     watch.await.expect("the session lives");
                 }
@@ -145,12 +146,12 @@ pub async fn until_children(client: &Client, path: &str, count: usize) {
     }
 }
 
-/// Waits until a client has so many watches, and the server has set them. Every look is a round trip.
+/// Waits until a client has `count` watches and the server has set them. One check per round trip.
 pub async fn until_watches(client: &Client, count: usize) {
     while client.watch_count() != count {
         client.exists("/").await.unwrap();
     }
-    // A watch counts when it is asked for; requests are answered in order.
+    // The client counts a watch when it sends the request; replies arrive in order.
     client.exists("/").await.unwrap();
 }
 
@@ -166,8 +167,8 @@ impl Wake for Flag {
     }
 }
 
-/// Polls a future so many times, each time when it asks for it, and drops it then. `None` if it was
-/// not done.
+/// Polls a future `polls` times, each time after a wake-up, and drops it. Returns `None` if it was
+/// not ready.
 pub async fn drop_after_polls<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     if polls == 0 {
         return None;
@@ -196,11 +197,11 @@ pub async fn drop_after_polls<F: Future>(future: F, polls: usize) -> Option<F::O
     .await
 }
 
-/// As [`drop_after_polls`], for a future that has to wait for somebody else in the end. Says whether that was
-/// reached, and drops it then, too.
+/// Like [`drop_after_polls`], but for a future that finally waits for another session. Returns
+/// whether the future reached that state within `polls` polls, and drops it in any case.
 pub async fn waits_within_polls<F: Future>(client: &Client, future: F, polls: usize) -> bool {
-    /// Round trips without a poll. One is enough, as a client's requests are answered in order; more are for
-    /// futures that leave a part to other tasks.
+    /// Round trips without a poll. One is enough, because replies arrive in order; more are for
+    /// futures that delegate work to other tasks.
     const QUIET_MIN: usize = 3;
     let mut future = pin!(future);
     let polled = Cell::new(0);
@@ -225,13 +226,13 @@ pub async fn waits_within_polls<F: Future>(client: &Client, future: F, polls: us
     true
 }
 
-/// Smaller than any request or reply, of which the shortest has 20 bytes, and not a divisor of their usual
-/// lengths.
+/// Smaller than any request or reply, of which the shortest has 20 bytes, and not a divisor of
+/// their usual lengths.
 const CUT_STEP: u64 = 19;
 
-/// Runs a piece of work again and again with a new client each time, and cuts its connection after
-/// more and more bytes, in the direction given, so that every request and every reply is hit. `work`
-/// gets a client and the number of the round. Ends when the work is done before the cut.
+/// Runs `work` repeatedly, each time with a new client whose connection is cut after more bytes in
+/// `direction`, so that every request or every reply is hit. `work` gets the client and the round
+/// number. Returns when the work completes before the cut.
 pub async fn with_every_cut<F>(
     world: &World,
     direction: Direction,
@@ -255,8 +256,8 @@ where
     }
 }
 
-/// As [`with_every_cut`], with somebody who acts between the cut and the next connection: after a request
-/// was carried out or not, and before it can be repeated. `rival` gets the number of the round.
+/// Like [`with_every_cut`], but runs `rival` between the cut and the reconnect: after a request was
+/// applied or not, and before it can be retried. `rival` gets the round number.
 pub async fn with_every_cut_and_a_rival<F, R>(
     world: &World,
     direction: Direction,
@@ -291,9 +292,9 @@ where
     }
 }
 
-/// Does a piece of work whose connection is cut after so many bytes of replies, and stays away until somebody
-/// else has acted: between a reply that is lost and the next try. Says whether the cut came before the
-/// work was done.
+/// Runs `work`, cuts its connection after `reply_bytes` bytes of replies, and refuses the reconnect
+/// until `meanwhile` has completed: between a lost reply and the retry. Also returns whether the
+/// cut came before the work was done.
 pub async fn while_away<T>(
     proxy: &FaultyProxy,
     reply_bytes: u64,
@@ -323,7 +324,7 @@ pub async fn while_away<T>(
     }
 }
 
-/// Polls a future a few times, as [`drop_after_polls`] does, and drops it on a thread that no runtime knows.
+/// Polls a future as [`drop_after_polls`] does, and drops it on a thread outside of any runtime.
 pub async fn drop_elsewhere<F: Future + Send + 'static>(future: F, polls: usize)
 where
     F::Output: Send,

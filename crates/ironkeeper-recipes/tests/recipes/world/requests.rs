@@ -1,4 +1,4 @@
-//! Follows the requests of one client.
+//! Records the requests of one client.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,11 +7,11 @@ use ironkeeper_client::Client;
 use super::World;
 use super::wire::{Heard, tapped};
 
-/// What the requests so far were.
+/// The op codes of the requests so far.
 #[derive(Clone, Debug, Default)]
 pub struct Requests(Arc<Mutex<Vec<i32>>>);
 
-/// As the protocol calls them.
+/// Op codes of the protocol.
 pub const DELETE: i32 = 2;
 pub const GET: i32 = 4;
 pub const CHILDREN: i32 = 8;
@@ -21,7 +21,7 @@ const PING: i32 = 11;
 pub const CHILDREN2: i32 = 12;
 
 impl Requests {
-    /// Those since the last call.
+    /// Returns the requests since the last call.
     pub fn take(&self) -> Vec<i32> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }

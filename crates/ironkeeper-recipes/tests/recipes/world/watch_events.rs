@@ -8,7 +8,7 @@ use ironkeeper_client::Client;
 use super::World;
 use super::wire::{Heard, tapped};
 
-/// How many events have arrived.
+/// The number of watch events that have arrived.
 #[derive(Clone, Debug, Default)]
 pub struct WatchEvents(Arc<AtomicUsize>);
 
@@ -18,7 +18,7 @@ impl WatchEvents {
     }
 }
 
-/// A client whose watch events are counted.
+/// Connects a client whose watch events are counted.
 pub async fn counted(world: &World) -> (Client, WatchEvents) {
     let events = WatchEvents::default();
     let WatchEvents(count) = events.clone();

@@ -1,4 +1,4 @@
-//! A client that is listened in on: every request it makes, and every watch event it gets, as on the wire.
+//! A client whose requests and watch events are observed on the wire.
 
 use std::io;
 use std::pin::Pin;
@@ -11,17 +11,17 @@ use tokio::net::TcpStream;
 
 use super::World;
 
-/// What was heard.
+/// An observed frame.
 #[derive(Clone, Copy, Debug)]
 pub enum Heard {
-    /// A request, by the number of its kind.
+    /// A request with its op code.
     Request(i32),
     Event,
 }
 
 type Ear = Arc<dyn Fn(Heard) + Send + Sync>;
 
-/// A client of which `ear` hears everything.
+/// Connects a client; `ear` is called for every request and watch event.
 pub async fn tapped(world: &World, ear: impl Fn(Heard) + Send + Sync + 'static) -> Client {
     Client::builder(&world.connect_string())
         .transport(Tapped(Arc::new(ear)))
@@ -56,10 +56,10 @@ struct Tap {
     written: Frames,
 }
 
-/// One direction: frames of a length and as many bytes. The first one opens the session.
+/// One direction: frames with a length prefix. The first frame opens the session.
 #[derive(Default)]
 struct Frames {
-    /// What of the current frame has passed.
+    /// The bytes of the current frame so far.
     bytes: Vec<u8>,
     is_open: bool,
 }
@@ -95,7 +95,7 @@ impl AsyncRead for Tap {
         let before = buf.filled().len();
         let polled = Pin::new(stream).poll_read(cx, buf);
         read.see(&buf.filled()[before..], |frame| {
-            // An event has this instead of the number of a request.
+            // A watch event has xid -1.
             if number(frame, 0) == -1 {
                 ear(Heard::Event);
             }
