@@ -16,7 +16,7 @@ fn lock(server: &TestServer, options: &[&str], command: &[&str]) -> Command {
     program
 }
 
-/// Runs until its standard input is closed, and says so when it has begun.
+/// A program that runs until its standard input is closed, and prints `held` when it has started.
 const HOLD: [&str; 3] = ["sh", "-c", "echo held; read line; echo done; exit 7"];
 
 fn started(server: &TestServer) -> (Child, BufReader<std::process::ChildStdout>) {
@@ -28,7 +28,8 @@ fn started(server: &TestServer) -> (Child, BufReader<std::process::ChildStdout>)
     (child, output)
 }
 
-/// Waiting closes the input of a process, which would end the program.
+/// Waits for the exit code. `Child::wait` closes the standard input, which would end the program,
+/// so the input is taken out first.
 fn code_with_open_input(child: &mut Child) -> Option<i32> {
     let _input = child.stdin.take();
     child.wait().unwrap().code()
@@ -79,7 +80,7 @@ fn the_program_is_stopped_when_the_lock_is_lost() {
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(said.contains("lost"), "{said}");
-    // The same when the session ends.
+    // The exit code is the same when the session ends.
     let (mut child, _output) = started(&server);
     for session in server.sessions().unwrap() {
         server.kill_session(session).unwrap();
@@ -87,7 +88,8 @@ fn the_program_is_stopped_when_the_lock_is_lost() {
     assert_eq!(code_with_open_input(&mut child), Some(76));
 }
 
-/// The names that kazoo's `Lock` makes: a uuid without dashes, and a number.
+/// A node of kazoo's `Lock`: a uuid without dashes, and `__lock__`; the server appends the sequence
+/// number.
 const KAZOO_NODE: &str = "/locks/job/0b7c6a0e5d4f4c3b8a291807f6e5d4c3__lock__";
 
 fn kazoo(server: &TestServer) -> (tokio::runtime::Runtime, Client, String) {
@@ -113,7 +115,7 @@ fn a_path_that_kazoo_uses_is_refused_and_no_node_is_left() {
         let names = runtime.block_on(client.children("/locks/job")).unwrap();
         assert_eq!(names, [held.rsplit('/').next().unwrap()], "a node was left behind");
     }
-    // With the same names it stands in line.
+    // With the same names it is queued behind the holder.
     let refused = lock(&server, &["--kazoo", "--try"], &["true"]).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(75), "{said}");
@@ -172,7 +174,7 @@ fn a_server_that_is_not_there_is_an_error_without_waiting() {
     let failed = program.output().unwrap();
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert_eq!(failed.status.code(), Some(1));
-    // The client's own limit would end in another message, after fifteen seconds.
+    // The client's own timeout would cause a different message, after fifteen seconds.
     assert!(said.contains("cannot connect to") && said.contains("Connection refused"), "{said}");
 }
 
@@ -185,13 +187,13 @@ fn a_process_that_waits_can_be_ended_when_no_server_is_there() {
     assert!(said.next().unwrap().starts_with("waiting for"));
     server.stop().unwrap();
     send("-TERM", &second.id().to_string());
-    // To find out who holds the lock would take until a server is back.
+    // Reading the holder of the lock would block until a server is reachable.
     assert_eq!(second.wait().unwrap().code(), Some(75));
     first.kill().unwrap();
     first.wait().unwrap();
 }
 
-/// A process of a number is gone, or only waits to be asked how it ended.
+/// Returns whether a process has ended; a zombie has ended.
 fn has_ended(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.is_empty() || stat.contains(") Z ")
@@ -200,7 +202,7 @@ fn has_ended(pid: &str) -> bool {
 #[test]
 fn whatever_the_program_has_started_is_stopped_with_it() {
     let server = TestServer::start().unwrap();
-    // One that would go on when the shell is gone, and one that does not listen.
+    // A process that would survive the shell, and a process that ignores SIGTERM.
     let script =
         "sleep 1000 & echo $!; (trap '' TERM; sleep 1000; sleep 1000) & echo $!; echo held; wait";
     let mut child =
@@ -230,11 +232,15 @@ fn send(signal: &str, to: &str) {
     assert!(Command::new("kill").args([signal, to]).status().unwrap().success());
 }
 
-/// Closing a terminal must not end the holder of the lock alone.
+/// Closing the terminal must not end the holder of the lock while the program continues.
+///
+/// The trap ends the `sleep`: the shell can run the trap before it enters `wait`, and a `wait` that
+/// begins after the trap is interrupted by no signal.
 #[test]
 fn a_program_that_outlives_its_terminal_keeps_the_lock() {
     let server = TestServer::start().unwrap();
-    let script = "trap 'echo heard' HUP; sleep 1000 & echo held; wait; kill $!; read line; exit 7";
+    let script = "trap 'echo heard; kill $pid' HUP; sleep 1000 & pid=$!; echo held; wait $pid; \
+                  read line; exit 7";
     let mut child = lock(&server, &[], &["sh", "-c", script]).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(said.next().as_deref(), Some("held"));
@@ -254,7 +260,7 @@ fn a_program_ends_with_a_holder_that_is_killed() {
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(said.next().as_deref(), Some("held"));
     child.kill().unwrap();
-    // Its output ends with it.
+    // The output is closed when the program is killed.
     assert_eq!(said.next(), None);
     child.wait().unwrap();
 }
@@ -289,7 +295,7 @@ fn deadlocks_are_shown_and_ended() {
         }
         (waiting, client, held)
     });
-    // Below one of the paths there is no circle.
+    // The locks below this path alone form no cycle.
     assert_eq!(show(&["--deadlocks", "/locks"]).0, Some(0));
     let (code, text, _) = show(&["--deadlocks", "/locks", "/more"]);
     assert_eq!(code, Some(77));
@@ -301,11 +307,11 @@ fn deadlocks_are_shown_and_ended() {
     let (anna, berta) = (waiting.next().unwrap(), waiting.next().unwrap());
     let gave_way = runtime.block_on(berta).unwrap().unwrap_err();
     assert!(matches!(gave_way, RecipeError::Deadlock { .. }), "{gave_way}");
-    // Behind the request that takes berta out of the line.
+    // The sync is behind the request that deletes berta's contender.
     runtime.block_on(client.sync("/")).unwrap();
     assert_eq!(show(&["--deadlocks", "/"]).0, Some(0));
     anna.abort();
-    // Misuse is said.
+    // Wrong usage is an error.
     assert_eq!(show(&["/locks/a"]).0, Some(2));
     let (code, _, said) = show(&["--resolve", "/locks/a", "--", "true"]);
     assert!(code == Some(2) && said.contains("--resolve"), "{said}");
