@@ -1,5 +1,5 @@
-//! Finds the commit that is built, for `--version`. Without git, or outside of a checkout, there is
-//! none, and the build goes on without it.
+//! Determines the commit that is built, for `--version`. Without git, or outside of a checkout, the
+//! commit is `unknown`.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,13 +20,13 @@ fn git(arguments: &[&str]) -> Option<String> {
 
 fn commit() -> Option<String> {
     let top = git(&["rev-parse", "--show-toplevel"])?;
-    // The sources of a published package may lie inside of another repository.
+    // A published package may be unpacked inside of another repository.
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.parent()?;
     if Path::new(&top).canonicalize().ok()? != ours.canonicalize().ok()? {
         return None;
     }
-    // The log of HEAD grows with every commit and checkout. A path that is not there would make
-    // every build run this again.
+    // Every commit and checkout appends to the log of HEAD. If cargo watched a path that does not
+    // exist, it would run this script in every build.
     let watched = ["logs/HEAD", "HEAD"].iter().find_map(|file| {
         git(&["rev-parse", "--git-path", file]).filter(|path| Path::new(path).exists())
     });

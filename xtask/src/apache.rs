@@ -1,4 +1,4 @@
-//! Apache ZooKeeper's command lines: its server, its shell and programs compiled against its jars.
+//! Command lines of Apache ZooKeeper: its server, its shell and programs compiled against its jars.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::process::Command;
 
 use crate::repo;
 
-/// Flags for short-lived Java programs: start at once rather than run fast later.
+/// JVM flags for short-lived Java programs: a fast start instead of a high peak speed.
 pub const QUICK_START: [&str; 2] = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
 
-/// An unpacked Apache ZooKeeper (and Curator): a folder of jars.
+/// An unpacked Apache ZooKeeper (and Curator): a directory of jars.
 #[derive(Debug, Clone)]
 pub struct Apache {
     jars: PathBuf,
@@ -29,7 +29,8 @@ impl Apache {
         &self.jars
     }
 
-    /// Our logging configuration, then every jar. Java expands the asterisk itself.
+    /// Returns the class path: our logging configuration, then every jar. Java expands the
+    /// asterisk.
     pub fn class_path(&self) -> OsString {
         let mut path = repo::interop("java/conf").into_os_string();
         path.push(":");
@@ -37,21 +38,23 @@ impl Apache {
         path
     }
 
-    /// A Java program with everything on its class path; the main class and its arguments are still to come.
+    /// Returns a `java` command with the class path; the caller adds the main class and its
+    /// arguments.
     pub fn java(&self, jvm_flags: &[String]) -> Command {
         let mut command = Command::new("java");
         command.arg("-cp").arg(self.class_path()).arg("-Dfile.encoding=UTF-8").args(jvm_flags);
         command
     }
 
-    /// A standalone server on the given `zoo.cfg`.
+    /// Returns the command of a server with the given `zoo.cfg`.
     pub fn server(&self, config: &Path, jvm_flags: &[String]) -> Command {
         let mut command = self.java(jvm_flags);
         command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg(config);
         command
     }
 
-    /// The shell, what `zkCli.sh` runs, without line editing: jline wants a terminal to be predictable.
+    /// Returns the command that `zkCli.sh` runs, without line editing: jline is predictable only on
+    /// a terminal.
     pub fn shell(&self, address: &str) -> Command {
         let mut path = repo::interop("java/conf").into_os_string();
         for jar in self.jar_files() {

@@ -1,13 +1,14 @@
-//! `cargo xtask bench`: Apache ZooKeeper and Ironkeeper side by side, as one table.
+//! `cargo xtask bench`: measures Apache ZooKeeper and Ironkeeper side by side and prints one table.
 //!
-//! Both run on this machine with the same `zoo.cfg` and fsync on; `ironkeeper bench` makes the load for both.
-//! Machines are noisy: a disk that is slow for a minute must not decide. So each round starts both servers
-//! afresh and gives every load to one and right after it to the other, while the first is idle; a ratio is
-//! of two such neighbours, and the table shows medians over the rounds. What needs a big tree
-//! ([`big_tree`]) comes last.
+//! Both servers run on this machine with the same `zoo.cfg` and with fsync; `ironkeeper bench`
+//! generates the load for both. A disk may be slow for a minute, which must not decide a ratio.
+//! Therefore each round starts both servers with an empty database and runs every load on one
+//! server and directly afterwards on the other, while the first is idle. A ratio is computed from
+//! two such neighbours, and the table shows medians over the rounds. The measurements with a big
+//! tree ([`big_tree`]) run last.
 //!
-//! With `--ensemble` three members of each (or another number) are measured instead, and etcd beside them
-//! ([`ensemble`]).
+//! With `--ensemble N`, ensembles of N members of each server are measured instead, and an etcd
+//! cluster of the same size ([`ensemble`]).
 
 mod big_tree;
 mod ensemble;
@@ -30,29 +31,29 @@ use crate::{ironkeeper, ports};
 use load::{Generator, Target};
 use table::{Measures, Side};
 
-/// The heap Apache's own start script gives its server.
+/// The heap size that Apache's start script gives its server.
 const APACHE_HEAP: &str = "-Xmx1000m";
-/// How long a server may go on with what starting left to do before it counts as empty and idle.
+/// The time a started server has for its remaining start-up work before it counts as idle.
 const SETTLE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// The ironkeeper binary to measure; by default the release binary of this tree is built.
+    /// The ironkeeper binary to measure [default: build the release binary of this working tree]
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
-    /// Measure only this; may be repeated.
+    /// Measure only this measurement; may be repeated.
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(table::names()))]
     only: Vec<String>,
     /// The servers to measure.
     #[arg(long, value_enum, default_value_t = Peer::Both)]
     peer: Peer,
-    /// Measure another ironkeeper binary in the place of Apache: ratios are to it.
+    /// Measure this ironkeeper binary instead of Apache; ratios refer to it.
     #[arg(long, value_name = "PATH", conflicts_with = "peer")]
     before: Option<PathBuf>,
-    /// Measure ensembles of so many members instead of single servers, and etcd where it can be had.
+    /// Measure ensembles of N members instead of single servers, and etcd if it is available.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=9))]
     ensemble: Option<u8>,
-    /// One short round and a smaller tree: a quick look, not a result.
+    /// One short round with a smaller tree: a quick check, not a result.
     #[arg(long)]
     quick: bool,
     /// Rounds of every measurement [default: 5, ensembles: 3; quick: 1]
@@ -64,7 +65,7 @@ pub struct Options {
     /// Nodes of the big tree [default: 1000000; quick: 100000]
     #[arg(long)]
     nodes: Option<u32>,
-    /// Folder for the servers' data, on the disk to measure [default: next to this program]
+    /// Directory for the servers' data, on the disk to measure [default: next to this program]
     #[arg(long, value_name = "PATH")]
     dir: Option<PathBuf>,
     /// Print the result as JSON instead of a table.
@@ -79,7 +80,7 @@ enum Peer {
     Both,
 }
 
-/// What a whole run needs to know.
+/// The parameters of a whole run.
 struct Plan {
     sides: Vec<(Side, Program)>,
     generator: Generator,
@@ -88,15 +89,15 @@ struct Plan {
     seconds: f64,
     warm_up_seconds: f64,
     nodes: u32,
-    /// Members of an ensemble, if ensembles are measured.
+    /// The number of members if ensembles are measured.
     ensemble: Option<u8>,
-    /// The load average before anything was started: another load spoils the figures.
+    /// The load average before the servers were started: another load would distort the figures.
     load_before: Option<f64>,
-    /// Holds the servers' folders; removed at the end.
+    /// The parent directory of the servers' directories; removed at the end.
     dir: tempfile::TempDir,
 }
 
-/// Runs the measurements and prints the table; `false` when something required was not met.
+/// Runs the measurements and prints the table; returns `false` when a requirement is not met.
 pub fn run(options: &Options) -> Result<bool> {
     let plan = Plan::of(options)?;
     let mut measures = Measures::default();
@@ -117,7 +118,7 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(measures.all_met())
 }
 
-/// Everything that is measured on one server.
+/// Runs all measurements on single servers.
 fn run_single(plan: &Plan, measures: &mut Measures) {
     if plan.wants_load() {
         for round in 1..=plan.rounds {
@@ -161,14 +162,15 @@ impl Plan {
         let (rounds, seconds, warm_up_seconds, nodes) = match (options.quick, options.ensemble) {
             (true, _) => (1, 2.0, 4.0, 100_000),
             (false, None) => (5, 3.0, 10.0, 1_000_000),
-            // Several virtual machines share the processors: each needs longer until it runs at full speed.
+            // Several JVMs share the processors: each needs longer until it runs at full speed.
             (false, Some(_)) => (3, 5.0, 30.0, 1_000_000),
         };
-        // Nothing but a JVM gets faster while it runs.
+        // Only a JVM gets faster while it runs.
         let warm_up_seconds = if options.before.is_some() { 1.0 } else { warm_up_seconds };
         let parent = match &options.dir {
             Some(dir) => dir.clone(),
-            // Build output is on a real disk more often than the folder for temporary files.
+            // The build directory is on a real disk more often than the directory for temporary
+            // files.
             None => {
                 std::env::current_exe()?.parent().context("a program is in a folder")?.to_owned()
             }
@@ -198,7 +200,7 @@ impl Plan {
         self.wants(&["empty"]) || load::LOADS.iter().any(|load| self.wants(&[load.name]))
     }
 
-    /// A `zoo.cfg` for either server.
+    /// Returns the `zoo.cfg` of a server.
     fn setup(&self, program: &Program) -> Result<Setup> {
         let setup = Setup::on_port(ports::one()?).set("maxClientCnxns", 0);
         Ok(match program {
@@ -208,8 +210,8 @@ impl Plan {
     }
 }
 
-/// Both servers from their start to their end, under every load that is wanted. In every other
-/// round the other server has its turn first.
+/// Starts both servers, runs every selected load on them and stops them. The order of the servers
+/// alternates from round to round.
 fn load_round(plan: &Plan, round: u32, measures: &mut Measures) -> Result<()> {
     let wanted: Vec<_> = load::LOADS.iter().filter(|load| plan.wants(&[load.name])).collect();
     let dir = tempfile::tempdir_in(plan.dir.path())?;
@@ -222,7 +224,8 @@ fn load_round(plan: &Plan, round: u32, measures: &mut Measures) -> Result<()> {
             measures.add("empty", *side, resident_bytes(&server)? as f64);
         }
         if !wanted.is_empty() {
-            // A JVM compiles while it runs: both get the same time to become what they are in the long run.
+            // A JVM compiles while it runs: both servers get the same time to reach their steady
+            // state.
             plan.generator.warm_up(&Target::of([&server])?, plan.warm_up_seconds)?;
         }
         servers.push((*side, server));
@@ -232,7 +235,7 @@ fn load_round(plan: &Plan, round: u32, measures: &mut Measures) -> Result<()> {
     }
     for load in wanted {
         for (side, server) in &servers {
-            // One load that fails takes nothing from the others, unless it took the server with it.
+            // A load that fails does not end the other loads, unless the server has terminated.
             let target = Target::of([server])?;
             let result = plan.generator.measure(&target, load, plan.seconds, *side, measures);
             measures.note_failure(result.with_context(|| {
@@ -246,7 +249,7 @@ fn load_round(plan: &Plan, round: u32, measures: &mut Measures) -> Result<()> {
     Ok(())
 }
 
-/// The resident memory of a server's process.
+/// Returns the resident memory of a server's process.
 fn resident_bytes(server: &Server) -> Result<u64> {
     resident_bytes_of(server.pid().context("the server is not running")?)
 }

@@ -1,11 +1,13 @@
-//! `cargo xtask bench-clients`: three clients beside each other on one server.
+//! `cargo xtask bench-clients`: measures three clients on one server.
 //!
-//! Ours, `zookeeper-client` from crates.io and Apache's Java client read one node of 100 bytes of the same
-//! Ironkeeper server: once with many requests in flight on one session, once one at a time. The Rust clients
-//! do it in a task of tokio's thread pool and in its main future, which has a thread of its own: the two
-//! differ by several times, and what is required has to hold in both. Each is a small program (see
-//! `measured.rs`). The clients take short turns in rounds, the table shows medians, and what is required
-//! is the median of the rounds' own ratios: a machine that is slow for a while is slow for all of them.
+//! `ironkeeper-client`, `zookeeper-client` from crates.io and Apache's Java client read one node of
+//! 100 bytes from the same Ironkeeper server: once with many requests in flight on one session,
+//! once with one request in flight. Each Rust client runs once in a task of tokio's thread pool and
+//! once in the main future, which has its own thread; the two rates differ by a factor of several,
+//! and the requirement must hold in both. Each client is a small program (see `measured.rs`). The
+//! clients run in short turns, in rounds. The table shows medians, and the requirement applies to
+//! the median of the ratios of the rounds: a machine that is slow for a while is slow for all
+//! clients.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,18 +20,18 @@ use crate::peers::Cache;
 use crate::server::{Program, Server, Setup};
 use crate::{ironkeeper, java, measured, tools};
 
-/// The node all of them read, as `ironkeeper bench` leaves it.
+/// The node that all clients read, created by `ironkeeper bench`.
 const NODE: &str = "/bench/00000000";
 
-/// Pipelined reads for each second of CPU, beside the best of the other Rust clients.
+/// The required ratio of pipelined reads per second of CPU to the best of the other Rust clients.
 const CPU_RATIO_MIN: f64 = 2.0;
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// The ironkeeper binary to read from; by default the release binary of this tree is built.
+    /// The ironkeeper binary to serve [default: build the release binary of this working tree]
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
-    /// How often each client has its turn.
+    /// The number of turns of each client.
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Seconds of each load.
@@ -47,7 +49,7 @@ enum Client {
     Java,
 }
 
-/// Where a Rust client makes its requests.
+/// The execution context of a Rust client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Place {
     Task,
@@ -63,7 +65,7 @@ impl Place {
     }
 }
 
-/// In the order of the table.
+/// All clients, in the order of the table.
 const CLIENTS: [Client; 5] = [
     Client::Ironkeeper(Place::Task),
     Client::Crate(Place::Task),
@@ -82,7 +84,7 @@ impl fmt::Display for Client {
     }
 }
 
-/// What one client did in one round.
+/// The results of one client in one round.
 #[derive(Debug, Default, Clone, Copy)]
 struct Round {
     pipelined_per_s: f64,
@@ -91,7 +93,7 @@ struct Round {
     one_cpu_us: f64,
 }
 
-/// Runs the rounds and prints the table; `false` when ours is not as far ahead as it has to be.
+/// Runs the rounds and prints the table; returns `false` when a required ratio is not reached.
 pub fn run(options: &Options) -> Result<bool> {
     let binary = match &options.server {
         Some(path) => path.canonicalize().with_context(|| format!("no {}", path.display()))?,
@@ -138,7 +140,7 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(print(&rounds, options))
 }
 
-/// Runs one program to its end.
+/// Runs one client program until it exits.
 fn play(command: &mut Command) -> Result<Round> {
     let mut round = Round::default();
     for load in measured::run(command)? {

@@ -1,21 +1,25 @@
-//! `cargo xtask bench-handovers`: how often a lock changes hands, ours beside Curator's.
+//! `cargo xtask bench-handovers`: measures lock handovers per second, `ironkeeper-recipes` beside
+//! Curator.
 //!
-//! So many contenders take the same lock and give it back at once. Both libraries do it on the same server, in three
-//! settings:
+//! N contenders repeatedly acquire the same lock and release it at once. Both libraries run on the
+//! same server, in three settings:
 //!
-//! - All contenders are of one program and share its client, as the makers of both libraries advise.
-//! - All contenders are of one program, each with a session of its own.
-//! - Each contender is a program of its own.
+//! - All contenders are in one process and share its client, as the documentation of both libraries
+//!   recommends.
+//! - All contenders are in one process, each with its own session.
+//! - Each contender is a process of its own.
 //!
-//! On Ironkeeper twice Curator's rate is required in each. The first two are played on an Apache ZooKeeper as well,
-//! where its own time decides and nothing is required.
+//! On Ironkeeper twice Curator's rate is required in each setting. The first two settings also run
+//! on Apache ZooKeeper, where the server dominates the time and nothing is required.
 //!
-//! A hand-over among sessions is one write, and the server syncs its log for it. How long that takes changes within
-//! seconds on a shared disk, by more than the libraries differ. So both are there at the same time, each at a
-//! lock of its own, and take turns of half a second: one stands still while the other goes on (`crowd.rs`). The table
-//! shows medians, and a ratio is the median of those of neighbouring turns. Nobody is counted before it is warm: a
-//! virtual machine of which each has its turn every thirty-second time takes about four minutes until
-//! everything in it is compiled, and gets faster by half in the last of them.
+//! A handover between sessions is one write, for which the server syncs its log. On a shared disk
+//! the time of a sync changes within seconds by more than the libraries differ. Therefore the
+//! processes of both libraries exist at the same time, each library with its own lock, and run in
+//! alternating turns of half a second: one library is stopped while the other runs (`crowd.rs`).
+//! The table shows medians; a ratio is the median of the ratios of neighbouring turns. No turn is
+//! counted before the process is warm: of 32 JVMs in which the lock rotates, each takes about four
+//! minutes until all of its code is compiled, and its rate rises by half in the last of these
+//! minutes.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -30,18 +34,19 @@ use crate::peers::Cache;
 use crate::server::{Program, Server, Setup};
 use crate::{ironkeeper, java};
 
-/// Hand-overs each second, beside Curator's on the same server.
+/// The required ratio of handovers per second to Curator's on the same server.
 const RATIO_MIN: f64 = 2.0;
 const TURN: Duration = Duration::from_millis(500);
-/// Ours has nothing to compile.
+/// Rust has nothing to compile at run time.
 const OURS_WARM: Duration = Duration::from_secs(5);
 
-/// How contenders are dealt out.
+/// The distribution of contenders over processes and sessions.
 struct Setting {
     name: &'static str,
-    /// Each of them a process, or all in one.
+    /// Whether each contender is a process of its own; otherwise all are in one process.
     apart: bool,
-    /// All with one session, or each with its own.
+    /// The number of sessions of a process with this many contenders: one, or one for each
+    /// contender.
     sessions: fn(u32) -> u32,
     curator_warm: Duration,
     on_apache: bool,
@@ -73,24 +78,25 @@ const SETTINGS: [Setting; 3] = [
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// The ironkeeper binary to serve; by default the release binary of this tree is built.
+    /// The ironkeeper binary to serve [default: build the release binary of this working tree]
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
-    /// How often each library has its turn in each setting.
+    /// The number of turns of each library in each setting.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,
-    /// Only the settings with this in their name, on Ironkeeper alone: `share`, `session`, `processes`.
+    /// Run only the settings whose names contain this, on Ironkeeper alone: `share`, `session`,
+    /// `processes`.
     #[arg(long, value_name = "PART")]
     only: Option<String>,
-    /// Who wants the lock.
+    /// The number of contenders for the lock.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..))]
     contenders: u32,
-    /// The folder to keep the data of the servers in, by default the system's for temporary files.
+    /// The directory for the data of the servers [default: the system's for temporary files]
     #[arg(long, value_name = "PATH")]
     dir: Option<PathBuf>,
 }
 
-/// Plays all settings and prints the table; `false` when ours is not as far ahead as it has to be.
+/// Runs all settings and prints the table; returns `false` when a required ratio is not reached.
 pub fn run(options: &Options) -> Result<bool> {
     let wanted = |setting: &&Setting| {
         options.only.as_ref().is_none_or(|part| setting.name.contains(part.as_str()))
@@ -124,10 +130,12 @@ pub fn run(options: &Options) -> Result<bool> {
                 Some(dir) => tempfile::tempdir_in(dir),
                 None => tempfile::tempdir(),
             }?;
-            // Two libraries with a session for each contender are more than one host may have by default.
+            // Two libraries with a session for each contender exceed the default limit of
+            // connections per host.
             let setup = Setup::on_free_port()?.set("maxClientCnxns", 0);
             let running = Server::start(&program, setup, dir.path())?;
-            // One after the other: a session lasts only so long while its process stands still.
+            // Curator warms up first, then ours: a session expires if its process is stopped for
+            // too long.
             let mut theirs = crowd(options, setting, &running, "/curator", curators)?;
             thread::sleep(setting.curator_warm);
             theirs.halt()?;
@@ -168,7 +176,7 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(all_met)
 }
 
-/// The contenders of one library, at work on a lock of their own.
+/// Starts the contenders of one library on their own lock.
 fn crowd(
     options: &Options,
     setting: &Setting,

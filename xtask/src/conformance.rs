@@ -1,4 +1,5 @@
-//! `cargo xtask conformance`: everything with foreign software, and the server under attack.
+//! `cargo xtask conformance`: runs all tests with third-party software, and the attacks on the
+//! server.
 
 use anyhow::Result;
 use clap::Args;
@@ -11,15 +12,15 @@ use crate::{differential, ensemble, hostile, interop, ironkeeper, test_binaries}
 /// Options of `cargo xtask conformance`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Seeds of the differential run in each arrangement.
+    /// The number of seeds of the differential run in each arrangement.
     #[arg(long, value_name = "N", default_value_t = 40)]
     seeds: u64,
-    /// How many suites, ensembles and comparisons run at a time.
+    /// The number of suites, ensembles and comparisons that run at a time.
     #[arg(long, value_name = "N", default_value_t = 4)]
     at_once: usize,
 }
 
-/// Runs everything; false when anything failed.
+/// Runs all steps; returns `false` when any of them failed.
 pub fn run(options: &Options) -> Result<bool> {
     let lanes = Lanes::new(options.at_once);
     let build = || {
@@ -41,7 +42,7 @@ pub fn run(options: &Options) -> Result<bool> {
                 differential::play(&steps::options(&seeds), &lanes)
             })],
         ],
-        // Alone: it measures how long a client waits.
+        // Runs alone, because it measures how long a client waits.
         vec![vec![Step::new("bad clients and bad peers", || {
             hostile::play(&steps::options("--short"))
         })]],

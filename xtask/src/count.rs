@@ -1,9 +1,8 @@
-//! What a step has counted: checks that passed, checks that failed, and those that passed at a
-//! second try only.
+//! Counts of a step: checks that passed, that failed, and that passed only at the second attempt.
 
 use std::fmt;
 
-/// Counts of a step. It is good if nothing failed.
+/// The counts of a step. The step succeeds if `failed == 0`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Count {
     pub passed: usize,
@@ -11,8 +10,8 @@ pub struct Count {
     pub second_tries: Vec<SecondTry>,
 }
 
-/// A check that failed, and passed when it was tried once more. Only a known race of foreign
-/// software is tried again.
+/// A check that failed and then passed when repeated. Only checks with a known race in third-party
+/// software are repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecondTry {
     pub check: String,
@@ -20,7 +19,7 @@ pub struct SecondTry {
 }
 
 impl Count {
-    /// One failure, of whatever has no count of its own.
+    /// Returns a count of one failure, for a step without its own count.
     pub fn failure() -> Count {
         Count { failed: 1, ..Count::default() }
     }
@@ -35,8 +34,8 @@ impl Count {
         self.second_tries.extend(other.second_tries);
     }
 
-    /// Adds up what Rust's test runner says at the end of each binary (`test result: ok. 3 passed;
-    /// 0 failed; …`) and what our own programs close with (`3 passed, 0 failed`).
+    /// Adds up the summary lines of Rust's test runner (`test result: ok. 3 passed; 0 failed; …`)
+    /// and of our own programs (`3 passed, 0 failed`).
     pub fn of_output(text: &str) -> Count {
         let mut count = Count::default();
         for line in text.lines() {

@@ -1,6 +1,7 @@
-//! Contenders for a lock, in one process or in many, who go on and stand still as they are told.
+//! Contenders for a lock, in one process or in many, which are stopped and continued by signals.
 //!
-//! The server counts: a hand-over is two transactions with either library, one node made and one deleted.
+//! Handovers are counted on the server: a handover is two transactions with either library, the
+//! creation of one node and the deletion of another.
 
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -12,13 +13,13 @@ use crate::measured::{Load, cpu_seconds};
 use crate::server::Server;
 use crate::tools;
 
-/// Who has just been let go on has to come back to work first.
+/// The time between SIGCONT and the first measurement, in which the contenders resume.
 const START: Duration = Duration::from_millis(50);
 
 pub struct Crowd(Vec<Child>);
 
 impl Crowd {
-    /// Starts them, at work.
+    /// Starts the contenders; they run until they are halted.
     pub fn start(commands: Vec<Command>) -> Result<Crowd> {
         let mut crowd = Crowd(Vec::new());
         for mut command in commands {
@@ -32,7 +33,7 @@ impl Crowd {
         self.signal("-STOP")
     }
 
-    /// Lets them go on for this long, and counts.
+    /// Continues the contenders for this time, counts their handovers and halts them.
     pub fn take_turn(&mut self, server: &Server, length: Duration) -> Result<Load> {
         self.signal("-CONT")?;
         thread::sleep(START);
@@ -74,7 +75,7 @@ impl Drop for Crowd {
     }
 }
 
-/// How often the lock has changed hands since the server began, and a constant.
+/// Returns the number of handovers since the server started, plus a constant.
 fn handovers(server: &Server) -> Result<f64> {
     let zxid = server.last_zxid().context("the server serves nobody")?;
     let digits = zxid.trim_start_matches("0x");

@@ -1,10 +1,11 @@
-//! `cargo xtask differential`: the same requests to Apache ZooKeeper and to Ironkeeper, the answers compared.
+//! `cargo xtask differential`: sends the same requests to Apache ZooKeeper and to Ironkeeper and
+//! compares the replies.
 //!
-//! A script (made from a seed, or written down as a scenario) is played against two fresh servers at the same
-//! time. Replies, errors, Stats, watch events, their order and the ends of connections are written down as
-//! text in which only the servers' own choices (session ids, clocks) are symbols, and the two texts must be
-//! equal, zxids included. A script that shows a difference is cut down to the steps that matter and printed
-//! with both transcripts.
+//! A script (generated from a seed, or written as a scenario) runs against two fresh servers at the
+//! same time. Replies, errors, Stats, watch events, their order and the closing of connections are
+//! recorded as text, in which values that a server chooses freely (session ids, clocks) are
+//! symbols. The two texts must be equal, including zxids. A script with a difference is reduced to
+//! the steps that are necessary for the difference, and printed with both transcripts.
 //!
 //! Start from [`script::Script`], [`player::play`] and the table in [`exceptions`].
 
@@ -36,49 +37,50 @@ use player::Transcript;
 use script::Script;
 use transcript::Purpose;
 
-/// One seed of so many lets all connections write at once.
+/// In one of this many seeds all connections write concurrently.
 const CROWDS: u64 = 10;
 
 /// Options of `cargo xtask differential`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The ironkeeper binary to compare with Apache; by default that of this tree is built, with all assertions.
+    /// The ironkeeper binary to compare with Apache [default: build this working tree, with all
+    /// assertions]
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
-    /// What stands on the other side; `apache` shows that the comparison itself is sound.
+    /// The server to compare with Apache; `apache` checks that the comparison itself is sound.
     #[arg(long, value_enum, default_value_t = Peer::Ours)]
     peer: Peer,
-    /// Play this seed only, in every arrangement or in the one given.
+    /// Run only this seed, in every arrangement or in the given one.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// How many seeds to play in each arrangement.
+    /// The number of seeds in each arrangement.
     #[arg(long, value_name = "N", default_value_t = 200)]
     seeds: u64,
-    /// The first of these seeds.
+    /// The first seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     first: u64,
-    /// Steps of each script.
+    /// The number of steps of each script.
     #[arg(long, value_name = "N", default_value_t = 60)]
     steps: usize,
-    /// Only this way of configuring the servers; may be repeated.
+    /// Use only this configuration of the servers; may be repeated.
     #[arg(long, value_enum)]
     arrangement: Vec<Arrangement>,
-    /// Only this part; may be repeated.
+    /// Run only this part; may be repeated.
     #[arg(long, value_enum)]
     only: Vec<Part>,
-    /// Only scenarios and rules whose name contains this.
+    /// Run only scenarios and rules whose names contain this.
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
-    /// Give up after so many differences.
+    /// Stop after this many differences.
     #[arg(long, value_name = "N", default_value_t = 5)]
     differences: usize,
-    /// Do not cut scripts down: print every step of them whose answers differ.
+    /// Do not reduce scripts: print every step whose replies differ.
     #[arg(long)]
     whole: bool,
-    /// Print the transcript of everything played.
+    /// Print the transcript of every script.
     #[arg(long)]
     verbose: bool,
-    /// The first of two ports to use; by default free ones are found.
+    /// The first of two ports to use [default: free ports]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
 }
@@ -89,33 +91,33 @@ enum Peer {
     Apache,
 }
 
-/// What to run.
+/// A part of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Scripts made from seeds.
+    /// Scripts generated from seeds.
     Seeds,
-    /// Scripts written down, against both servers.
+    /// Scripts written by hand, against both servers.
     Scenarios,
-    /// What Ironkeeper does where it differs on purpose.
+    /// The behaviour of Ironkeeper where it differs from Apache on purpose.
     Rules,
 }
 
-/// A way to configure both servers.
+/// A configuration of both servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Arrangement {
-    /// Apache's defaults, with sessions that outlive a script.
+    /// Apache's defaults, with sessions that do not expire during a script.
     Plain,
-    /// TTL nodes and reconfiguration allowed.
+    /// TTL nodes and reconfiguration are enabled.
     Extended,
-    /// Quotas enforced.
+    /// Quotas are enforced.
     Quota,
-    /// Short ticks and a quick reaper of containers and TTL nodes.
+    /// Short ticks, and containers and TTL nodes are reaped quickly.
     Quick,
-    /// Access control lists are kept but not looked at.
+    /// ACLs are stored but not checked.
     Unguarded,
-    /// Only those who have authenticated by digest are served.
+    /// Only clients that have authenticated by digest are served.
     Guarded,
-    /// Frames of at most 4096 bytes.
+    /// Frames have at most 4096 bytes.
     Narrow,
 }
 
@@ -142,20 +144,22 @@ impl Arrangement {
         }
     }
 
-    /// Whether scripts from seeds are played. Where time passes they would not repeat, and elsewhere
-    /// little of them would get through.
+    /// Returns whether generated scripts run in this arrangement. Where a script depends on the
+    /// clock it would not be reproducible; in the other arrangements most of its requests would be
+    /// rejected.
     fn takes_seeds(self) -> bool {
         matches!(self, Arrangement::Plain | Arrangement::Extended | Arrangement::Quota)
     }
 
     fn setup(self, port: u16) -> Setup {
-        // Scripts are judged by answers, not by what survives a power cut, and fsync is most of the time.
+        // The comparison needs replies, not durability, and fsync would take most of the time.
         let setup = Setup::on_port(port)
             .set("maxClientCnxns", 0)
             .set("forceSync", "no")
             .set("maxSessionTimeout", 60_000)
             .jvm_flag(player::SUPER_DIGEST_FLAG);
-        // Long enough that neither an expiry nor the reaper can fall into a script.
+        // The intervals are so long that neither an expiry nor the container check occurs during a
+        // script.
         let still = |setup: Setup| {
             setup
                 .set("minSessionTimeout", 30_000)
@@ -180,21 +184,23 @@ impl Arrangement {
     }
 }
 
-/// How often a script that shows a difference is played again before it is believed.
+/// The number of repetitions of a script with a difference, to confirm the difference.
 const REPLAYS: usize = 3;
-/// How many differences may be seen only once, where several connections race or time passes: one can be an accident
-/// of threads inside Apache; more are a sign.
+/// The bound of differences that no repetition confirms, in scripts in which several connections
+/// race or that depend on the clock. One may be caused by a race in Apache's threads; more indicate
+/// an error.
 const SEEN_ONCE_MAX: usize = 1;
 
-/// What such a difference is put down to.
+/// The reported cause of such a difference.
 const RACE: &str = "requests of several connections, or a clock, race inside Apache's threads";
 
-/// Runs the comparison, one arrangement after the other; `false` when something differs.
+/// Runs the comparison, one arrangement after the other; returns `false` when a difference is
+/// found.
 pub fn run(options: &Options) -> Result<bool> {
     Ok(play(options, &Lanes::new(1))?.is_good())
 }
 
-/// Runs the comparison, as many arrangements at a time as there are lanes.
+/// Runs the comparison; at most as many arrangements run at a time as `lanes` has slots.
 pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
     let apache = Program::Apache(Cache::open()?.apache()?);
     let other = match (options.peer, &options.server) {
@@ -226,10 +232,11 @@ pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
 
 struct Lab<'a> {
     options: &'a Options,
-    /// The reference first.
+    /// The two servers; the first is the reference.
     programs: [Program; 2],
     differences: usize,
-    /// What a second look did not show: a race inside one of the servers, or a machine that stalled.
+    /// Differences that no repetition confirmed: a race in one of the servers, or a stalled
+    /// machine.
     seen_once: Vec<SecondTry>,
     played: usize,
 }
@@ -282,7 +289,7 @@ impl<'a> Lab<'a> {
                 return Ok(());
             }
             let name = format!("{name} ({})", arrangement.name());
-            // A scenario is written so that nothing in it races, but where it waits for time to pass.
+            // Scenarios contain no races, except where they wait for time to pass.
             let may_race = arrangement == Arrangement::Quick;
             self.compare(&mut pair, &name, &script, may_race)?;
         }
@@ -352,11 +359,12 @@ impl<'a> Lab<'a> {
                     last = Some(transcripts);
                     true
                 }
-                // A server that does not come up again ends the search; the smallest so far is reported.
+                // A server that does not start again ends the search; the smallest script so far is
+                // reported.
                 Ok(_) | Err(_) => false,
             }
         });
-        // What no smaller script shows is shown as it was seen.
+        // If no smaller script shows the difference, the original is printed.
         let (script, transcripts) = match &last {
             Some(last) => (&smallest, last),
             None => (script, &transcripts),
@@ -405,16 +413,16 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// Whether a script shows a difference when it is played again, on servers with the same past.
+/// Returns whether a repetition of the script, on servers with equal histories, shows a difference.
 fn seen_again(pair: &mut Pair, script: &Script) -> bool {
     (0..REPLAYS).any(|_| match pair.play(script) {
         Ok(transcripts) => !report::equal(&transcripts),
-        // A server that does not come up again is a difference of its own.
+        // A server that does not start again counts as a difference.
         Err(_) => true,
     })
 }
 
-/// Two servers with the same past.
+/// Two servers with equal histories.
 struct Pair {
     programs: [Program; 2],
     arrangement: Arrangement,
@@ -433,7 +441,7 @@ impl Pair {
         [self.programs[0].name(), self.programs[1].name()]
     }
 
-    /// Both again from nothing.
+    /// Starts both servers again with empty databases.
     fn restart(&mut self) -> Result<()> {
         self.running = None;
         let dir = tempfile::Builder::new().prefix("differential-").tempdir()?;
@@ -451,7 +459,8 @@ impl Pair {
         };
         let (second, first) = (setups.pop(), setups.pop());
         let (Some(first), Some(second)) = (first, second) else { bail!("two setups were made") };
-        // One after the other: a server that does not start is told apart from one that starves the other.
+        // Sequentially, so that a server that does not start is distinguished from a server that
+        // starves the other.
         let servers = [start(0, first)?, start(1, second)?];
         self.running = Some((servers, dir));
         Ok(())
@@ -464,8 +473,8 @@ impl Pair {
         Ok(&self.running.as_ref().context("the servers run")?.0)
     }
 
-    /// Plays a script on both servers. When they do not end alike they are started afresh for the next one,
-    /// so that every script finds two servers with the same past.
+    /// Runs a script on both servers. If the final states differ, both servers are restarted empty,
+    /// so that every script finds two servers with equal histories.
     fn play(&mut self, script: &Script) -> Result<[Transcript; 2]> {
         let servers = self.servers()?;
         let transcripts = thread::scope(|scope| {
@@ -488,7 +497,7 @@ impl Pair {
     }
 }
 
-/// A server that cannot be talked to is an outcome like any other.
+/// Runs a script; a server that cannot be reached becomes a transcript, like any other result.
 fn played(server: &Server, script: &Script, purpose: Purpose) -> Transcript {
     player::play(server.port(), script, purpose).unwrap_or_else(|why| Transcript {
         remains: vec![format!(

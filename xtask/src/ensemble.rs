@@ -1,9 +1,9 @@
-//! `cargo xtask ensemble`: ensembles of real processes under load, while things happen to their members.
+//! `cargo xtask ensemble`: runs ensembles of real processes under load while faults are injected.
 //!
-//! A [`Scenario`] is played by a [`cast::Cast`]: Ironkeeper alone, Apache alone (which proves the scenario), or
-//! both together. [`load`] is the clients' side, [`history`] its judge, [`cluster`] the processes, [`links`] the
-//! wires between them. Nothing waits for a fixed time where it can wait for what it wants to see; limits only
-//! bound failure.
+//! A [`Scenario`] runs on an ensemble described by a [`cast::Cast`]: Ironkeeper alone, Apache alone
+//! (which validates the scenario), or both together. [`load`] is the clients' side, [`history`] the
+//! checker of its results, [`cluster`] the processes, [`links`] the connections between them. A
+//! scenario waits for conditions instead of fixed times; time limits only bound failures.
 
 mod background;
 pub(crate) mod cast;
@@ -33,31 +33,31 @@ use scenarios::Scenario;
 /// Options of `cargo xtask ensemble`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The ironkeeper binary to test; by default that of this tree is built, with all assertions.
+    /// The ironkeeper binary to test [default: build this working tree, with all assertions]
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
-    /// Play only this scenario; may be repeated.
+    /// Run only this scenario; may be repeated.
     #[arg(long, value_name = "NAME")]
     only: Vec<Scenario>,
-    /// The members, in the order of their ids: ours, apache or apache38, with `:observer` behind those that do
-    /// not vote [default: each scenario has casts of its own]
+    /// The members in the order of their ids: ours, apache or apache38, followed by `:observer` for
+    /// observers [default: each scenario has its own ensembles]
     #[arg(long, value_name = "LIST")]
     members: Option<Cast>,
-    /// Every cast of every scenario, the release line before included.
+    /// Run every ensemble of every scenario, including the previous Apache release line.
     #[arg(long)]
     long: bool,
-    /// How many plays run at a time.
+    /// The number of scenarios that run at a time.
     #[arg(long, value_name = "N", default_value_t = 2)]
     at_once: usize,
-    /// What the load does is drawn from this.
+    /// The seed of the load.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Keep logs and data even if all is well.
+    /// Keep logs and data even if all scenarios pass.
     #[arg(long)]
     keep: bool,
 }
 
-/// What a scenario is given.
+/// The context of one scenario run.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     cast: Cast,
@@ -74,12 +74,12 @@ struct Row {
     missing: Option<&'static str>,
 }
 
-/// Plays the scenarios and prints a table; false when anything failed.
+/// Runs the scenarios and prints a table; returns `false` when any of them failed.
 pub fn run(options: &Options) -> Result<bool> {
     Ok(play(options, &Lanes::new(options.at_once))?.is_good())
 }
 
-/// Plays the scenarios, as many at a time as there are lanes, and prints a table.
+/// Runs the scenarios, at most as many at a time as `lanes` has slots, and prints a table.
 pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
     let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
     let cache = Cache::open()?;
@@ -169,7 +169,7 @@ fn play_one(
     row(failures, None)
 }
 
-/// The closing table and the sum of it. A missing peer is a failure in CI only.
+/// Returns the final table and its sum. A missing peer is a failure in CI only.
 fn summarise(rows: &[Row], in_ci: bool) -> (String, Count) {
     let mut text = format!("\n{:<10} {:<36} {:>8}  result\n", "scenario", "members", "seconds");
     let mut count = Count::default();
@@ -199,7 +199,7 @@ fn summarise(rows: &[Row], in_ci: bool) -> (String, Count) {
     (text, count)
 }
 
-/// What a load's report means for a scenario, with the members' own complaints.
+/// Returns the result of a scenario from its load's report and the members' digests.
 fn judge(cluster: &cluster::Cluster, load: load::Load) -> Result<Tally> {
     let mut report = load.finish()?;
     cluster.tell(&format!(
@@ -207,9 +207,11 @@ fn judge(cluster: &cluster::Cluster, load: load::Load) -> Result<Tally> {
         report.acknowledged, report.unknown, report.reconnects
     ));
     for (port, what) in report.stale {
-        // Seen once, with Apache's members. An Apache leader answers the `sync` of its own clients like a read, by what
-        // it has applied; a follower may have applied more and told its clients. So this is excused on members that
-        // have led as Apache servers. On all others a leader's word is waited for, which may be ours.
+        // Observed once, with Apache's members. An Apache leader replies to the `sync` of its own
+        // clients like to a read, from the state it has applied; a follower may have applied more
+        // and may have replied to its clients. So this is accepted on members that have led as
+        // Apache servers. All other members wait for a reply of the leader, which may be an
+        // Ironkeeper server.
         if cluster.has_led_as_apache(port) {
             cluster.tell(&format!("on an Apache server: {what}"));
         } else {

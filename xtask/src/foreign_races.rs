@@ -1,13 +1,13 @@
-//! Races of foreign software: checks that fail now and then whatever the server under test does,
-//! each with its cause.
+//! Known races in third-party software: checks that sometimes fail independently of the server
+//! under test, each with its cause.
 //!
-//! What is named here has a second try, alone, and every run names what needed it. Everything else
-//! has one try.
+//! A check listed here is repeated once, alone, and every run reports the repeated checks. All
+//! other checks run once.
 
-/// A check with a race of its own.
+/// A check with a known race.
 #[derive(Debug)]
 struct Race {
-    /// How the name of the check ends.
+    /// The suffix of the name of the check.
     check: &'static str,
     cause: &'static str,
 }
@@ -20,7 +20,7 @@ const RACES: [Race; 2] = [
     Race { check: "::test_request_queuing_session_expired", cause: FIVE_SECONDS },
 ];
 
-/// Why a check may have a second try; `None` if it may not.
+/// Returns why a check may be repeated; `None` if it may not.
 pub fn cause(check: &str) -> Option<&'static str> {
     RACES.iter().find(|race| check.ends_with(race.check)).map(|race| race.cause)
 }

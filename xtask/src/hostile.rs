@@ -1,9 +1,10 @@
-//! `cargo xtask hostile`: what one bad client or one bad peer can do to others.
+//! `cargo xtask hostile`: measures what one hostile client or peer can do to other clients.
 //!
 //! Each [`attack::Attack`] runs on a fresh server, or on an ensemble of three, while a
-//! [`victim::Victim`] measures its own requests. The table shows the victim's times, the server's
-//! memory before, during and after the attack, and the lines that it wrote to its log, and compares
-//! them with [`limits::Limits`]. [`fuzz`] sends random and spoiled requests and packets instead.
+//! [`victim::Victim`] measures its own requests. The table shows the victim's latencies, the
+//! server's memory before, during and after the attack, and the number of lines in its log, and
+//! compares them with [`limits::Limits`]. [`fuzz`] sends random and corrupted requests and packets
+//! instead.
 
 mod attack;
 mod attacks;
@@ -36,44 +37,44 @@ use target::Size;
 /// Options of `cargo xtask hostile`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The ironkeeper binary to attack; may be repeated, and then all of them take turns, and the
-    /// limits apply to the last one [default: that of this tree, with all assertions]
+    /// The ironkeeper binary to attack; may be repeated: then the binaries take turns, and the
+    /// limits apply to the last one [default: build this working tree, with all assertions]
     #[arg(long, value_name = "PATH")]
     server: Vec<PathBuf>,
     /// Run only attacks whose name contains this; may be repeated.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Print the attacks and run none.
+    /// Print the attacks without running them.
     #[arg(long)]
     list: bool,
     /// Smaller attacks, with limits that hold on a busy machine.
     #[arg(long)]
     short: bool,
-    /// How long an attack lasts [default: 5, or 1 with --short]
+    /// The length of an attack [default: 5, or 1 with --short]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
-    /// How long after an attack memory is measured [default: 60; with --short up to 10, until it
-    /// has shrunk]
+    /// The time after an attack until memory is measured [default: 60; with --short up to 10, until
+    /// it has shrunk]
     #[arg(long, value_name = "SECONDS")]
     after: Option<u64>,
-    /// Send so many random and spoiled requests and packets instead of running attacks.
+    /// Send this many random and corrupted requests and packets instead of running attacks.
     #[arg(long, value_name = "N")]
     fuzz: Option<u64>,
-    /// What they are drawn from.
+    /// The seed of the requests and packets.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The number of the first conversation, to repeat the end of a run.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     from: u64,
-    /// Keep logs and data even if all is well.
+    /// Keep logs and data even if all attacks pass.
     #[arg(long)]
     keep: bool,
 }
 
-/// What the short form sends behind the attacks.
+/// The number of requests and packets that `--short` sends after the attacks.
 const FUZZ_SHORT: u64 = 200_000;
 
-/// Runs the attacks and prints a table; false when a limit was broken.
+/// Runs the attacks and prints a table; returns `false` when a limit was exceeded.
 pub fn run(options: &Options) -> Result<bool> {
     if options.list {
         attack::all().for_each(|attack| println!("{:32} {}", attack.name, attack.about));
@@ -82,7 +83,7 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(play(options)?.is_good())
 }
 
-/// The same, with the counts of attacks: the fuzz run is one of them.
+/// Runs the attacks and returns their counts; the fuzz run counts as one of them.
 pub fn play(options: &Options) -> Result<Count> {
     let builds = builds(&options.server)?;
     let work = tempfile::Builder::new().prefix("ironkeeper-hostile-").tempdir()?;

@@ -1,4 +1,4 @@
-//! What this tree builds: the Ironkeeper binary and other programs.
+//! The programs of this workspace: the Ironkeeper binary and others.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,14 +7,15 @@ use anyhow::{Context, Result, bail};
 
 use crate::repo;
 
-/// Fast, with all assertions, and without what makes a release slow to build: the simulator and whatever else is tested
-/// but not measured.
+/// The cargo profile for tests: optimized, with all assertions, and without the settings that make
+/// a release build slow. It is for the simulator and other programs that are tested but not
+/// measured.
 pub const CHECKED: &str = "checked";
 const RELEASE: &str = "release";
 
-/// What is built that way, always together. Built one by one, crates that they share would be built
-/// twice: the simulator needs features of `tokio` and `ironkeeper-zab` (bugs that a test may switch
-/// on) that the server does not.
+/// The programs of this profile, always built together. Built one by one, their common crates would
+/// be built twice: the simulator needs features of `tokio` and `ironkeeper-zab` (seeded bugs for
+/// tests) that the server does not.
 const CHECKED_PROGRAMS: [&str; 2] = ["ironkeeper", "ironkeeper-sim"];
 
 /// Builds the binary for tests and returns its path.
@@ -22,7 +23,7 @@ pub fn build_checked() -> Result<PathBuf> {
     build_programs(CHECKED, &CHECKED_PROGRAMS, "bin", "ironkeeper")
 }
 
-/// What [`build_checked`] and [`build_simulator`] run.
+/// Returns the command that [`build_checked`] and [`build_simulator`] run.
 pub fn build_checked_command() -> Command {
     build_command(CHECKED, &CHECKED_PROGRAMS, "bin", "ironkeeper")
 }
@@ -50,7 +51,7 @@ fn build_command(profile: &str, packages: &[&str], kind: &str, name: &str) -> Co
         command.args(["--package", package]);
     }
     match kind {
-        // One build for all of the packages.
+        // One build for all packages.
         "bin" => command.arg("--bins"),
         _ => command.args([&format!("--{kind}"), name]),
     };
@@ -62,7 +63,7 @@ fn build_program(profile: &str, package: &str, kind: &str, name: &str) -> Result
     build_programs(profile, &[package], kind, name)
 }
 
-/// Builds programs of this kind of all packages, and returns the path of one.
+/// Builds programs of this kind of all packages and returns the path of one.
 fn build_programs(profile: &str, packages: &[&str], kind: &str, name: &str) -> Result<PathBuf> {
     eprintln!("building {name} ({profile})");
     let output = build_command(profile, packages, kind, name)
@@ -73,7 +74,8 @@ fn build_programs(profile: &str, packages: &[&str], kind: &str, name: &str) -> R
     if !output.status.success() {
         bail!("{name} does not build");
     }
-    // Cargo says where the binary is; guessing from target folders breaks with each of its settings.
+    // Cargo reports the path of the binary; a path guessed from target directories fails with some
+    // of its settings.
     let messages = String::from_utf8_lossy(&output.stdout);
     messages
         .lines()
@@ -88,7 +90,8 @@ fn build_programs(profile: &str, packages: &[&str], kind: &str, name: &str) -> R
         .with_context(|| format!("cargo built {name} but named no executable"))
 }
 
-/// A standalone server on the given `zoo.cfg`. Java's flags travel as Apache's own scripts pass them.
+/// Returns the command of a server with the given `zoo.cfg`. JVM flags are passed as in Apache's
+/// scripts.
 pub fn server(binary: &Path, config: &Path, jvm_flags: &[String]) -> Command {
     let mut command = Command::new(binary);
     command.args(["serve", "--config"]).arg(config).env("SERVER_JVMFLAGS", jvm_flags.join(" "));

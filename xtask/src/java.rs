@@ -1,4 +1,4 @@
-//! Java programs of ours, from `interop/java`.
+//! Our Java programs in `interop/java`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::apache::Apache;
 use crate::peers::Cache;
 use crate::{repo, tools};
 
-/// A program of `interop/java`, compiled, with these flags for the virtual machine.
+/// Compiles a program of `interop/java` and returns its command, with these flags for the JVM.
 pub fn program(cache: &Cache, main: &str, jvm_flags: &[&str]) -> Result<Command> {
     let apache = cache.apache()?;
     let mut class_path = compile(cache, &apache)?.into_os_string();

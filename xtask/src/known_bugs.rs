@@ -1,6 +1,6 @@
-//! Whether the lists of known bugs tell the truth: every test they name is there, and none that carries the number of
-//! a bug is left out. In `crates/ironkeeper-recipes/known-bugs.md` numbers are in the names of tests, in
-//! `crates/ironkeeper-sim/known-bugs.md` in the comments above them.
+//! Checks of the lists of known bugs: every test named in a list exists, and every test with the
+//! number of a bug is listed. In `crates/ironkeeper-recipes/known-bugs.md` the numbers are in the
+//! names of tests, in `crates/ironkeeper-sim/known-bugs.md` in the comments above them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::repo;
 
-/// How the names of tests begin that carry a number.
+/// Prefixes of the names of tests that contain a bug number.
 const ORIGINS: [&str; 9] = [
     "clickhouse_",
     "curator_",
@@ -21,8 +21,8 @@ const ORIGINS: [&str; 9] = [
     "zk_ruby_",
 ];
 
-/// What the list of the servers' bugs is about: those that the notes on ZooKeeper's own protocol, and on what its users
-/// complain of, name.
+/// The bugs that the list of server bugs must contain: those named in the notes on ZooKeeper's
+/// protocol and on complaints of its users.
 const OF_SERVERS: [u32; 79] = [
     335, 569, 582, 596, 764, 769, 790, 880, 962, 1154, 1156, 1192, 1270, 1277, 1282, 1291, 1319,
     1343, 1367, 1419, 1489, 1514, 1549, 1551, 1653, 1699, 1732, 1783, 1805, 1818, 2080, 2164, 2172,
@@ -31,7 +31,7 @@ const OF_SERVERS: [u32; 79] = [
     4352, 4394, 4643, 4646, 4685, 4712, 4785, 4787, 4837, 4846, 4882, 4886, 4925, 5094,
 ];
 
-/// The functions of tests below a folder, with the comments right above them.
+/// Collects the test functions below a directory, with the comments directly above them.
 fn tests_below(folder: &Path, tests: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -66,13 +66,14 @@ fn rows(list: &str) -> impl Iterator<Item = &str> {
     list.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| |"))
 }
 
-/// The tests that a row names. Their names are long; other words between backquotes are commands or parts of names.
+/// Returns the tests named in a row. Their names are long; other words in backquotes are commands
+/// or parts of names.
 fn named(row: &str) -> impl Iterator<Item = &str> {
     let quoted = row.split('`').skip(1).step_by(2);
     quoted.filter(|name| name.matches('_').count() > 3 && !name.contains(' '))
 }
 
-/// The numbers in a text.
+/// Returns the numbers in a text.
 fn numbers(text: &str) -> BTreeSet<u32> {
     text.split(|sign: char| !sign.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
 }

@@ -1,8 +1,10 @@
-//! Chores of the repository, written in Rust so that they run wherever the product builds.
+//! Chores of the repository, written in Rust so that they run on every platform that builds the
+//! product.
 //!
-//! The library half is what more than one chore or test needs: [`peers`] brings foreign software onto the
-//! machine, [`server`] starts and stops a server, Apache ZooKeeper or Ironkeeper, behind one type, and
-//! [`ensemble`] several of them that work together. Nothing here ends up in the product.
+//! The library contains what more than one chore or test needs: [`peers`] installs third-party
+//! software on the machine, [`server`] starts and stops a server, Apache ZooKeeper or Ironkeeper,
+//! behind one type, and [`ensemble`] runs several of them as an ensemble. The product does not
+//! depend on this crate.
 //!
 //! Start from [`peers::Cache`], [`server::Program`] and [`server::Server`].
 

@@ -1,7 +1,7 @@
-//! `cargo xtask limited`: runs a command and ends it if it hangs.
+//! `cargo xtask limited`: runs a command and kills it after a timeout.
 //!
-//! `cargo xtask test` runs every test binary this way: a test that waits for ever is then one failed binary,
-//! and not a run that never ends.
+//! `cargo xtask test` runs every test binary this way: a test that waits forever becomes one failed
+//! binary instead of a run that never ends.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,23 +13,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 
-/// How often a running command is looked at.
+/// The interval at which a running command is polled.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Options of `cargo xtask limited`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// How long the command may take.
+    /// The timeout in seconds.
     seconds: u64,
     /// The command and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Ran {
-    /// Everything it printed.
+    /// Its whole output.
     pub text: String,
     pub end: End,
     pub took: Duration,
@@ -42,8 +42,8 @@ pub enum End {
     Hung,
 }
 
-/// Runs a command to its end, or ends it when it takes too long. What it prints goes to a file
-/// first: a process that it leaves behind may hold a pipe open.
+/// Runs a command until it exits, or kills it after the limit. The output goes to a file first,
+/// because a process that the command leaves behind may keep a pipe open.
 pub fn run_to_file(command: &mut Command, log_path: &Path, limit: Duration) -> Result<Ran> {
     let log = File::create(log_path)?;
     let began = Instant::now();
@@ -63,7 +63,7 @@ pub fn run_to_file(command: &mut Command, log_path: &Path, limit: Duration) -> R
     Ok(Ran { text, end, took: began.elapsed() })
 }
 
-/// Whether the command ended well and in time.
+/// Runs the command; returns whether it succeeded in time.
 pub fn run(options: &Options) -> Result<bool> {
     let [program, arguments @ ..] = options.command.as_slice() else {
         anyhow::bail!("a command is needed");
@@ -82,7 +82,7 @@ pub fn run(options: &Options) -> Result<bool> {
     }
 }
 
-/// Waits for a process to end; kills it when the time is over, and then there is no status.
+/// Waits for a process to exit; kills it after the limit and returns `None`.
 pub fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
     let began = Instant::now();
     loop {

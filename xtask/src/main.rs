@@ -23,34 +23,36 @@ enum Chore {
     Bench(bench::Options),
     /// Measure our client beside `zookeeper-client` and Apache's Java client on one server.
     BenchClients(bench_clients::Options),
-    /// Measure how often a lock changes hands, ours beside Curator's, on Ironkeeper and on Apache ZooKeeper.
+    /// Measure lock handovers per second, ours beside Curator's, on Ironkeeper and on Apache
+    /// ZooKeeper.
     BenchHandovers(bench_handovers::Options),
-    /// Run foreign software against a standalone server: kazoo's tests, zkCli, the Java client, Curator, the
-    /// C client and zookeeper-client.
+    /// Run third-party software against a standalone server: kazoo's tests, zkCli, the Java client,
+    /// Curator, the C client and zookeeper-client.
     Interop(interop::Options),
-    /// Run ensembles of real processes, Ironkeeper's and Apache's, under load while members are killed,
-    /// paused, cut off and replaced, and hold what clients were told against what every member holds.
+    /// Run ensembles of real processes, Ironkeeper's and Apache's, under load while members are
+    /// killed, paused, partitioned and replaced, and check the replies to clients against the state
+    /// of every member.
     Ensemble(ensemble::Options),
-    /// Send the same requests, made from seeds and written down, to Apache ZooKeeper and to Ironkeeper, and
-    /// compare everything that comes back.
+    /// Send the same requests, generated from seeds and written by hand, to Apache ZooKeeper and to
+    /// Ironkeeper, and compare all replies and events.
     Differential(differential::Options),
-    /// Attack a server and an ensemble as bad clients and bad peers would, and measure what that
-    /// does to another client, to memory and to the log.
+    /// Attack a server and an ensemble as hostile clients and peers, and measure the effect on
+    /// another client, on memory and on the log.
     Hostile(hostile::Options),
-    /// Run the engine's threads in thousands of orders, drawn from a seed.
+    /// Run the engine's threads in thousands of orders, generated from a seed.
     Permutations(permutations::Options),
-    /// Run simulated clusters with seeded faults and say which seeds break a rule.
+    /// Run simulated clusters with seeded faults and report the seeds that violate a rule.
     Sim(sim::Options),
-    /// Run what has to hold before a change lands: format, lints, all tests, permutations,
-    /// simulator. Needs the Rust toolchain and a C compiler alone.
+    /// Run the checks that every change has to pass: format, lints, all tests, permutations,
+    /// simulator. Needs only the Rust toolchain and a C compiler.
     Test(test::Options),
-    /// Run everything with foreign software, fetched with its package clients: interop, ensemble,
-    /// differential.
+    /// Run everything with third-party software, downloaded by its package managers: interop,
+    /// ensemble, differential, hostile.
     Conformance(conformance::Options),
-    /// Run a command and end it if it takes longer.
+    /// Run a command and kill it after a timeout.
     #[command(hide = true)]
     Limited(limited::Options),
-    /// Fetch the foreign software the other chores need, without running anything.
+    /// Download the third-party software that the other chores need, without running it.
     Peers,
 }
 

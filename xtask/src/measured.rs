@@ -1,5 +1,5 @@
-//! Programs that put a load on a server and say themselves how much they did: each prints `begin NAME` and
-//! `end NAME OPERATIONS SECONDS` around each load. The CPU time it used in between is read from `/proc`.
+//! Load programs that report their own counts: each prints `begin NAME` and `end NAME OPERATIONS
+//! SECONDS` around each load. The CPU time in between is read from `/proc`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// One load, as a program reports it.
+/// One load, as reported by a program.
 #[derive(Debug)]
 pub struct Load {
     pub name: String,
@@ -21,18 +21,18 @@ impl Load {
         self.operations / self.seconds
     }
 
-    /// Microseconds from one to the next.
+    /// Returns the microseconds per operation.
     pub fn each_us(&self) -> f64 {
         self.seconds / self.operations * 1e6
     }
 
-    /// Microseconds of CPU time for each.
+    /// Returns the microseconds of CPU time per operation.
     pub fn cpu_us(&self) -> f64 {
         self.cpu_seconds / self.operations * 1e6
     }
 }
 
-/// Runs a program to its end.
+/// Runs a program until it exits.
 pub fn run(command: &mut Command) -> Result<Vec<Load>> {
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot be started")?;
     let stdout = child.stdout.take().context("stdout was piped")?;
@@ -59,7 +59,8 @@ pub fn run(command: &mut Command) -> Result<Vec<Load>> {
     Ok(loads)
 }
 
-/// CPU time of a process so far: fields 14 and 15, counted behind the name, in hundredths of a second.
+/// Returns the CPU time of a process: fields 14 and 15 of `stat`, counted after the name, in
+/// hundredths of a second.
 pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, fields) = stat.rsplit_once(')').context("a process has a name")?;
@@ -67,7 +68,8 @@ pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(ticks.sum::<Result<u64, _>>()? as f64 / 100.0)
 }
 
-/// The figure in the middle, or between the two in the middle. Not a number if there is none.
+/// Returns the median, the mean of the two middle figures if their number is even. NaN if there are
+/// none.
 pub fn median(figures: impl Iterator<Item = f64>) -> f64 {
     let mut figures: Vec<f64> = figures.collect();
     figures.sort_by(f64::total_cmp);

@@ -1,5 +1,5 @@
-//! Whether `cargo xtask` and the tests share one build of every crate. Cargo builds a crate once
-//! for each set of features, and whatever depends on it as well: a difference costs a minute and
+//! Checks that `cargo xtask` and the tests share one build of every crate. Cargo builds a crate,
+//! and all crates that depend on it, once for each set of features: a difference costs a minute or
 //! more of every clean run.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::{repo, tools};
 
-/// The features of each crate, as these arguments of `cargo tree` select them.
+/// Returns the features of each crate, as selected by these arguments of `cargo tree`.
 fn features(arguments: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut command = Command::new(env!("CARGO"));
     command

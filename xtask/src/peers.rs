@@ -1,12 +1,13 @@
-//! Foreign software: fetched with the ordinary package clients into a cache outside the source tree.
+//! Third-party software, downloaded by the usual package managers into a cache outside of the
+//! source tree.
 //!
-//! The cache is `$IRONKEEPER_PEERS`, else `$XDG_CACHE_HOME/ironkeeper`, else `~/.cache/ironkeeper`. Each
-//! peer has a folder there. A folder is complete when its `.recipe` file holds the recipe it was filled by
-//! (a pom, a requirements file, a list of packages); with any other content, or none, it is emptied and
-//! filled again, so an interrupted download or a raised version never leaves a mixture.
+//! The cache is `$IRONKEEPER_PEERS`, else `$XDG_CACHE_HOME/ironkeeper`, else `~/.cache/ironkeeper`.
+//! Each peer has a directory there. A directory is complete if its `.recipe` file equals the
+//! present recipe (a pom, a requirements file, a list of packages); otherwise it is emptied and
+//! filled again, so an interrupted download or a changed version never leaves a mixture.
 //!
-//! What cannot be had is reported as [`MissingPeer`], which callers turn into a skip on a developer's
-//! machine and into a failure in CI.
+//! A peer that cannot be installed is reported as [`MissingPeer`], which callers turn into a skip
+//! on a developer's machine and into a failure in CI.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -24,12 +25,12 @@ use crate::tools::{self, Tool};
 const ATTEMPTS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_secs(3);
 
-/// Names Apache's jars and their versions, and those of the release line before.
+/// The poms with Apache's jars and their versions, and with those of the previous release line.
 const POM: &str = "java/pom.xml";
 const POM_BEFORE: &str = "java/before/pom.xml";
 const MAVEN_DEPENDENCY_PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1";
 
-/// A peer this machine could not get.
+/// A peer that could not be installed on this machine.
 #[derive(Debug, thiserror::Error)]
 #[error("{peer} is not available: {why}")]
 pub struct MissingPeer {
@@ -37,27 +38,27 @@ pub struct MissingPeer {
     pub why: String,
 }
 
-/// The folder foreign software is kept in.
+/// The directory of the third-party software.
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
 }
 
-/// Programs of the machine a peer cannot do without.
+/// The system programs that a peer requires.
 #[derive(Debug, Clone, Copy, Default)]
 struct Needs<'a> {
     to_use: &'a [Tool],
     to_fetch: &'a [Tool],
 }
 
-/// kazoo and what its tests need, in a virtual environment.
+/// kazoo and the requirements of its tests, in a virtual environment.
 #[derive(Debug, Clone)]
 pub struct Kazoo {
     pub python: PathBuf,
     pub version: String,
 }
 
-/// Programs of etcd: a member of a cluster, and a load for one.
+/// Programs of etcd: the server, and a load generator.
 #[derive(Debug, Clone)]
 pub struct Etcd {
     pub member: PathBuf,
@@ -91,17 +92,17 @@ impl Cache {
         &self.root
     }
 
-    /// Apache ZooKeeper (server, client, shell) and Curator from Maven Central.
+    /// Installs Apache ZooKeeper (server, client, shell) and Curator from Maven Central.
     pub fn apache(&self) -> Result<Apache> {
         self.apache_of(POM)
     }
 
-    /// A server of the release line before, for ensembles in the middle of an upgrade.
+    /// Installs a server of the previous release line, for ensembles during an upgrade.
     pub fn apache_before(&self) -> Result<Apache> {
         self.apache_of(POM_BEFORE)
     }
 
-    /// Everything that a pom names.
+    /// Installs all jars of a pom.
     fn apache_of(&self, pom_path: &str) -> Result<Apache> {
         let pom = read_pom(pom_path)?;
         let version = pom_property(&pom, "zookeeper.version")?;
@@ -126,7 +127,8 @@ impl Cache {
         Ok(Apache::new(home.join("lib"), version))
     }
 
-    /// kazoo with its test requirements from PyPI, at the versions of `interop/kazoo/requirements.txt`.
+    /// Installs kazoo with its test requirements from PyPI, at the versions of
+    /// `interop/kazoo/requirements.txt`.
     pub fn kazoo(&self) -> Result<Kazoo> {
         let requirements_path = repo::interop("kazoo/requirements.txt");
         let requirements = fs::read_to_string(&requirements_path)
@@ -156,7 +158,8 @@ impl Cache {
         Ok(Kazoo { python: home.join("bin/python"), version })
     }
 
-    /// The C client. The packages are unpacked into the cache, not installed.
+    /// Installs the C client. The packages are unpacked into the cache, not installed in the
+    /// system.
     pub fn c_client(&self) -> Result<CClient> {
         const PACKAGES: [&str; 3] = ["libzookeeper-mt2", "libzookeeper-mt-dev", "zookeeper-bin"];
         let home = self.provide(
@@ -199,11 +202,12 @@ impl Cache {
         })
     }
 
-    /// etcd's server and a load for it, from `interop/etcd`: built by Go at the versions of its `go.sum`.
+    /// Builds etcd's server and its load generator from `interop/etcd`, with Go, at the versions of
+    /// `go.sum`.
     pub fn etcd(&self) -> Result<Etcd> {
         const PEER: &str = "etcd";
         let bin = self.build_dir("etcd")?;
-        // Go is its own cache: it is asked every time.
+        // Go has its own cache, so it runs every time.
         tools::GO
             .ensure()
             .and_then(|()| {
@@ -217,22 +221,23 @@ impl Cache {
         Ok(Etcd { member: bin.join("member"), load: bin.join("load") })
     }
 
-    /// The driver of `zookeeper-client`.
+    /// Builds the driver of `zookeeper-client`.
     pub fn rust_client(&self) -> Result<PathBuf> {
         self.rust_client_program("rust-client", "dev")
     }
 
-    /// The program that measures `zookeeper-client`.
+    /// Builds the program that measures `zookeeper-client`.
     pub fn rust_client_throughput(&self) -> Result<PathBuf> {
         self.rust_client_program("throughput", "release")
     }
 
-    /// A program of `interop/rust-client`, built with that folder's own lock file.
+    /// Builds a program of `interop/rust-client` with the lock file of that directory.
     fn rust_client_program(&self, name: &str, profile: &str) -> Result<PathBuf> {
         const PEER: &str = "zookeeper-client (crates.io)";
         let target = self.root.join("rust-client");
         let manifest = repo::interop("rust-client/Cargo.toml");
-        // Cargo is its own cache: it is asked every time, and fetched first so that only this is retried.
+        // Cargo has its own cache, so it runs every time; `fetch` is separate, so that only the
+        // download is retried.
         attempt(PEER, || {
             tools::run(cargo().args(["fetch", "--locked", "--manifest-path"]).arg(&manifest))
                 .map(drop)
@@ -247,12 +252,12 @@ impl Cache {
                 .args(["--bin", name, "--profile", profile]),
         )
         .context("the programs in interop/rust-client do not build")?;
-        // Cargo's folder for the profile `dev` has a name of its own.
+        // Cargo's directory for the profile `dev` is `debug`.
         let folder = if profile == "dev" { "debug" } else { profile };
         Ok(target.join(folder).join(name))
     }
 
-    /// Fetches everything; false when something could not be had, which is printed.
+    /// Installs all peers; prints the missing ones and returns `false` if there are any.
     pub fn fetch_all(&self) -> bool {
         let results = [
             ("Apache ZooKeeper and Curator", self.apache().map(drop)),
@@ -274,15 +279,16 @@ impl Cache {
         complete
     }
 
-    /// A scratch folder that survives runs, for what is built from a peer.
+    /// Returns a build directory that is kept between runs, for programs built with a peer.
     pub fn build_dir(&self, name: &str) -> Result<PathBuf> {
         let dir = self.root.join("build").join(name);
         fs::create_dir_all(&dir)?;
         Ok(dir)
     }
 
-    /// A folder with what `compile` makes of these sources. Suites that run side by side share it: the first compiles, and
-    /// nobody does so again as long as the sources and `with`, which names all else that matters, stay the same.
+    /// Returns the directory with the output of `compile` for these sources. Suites that run
+    /// concurrently share it: the first one compiles, and the result is reused as long as the
+    /// sources and `with`, which describes all other inputs, are the same.
     pub fn compiled(
         &self,
         name: &str,
@@ -310,7 +316,7 @@ impl Cache {
         Ok(dir)
     }
 
-    /// The folder `name`, filled by `fill` unless it already holds what `recipe` describes.
+    /// Returns the directory `name`, filled by `fill` unless it already matches `recipe`.
     fn provide(
         &self,
         peer: &'static str,
@@ -321,7 +327,7 @@ impl Cache {
     ) -> Result<PathBuf> {
         let home = self.root.join(name);
         let stamp = home.join(".recipe");
-        // Two chores may want the same peer; the second waits and finds it complete.
+        // Two chores may need the same peer; the second waits and finds it complete.
         let lock = File::create(self.root.join(format!(".{name}.lock")))?;
         lock.lock()?;
         let ensure = |tools: &[Tool]| {
@@ -370,7 +376,7 @@ fn attempt(peer: &str, mut work: impl FnMut() -> Result<()>) -> Result<()> {
 
 fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // The driver has a workspace and a target folder of its own.
+    // The driver has its own workspace and target directory.
     command.env_remove("CARGO_TARGET_DIR");
     command
 }

@@ -1,8 +1,8 @@
-//! `cargo xtask permutations`: the engine's threads in thousands of orders.
+//! `cargo xtask permutations`: runs the engine's threads in thousands of orders.
 //!
-//! The tests are in `crates/ironkeeper-engine/tests/permutations`. They need a build of their own, in
-//! which the engine's locks are shuttle's; it has a profile of its own, so that it is kept apart from
-//! every other build.
+//! The tests are in `crates/ironkeeper-engine/tests/permutations`. They need a separate build, in
+//! which the engine's locks are those of shuttle; it has its own profile, so that it does not share
+//! artifacts with other builds.
 
 use std::process::Command;
 
@@ -14,10 +14,10 @@ use crate::repo;
 /// Options of `cargo xtask permutations`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Orders in which each test is run.
+    /// The number of orders in which each test runs.
     #[arg(long, value_name = "N", default_value_t = 2000)]
     runs: u64,
-    /// Where the orders are drawn from.
+    /// The seed of the orders.
     #[arg(long, value_name = "SEED", default_value_t = 7)]
     seed: u64,
     /// Run only tests whose name contains this.
@@ -25,9 +25,9 @@ pub struct Options {
     only: Option<String>,
 }
 
-/// Cargo with what belongs to this build.
+/// Returns cargo with the settings of this build.
 fn cargo() -> Command {
-    // Flags of the surroundings stay in force: the one for shuttle is added to them.
+    // Existing `RUSTFLAGS` are kept; the flag for shuttle is added to them.
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
     let mut command = Command::new(env!("CARGO"));
     command
@@ -38,14 +38,14 @@ fn cargo() -> Command {
     command
 }
 
-/// Builds the tests and runs none.
+/// Returns the command that builds the tests without running them.
 pub fn build_command() -> Command {
     let mut command = cargo();
     command.arg("--no-run");
     command
 }
 
-/// Runs the tests; the schedule of one that fails is printed.
+/// Returns the command that runs the tests; a failed test prints its schedule.
 pub fn command(options: &Options) -> Command {
     let mut command = cargo();
     command
@@ -57,7 +57,7 @@ pub fn command(options: &Options) -> Command {
     command
 }
 
-/// False if a test failed; it has shown the schedule by then.
+/// Runs the tests; returns `false` if a test failed, after it has printed its schedule.
 pub fn run(options: &Options) -> Result<bool> {
     Ok(command(options).status().context("cargo test did not start")?.success())
 }

@@ -1,10 +1,10 @@
-//! Free TCP ports for the servers a chore starts.
+//! Free TCP ports for the servers of a chore.
 //!
-//! Ports are taken below the range the kernel hands out to outgoing connections (32768 and up on Linux), so
-//! that no client's own port can land on one between the choice and the server's bind. A process
-//! claims them in blocks, each by a lock on a file, until it ends: chores that run at the same time
-//! never share one, not even while a server that is stopped and started again does not listen.
-//! Within a process no port is given out twice before all of them have been.
+//! Ports are taken below the kernel's range for outgoing connections (32768 and up on Linux), so
+//! that no client's own port can take one between the choice and the server's bind. A process
+//! claims ports in blocks, each by a lock on a file, until it exits: concurrent chores never share
+//! a port, not even while a restarted server does not listen. A process never gets the same port
+//! twice; when all blocks are used up, it gets an error.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
@@ -15,28 +15,28 @@ use anyhow::{Result, bail};
 
 const FIRST: u16 = 21_000;
 const BLOCKS: u16 = 110;
-/// Ports of a block.
+/// The number of ports of a block.
 const COUNT: u16 = 100;
 
-/// A free port on the loopback interface.
+/// Returns a free port on the loopback interface.
 pub fn one() -> Result<u16> {
     block(1)
 }
 
-/// The first of `len` consecutive free ports on the loopback interface.
+/// Returns the first of `len` consecutive free ports on the loopback interface.
 pub fn block(len: u16) -> Result<u16> {
     static CLAIMS: Mutex<Claims> = Mutex::new(Claims::new());
     CLAIMS.lock().unwrap_or_else(PoisonError::into_inner).take(len, &std::env::temp_dir())
 }
 
-/// The blocks that are claimed.
+/// The claimed blocks.
 struct Claims {
     /// Their files, which stay locked as long as they are open.
     locks: Vec<File>,
-    /// What is left of the newest block.
+    /// The unused ports of the newest block.
     next: u16,
     end: u16,
-    /// The block to claim after it.
+    /// The block to claim next.
     block: u16,
 }
 
@@ -74,9 +74,9 @@ impl Claims {
     }
 }
 
-/// The file, locked; nothing if another process has locked it, or if it cannot be opened.
+/// Returns the locked file; `None` if another process has locked it, or if it cannot be opened.
 fn claim(path: &Path) -> Option<File> {
-    // Another user's file can be read, and that is enough for a lock.
+    // A file of another user can be opened for reading, which is sufficient for a lock.
     let file = File::open(path).or_else(|_| File::create(path)).ok()?;
     file.try_lock().ok()?;
     Some(file)
@@ -90,8 +90,8 @@ fn is_free(port: u16) -> bool {
 mod tests {
     use super::*;
 
-    /// A look at a port binds it for a moment: tests that look at the same ones would disturb each
-    /// other.
+    /// Checking a port binds it for a moment: concurrent tests that check the same ports would
+    /// disturb each other.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     #[test]
@@ -123,8 +123,8 @@ mod tests {
         let path = dir.path().join("lock");
         let first = claim(&path).unwrap();
         assert!(claim(&path).is_none());
-        // Not by closing it: a child process that another test is starting has a copy of the open
-        // file until it runs its own program, and the copy holds the lock.
+        // `unlock` instead of closing the file: a child process that another test is starting has a
+        // copy of the open file until `exec`, and the copy holds the lock.
         first.unlock().unwrap();
         assert!(claim(&path).is_some());
     }

@@ -1,15 +1,15 @@
-//! Where things are in the source tree.
+//! Paths in the source tree.
 
 use std::path::PathBuf;
 
-/// The root of the repository this binary was built from.
+/// Returns the root of the repository from which this binary was built.
 pub fn root() -> PathBuf {
     let mut root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     root.pop();
     root
 }
 
-/// A file or folder below `interop/`, where everything foreign programs are given lives.
+/// Returns a path below `interop/`, which contains all inputs of third-party programs.
 pub fn interop(path: &str) -> PathBuf {
     root().join("interop").join(path)
 }

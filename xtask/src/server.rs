@@ -1,9 +1,10 @@
-//! One server under test, Apache ZooKeeper or Ironkeeper, as a child process: alone or of an ensemble.
+//! One server under test, Apache ZooKeeper or Ironkeeper, as a child process: standalone or as a
+//! member of an ensemble.
 //!
-//! A [`Server`] is started from a [`Setup`], is ready when [`Server::start`] returns (it answered `srvr`;
-//! nothing sleeps for a fixed time), writes its log into its folder and is killed when it is
-//! dropped. A member of an ensemble serves only with others: it is prepared, launched, and waited for when
-//! enough of them are there.
+//! A [`Server`] is started from a [`Setup`], serves when [`Server::start`] returns (it has replied
+//! to `srvr`; there is no fixed sleep), writes its log into its directory and is killed when it is
+//! dropped. A member of an ensemble serves only with a quorum: it is prepared, launched, and waited
+//! for when enough members run.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -19,13 +20,13 @@ use anyhow::{Context, Result, bail};
 use crate::apache::Apache;
 use crate::{ironkeeper, ports, tools};
 
-/// How long a server may take to answer, a JVM on a busy machine included.
+/// The longest time until a server replies, including a JVM on a busy machine.
 const READY_MAX: Duration = Duration::from_secs(120);
-/// How long a server may take to end after SIGTERM before it is killed.
+/// The longest time from SIGTERM until a server has exited; after it the server is killed.
 const STOP_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
-/// What to run.
+/// The program to run.
 #[derive(Debug, Clone)]
 pub enum Program {
     Apache(Apache),
@@ -57,7 +58,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// A server with Apache's usual settings on the given port, every four-letter word allowed.
+    /// Creates a setup with Apache's usual settings on the given port; all four-letter words are
+    /// allowed.
     pub fn on_port(port: u16) -> Self {
         let setup = Self { port, lines: Vec::new(), jvm_flags: Vec::new() };
         setup
@@ -72,7 +74,7 @@ impl Setup {
         Ok(Self::on_port(ports::one()?))
     }
 
-    /// Sets a key of `zoo.cfg`; the last value wins.
+    /// Sets a key of `zoo.cfg`; the last value is used.
     #[must_use]
     pub fn set(mut self, key: &str, value: impl Display) -> Self {
         self.lines.retain(|(k, _)| k != key);
@@ -80,14 +82,15 @@ impl Setup {
         self
     }
 
-    /// The same on another port for clients.
+    /// Changes the client port.
     #[must_use]
     pub fn at_port(mut self, port: u16) -> Self {
         self.port = port;
         self.set("clientPort", port)
     }
 
-    /// Adds a flag for the JVM, such as `-Djute.maxbuffer=4194304`; Ironkeeper gets it in `SERVER_JVMFLAGS`.
+    /// Adds a flag for the JVM, such as `-Djute.maxbuffer=4194304`; Ironkeeper gets it in
+    /// `SERVER_JVMFLAGS`.
     #[must_use]
     pub fn jvm_flag(mut self, flag: &str) -> Self {
         self.jvm_flags.push(flag.to_owned());
@@ -113,14 +116,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server whose `zoo.cfg`, `data` and `server.log` live in `dir`, and waits until it serves.
+    /// Starts a server with `zoo.cfg`, `data` and `server.log` in `dir`, and waits until it serves.
     pub fn start(program: &Program, setup: Setup, dir: &Path) -> Result<Self> {
         let mut server = Self::prepare(program, setup, dir)?;
         server.start_again()?;
         Ok(server)
     }
 
-    /// Makes the folder of a server and its `zoo.cfg`, and starts nothing.
+    /// Creates the directory of a server and its `zoo.cfg`, without starting it.
     pub fn prepare(program: &Program, setup: Setup, dir: &Path) -> Result<Self> {
         let server = Self { program: program.clone(), setup, dir: dir.to_owned(), child: None };
         fs::create_dir_all(server.data_dir())?;
@@ -140,7 +143,7 @@ impl Server {
         &self.program
     }
 
-    /// Another program for the same folder, from the next start on.
+    /// Replaces the program of a stopped server; used from the next start on.
     pub fn replace_program(&mut self, program: &Program) -> Result<()> {
         if self.child.is_some() {
             bail!("the server is running");
@@ -149,7 +152,7 @@ impl Server {
         Ok(())
     }
 
-    /// Another configuration, from the next start on.
+    /// Changes the configuration; used from the next start on.
     pub fn change_setup(&mut self, change: impl FnOnce(Setup) -> Setup) -> Result<()> {
         self.setup = change(self.setup.clone());
         self.write_config()
@@ -159,12 +162,12 @@ impl Server {
         self.setup.port
     }
 
-    /// `127.0.0.1:port`, as clients want it.
+    /// Returns the address for clients, `127.0.0.1:port`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.setup.port)
     }
 
-    /// The process id; `None` while stopped.
+    /// Returns the process id; `None` while the server is stopped.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
@@ -177,32 +180,34 @@ impl Server {
         self.dir.join("server.log")
     }
 
-    /// The end of the log, for the message that reports a failure.
+    /// Returns the last lines of the log, for an error message.
     pub fn log_tail(&self, lines: usize) -> String {
         let log = fs::read(self.log_path()).unwrap_or_default();
         tools::tail(&String::from_utf8_lossy(&log), lines)
     }
 
-    /// The answer to a four-letter word.
+    /// Returns the reply to a four-letter word.
     pub fn ask(&self, word: &str) -> std::io::Result<String> {
         ask(self.setup.port, word)
     }
 
-    /// What `srvr` calls the server's mode, `leader` or `follower` for instance; `None` if it serves nobody.
+    /// Returns the mode from `srvr`, `leader` or `follower` for instance; `None` if the server does
+    /// not serve.
     pub fn mode(&self) -> Option<String> {
         let answer = self.ask("srvr").ok().filter(|answer| is_serving(answer))?;
         let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "))?;
         Some(mode.to_owned())
     }
 
-    /// The last transaction it has applied, as `srvr` writes it; `None` if it serves nobody.
+    /// Returns the zxid of the last applied transaction, as printed by `srvr`; `None` if the server
+    /// does not serve.
     pub fn last_zxid(&self) -> Option<String> {
         let answer = self.ask("srvr").ok().filter(|answer| is_serving(answer))?;
         Some(answer.lines().find_map(|line| line.strip_prefix("Zxid: "))?.to_owned())
     }
 
-    /// Stops the server in its tracks (SIGSTOP), and waits until it has: on a busy machine its threads may go on for a
-    /// while after the signal was sent.
+    /// Pauses the server (SIGSTOP) and waits until all of its threads have stopped: on a busy
+    /// machine they may continue for a while after the signal was sent.
     pub fn pause(&self) -> Result<()> {
         self.signal("STOP")?;
         let pid = self.pid().context("the server is not running")?;
@@ -216,7 +221,7 @@ impl Server {
         Ok(())
     }
 
-    /// Asks the server to end (SIGTERM) and waits for it.
+    /// Terminates the server (SIGTERM) and waits for its exit.
     pub fn stop(&mut self) -> Result<ExitStatus> {
         self.signal("TERM")?;
         let mut child = self.child.take().context("the server is not running")?;
@@ -232,13 +237,13 @@ impl Server {
         bail!("the {} server did not end within {STOP_MAX:?} of SIGTERM", self.program.name())
     }
 
-    /// Sends a signal, by its name without `SIG`.
+    /// Sends a signal, named without `SIG`.
     pub fn signal(&self, name: &str) -> Result<()> {
         let pid = self.pid().context("the server is not running")?;
         tools::run(Command::new("kill").arg(format!("-{name}")).arg(pid.to_string())).map(drop)
     }
 
-    /// Ends the server on the spot (SIGKILL).
+    /// Kills the server (SIGKILL).
     pub fn kill(&mut self) -> Result<()> {
         let mut child = self.child.take().context("the server is not running")?;
         child.kill()?;
@@ -252,7 +257,7 @@ impl Server {
         self.wait_until_serving()
     }
 
-    /// Starts the process and does not wait for it: a member of an ensemble cannot serve alone.
+    /// Starts the process without waiting: a member of an ensemble cannot serve alone.
     pub fn launch(&mut self) -> Result<()> {
         if self.child.is_some() {
             bail!("the server is running already");
@@ -270,7 +275,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until the server takes requests; an error if it ends instead.
+    /// Waits until the server accepts requests; returns an error if it exits.
     pub fn wait_until_serving(&mut self) -> Result<()> {
         let name = self.program.name();
         let deadline = Instant::now() + READY_MAX;
@@ -304,29 +309,30 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // Both fail only when the process is gone already, which is what is wanted.
+            // Both calls fail only if the process has already terminated.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// The states of a process's threads, where the system tells them: `T` is a thread that was stopped.
+/// Returns the states of a process's threads, if the system reports them: `T` is a stopped thread.
 fn threads(pid: u32) -> impl Iterator<Item = char> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks.filter_map(|task| {
         let stat = fs::read_to_string(task.path().join("stat")).ok()?;
-        // The name before it is in parentheses, and may contain any letter.
+        // The preceding name is in parentheses and may contain any character.
         stat.rsplit_once(") ")?.1.chars().next()
     })
 }
 
-/// Whether an answer to `srvr` comes from a server that takes requests; Apache answers before it does.
+/// Returns whether a reply to `srvr` is from a server that accepts requests; Apache replies before
+/// it does.
 fn is_serving(srvr: &str) -> bool {
     !srvr.is_empty() && !srvr.contains("not currently serving requests")
 }
 
-/// Sends a four-letter word to a local port and reads the answer to its end.
+/// Sends a four-letter word to a local port and reads the whole reply.
 pub fn ask(port: u16, word: &str) -> std::io::Result<String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
@@ -335,7 +341,8 @@ pub fn ask(port: u16, word: &str) -> std::io::Result<String> {
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
         Ok(_) => {}
-        // The server closes right after its answer; a reset behind the last byte takes nothing away.
+        // The server closes the connection after its reply; a reset after the last byte loses no
+        // data.
         Err(e) if e.kind() == ErrorKind::ConnectionReset && !answer.is_empty() => {}
         Err(e) => return Err(e),
     }

@@ -1,12 +1,12 @@
-//! Several pieces of work at a time, for chores that wait more than they compute.
+//! Concurrent work with a bound, for chores that wait more than they compute.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::Result;
 
-/// How many pieces of work run at a time. Chores that run together share one, so that a machine is
-/// not given more than it can do.
+/// Work slots: a bound of concurrent work. Chores that run concurrently share one, so that the
+/// machine is not overloaded.
 #[derive(Debug)]
 pub struct Lanes {
     count: usize,
@@ -15,13 +15,13 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// So many, but at least one.
+    /// Creates `count` slots, at least one.
     pub fn new(count: usize) -> Lanes {
         let count = count.max(1);
         Lanes { count, free: Mutex::new(count), freed: Condvar::new() }
     }
 
-    /// Waits for a lane and takes it until what is returned is dropped.
+    /// Waits for a free slot and takes it until the returned value is dropped.
     fn enter(&self) -> Lane<'_> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let mut free =
@@ -30,7 +30,7 @@ impl Lanes {
         Lane(self)
     }
 
-    /// Does something with each item, in this order, as lanes become free.
+    /// Calls `work` with each item, in this order, as slots become free.
     pub fn run<T: Sync, R: Send>(
         &self,
         items: &[T],

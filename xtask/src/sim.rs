@@ -1,7 +1,7 @@
-//! `cargo xtask sim`: simulated clusters, many of them.
+//! `cargo xtask sim`: runs many simulated clusters.
 //!
-//! The simulator is built with optimizations and with its assertions on. A seed that fails is printed with
-//! the command that shows it again, event by event.
+//! The simulator is built with optimizations and assertions. A failing seed is printed with the
+//! command that repeats it with a trace of all events.
 
 use std::process::Command;
 
@@ -13,27 +13,27 @@ use crate::{ironkeeper, repo};
 /// Options of `cargo xtask sim`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// What runs in the cluster, `zab`, `server` or `recipes`; without it all do.
+    /// What runs in the cluster: `zab`, `server` or `recipes` [default: all]
     #[arg(long)]
     layer: Option<String>,
-    /// How many seeds, of all layers.
+    /// The number of seeds, over all layers.
     #[arg(long, value_name = "N", default_value_t = 2000)]
     seeds: u64,
-    /// The first of them.
+    /// The first seed.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     from: u64,
-    /// Go on for so long, however many seeds that takes.
+    /// Run for this time, with any number of seeds.
     #[arg(long, value_name = "M")]
     minutes: Option<f64>,
-    /// Run this one alone and tell everything that happens.
+    /// Run only this seed and print all events.
     #[arg(long)]
     seed: Option<u64>,
-    /// See that rules which are broken on purpose are noticed.
+    /// Check that rules broken on purpose are detected.
     #[arg(long)]
     broken_rules: bool,
 }
 
-/// The simulator with its options; it is built if need be.
+/// Returns the command of the simulator with its options; builds the simulator if necessary.
 pub fn command(options: &Options) -> Result<Command> {
     let mut command = Command::new(ironkeeper::build_simulator()?);
     command

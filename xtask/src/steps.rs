@@ -1,8 +1,8 @@
-//! Commands that are made of steps: `cargo xtask test` and `cargo xtask conformance`.
+//! Chores that consist of steps: `cargo xtask test` and `cargo xtask conformance`.
 //!
-//! Steps of one [`Stage`] run in tracks at the same time, those of a track one after the other. The
-//! table that closes a run has the time and the counts of every step, what passed at a second try
-//! only, and the sum of all counts on the last line.
+//! The tracks of a [`Stage`] run concurrently, the steps of a track one after the other. The table
+//! at the end of a run contains the time and the counts of every step, the checks that passed only
+//! at the second attempt, and the sum of all counts on the last line.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,15 +15,15 @@ use crate::count::Count;
 use crate::limited::{self, End};
 use crate::{repo, tools};
 
-/// How long a command may take.
+/// The longest time of a command.
 const COMMAND_MAX: Duration = Duration::from_secs(1800);
 
-/// How much of the output of a command that hangs is printed.
+/// The number of printed output lines of a command that timed out.
 const TAIL_LINES: usize = 40;
 
 type Work<'a> = Box<dyn FnOnce() -> Result<Count> + Send + 'a>;
 
-/// Something to run and what it is for.
+/// A named piece of work.
 pub struct Step<'a> {
     what: &'static str,
     work: Work<'a>,
@@ -34,7 +34,7 @@ impl<'a> Step<'a> {
         Step { what, work: Box::new(work) }
     }
 
-    /// Runs it; whatever goes wrong is a failure of this step.
+    /// Runs the step; any error counts as a failure of this step.
     fn play(self) -> Row {
         println!("== {}", self.what);
         let began = Instant::now();
@@ -49,18 +49,18 @@ impl<'a> Step<'a> {
     }
 }
 
-/// Tracks that run at the same time.
+/// Tracks that run concurrently.
 pub type Stage<'a> = Vec<Vec<Step<'a>>>;
 
-/// What came of a step.
+/// The result of a step.
 struct Row {
     what: &'static str,
     count: Count,
     took: Duration,
 }
 
-/// Runs the stages in order and prints the table. A step that fails is the last of its track, and
-/// its stage the last of the run.
+/// Runs the stages in order and prints the table. A failed step ends its track, and its stage is
+/// the last one of the run.
 pub fn run(stages: Vec<Stage<'_>>) -> bool {
     let began = Instant::now();
     let mut rows = Vec::new();
@@ -111,7 +111,7 @@ fn table(rows: &[Row], took: Duration) -> String {
     text
 }
 
-/// Runs a command in the root of the repository. Its output is shown if it fails.
+/// Runs a command in the root of the repository. Its output is printed if it fails.
 pub fn command(mut command: Command, logs: &Path) -> Result<Count> {
     let log_path = tempfile::Builder::new().prefix("step-").tempfile_in(logs)?.into_temp_path();
     let ran = limited::run_to_file(command.current_dir(repo::root()), &log_path, COMMAND_MAX)?;
@@ -130,21 +130,21 @@ pub fn command(mut command: Command, logs: &Path) -> Result<Count> {
     Ok(count)
 }
 
-/// The options of a chore with these arguments, separated by spaces.
+/// Parses the options of a chore from arguments separated by spaces.
 pub fn options<T: clap::Args>(arguments: &str) -> T {
     let words = ["chore"].into_iter().chain(arguments.split_whitespace());
     let matches = T::augment_args(clap::Command::new("chore")).get_matches_from(words);
     T::from_arg_matches(&matches).expect("the steps know what chores take")
 }
 
-/// Cargo with these arguments, separated by spaces.
+/// Returns cargo with these arguments, separated by spaces.
 pub fn cargo(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.args(arguments.split(' '));
     command
 }
 
-/// The same command with a low priority, for what computes while tests wait.
+/// Returns the same command with a low priority, for computation while tests wait.
 pub fn nice(command: &Command) -> Command {
     let mut nice = Command::new("nice");
     nice.args(["-n", "10"]).arg(command.get_program()).args(command.get_args());
@@ -157,7 +157,7 @@ pub fn nice(command: &Command) -> Command {
     nice
 }
 
-/// The setting of cargo that runs every test binary under a time limit.
+/// Returns the cargo setting that runs every test binary with a timeout.
 pub fn limited_runner(limit: Duration) -> Result<String> {
     let this = std::env::current_exe()?;
     let this = this.to_str().context("the path of this program is not readable text")?;

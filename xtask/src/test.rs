@@ -1,5 +1,4 @@
-//! `cargo xtask test`: what has to hold before a change lands and needs nothing but this
-//! repository.
+//! `cargo xtask test`: the checks that every change has to pass and that need only this repository.
 
 use std::process::Command;
 use std::sync::Mutex;
@@ -15,11 +14,11 @@ use crate::steps::{self, Stage, Step};
 use crate::test_binaries::{self, TestBinary};
 use crate::{ironkeeper, permutations, sim, tools};
 
-/// How long one test binary may take: many times what the slowest takes on a busy machine.
+/// The longest time of one test binary: many times that of the slowest one on a busy machine.
 const TEST_BINARY_MAX: Duration = Duration::from_secs(900);
 
-/// How many test binaries run at a time, and how many tests of each: tests wait more than they
-/// compute.
+/// The numbers of concurrent test binaries, and of concurrent tests in each: tests wait more than
+/// they compute.
 const TEST_BINARIES_AT_ONCE: usize = 3;
 const TEST_THREADS: &str = "4";
 
@@ -27,7 +26,7 @@ const TEST_THREADS: &str = "4";
 #[derive(Debug, Args)]
 pub struct Options {}
 
-/// Runs everything; false when anything failed.
+/// Runs all steps; returns `false` when any of them failed.
 pub fn run(_: &Options) -> Result<bool> {
     let logs = tempfile::Builder::new().prefix("ironkeeper-tests-").tempdir()?;
     let logs = logs.path();
@@ -49,7 +48,7 @@ pub fn run(_: &Options) -> Result<bool> {
             cargo("clippy --quiet --workspace --all-targets --all-features -- -D warnings")
         })]],
         vec![vec![Step::new("building the tests", build)]],
-        // Tests of processes wait; the other track computes.
+        // Tests with processes wait; the other track computes.
         vec![
             vec![Step::new("unit, model, fault and process tests", tests)],
             vec![

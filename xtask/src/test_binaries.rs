@@ -1,7 +1,8 @@
-//! The test binaries of this workspace: built once, the way `cargo xtask test` wants them, and run side by side.
+//! The test binaries of this workspace: built once, with the options of `cargo xtask test`, and run
+//! concurrently.
 //!
-//! Cargo runs one binary after the other. Ours wait for servers, disks and clocks more than they compute, so several at
-//! a time are done much sooner.
+//! Cargo runs one binary after the other. Ours wait for servers, disks and clocks more than they
+//! compute, so running several at a time takes much less time.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,11 +15,11 @@ use serde_json::Value;
 use crate::limited::Ran;
 use crate::{limited, repo};
 
-/// One binary, not run yet.
+/// One test binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestBinary {
     pub executable: PathBuf,
-    /// The folder of its package, from where it is run.
+    /// The directory of its package, which is its working directory.
     pub home: PathBuf,
     pub package: String,
     /// `lib`, `bin` or `test`.
@@ -27,7 +28,7 @@ pub struct TestBinary {
 }
 
 impl TestBinary {
-    /// The arguments of cargo that name it alone.
+    /// Returns the cargo arguments that select only this binary.
     pub fn arguments(&self) -> String {
         let target = match self.kind.as_str() {
             "lib" => "--lib".to_owned(),
@@ -36,7 +37,7 @@ impl TestBinary {
         format!("-p {} {target}", self.package)
     }
 
-    /// Runs it to its end, or ends it when it takes too long. What it prints goes to a file in
+    /// Runs the binary until it exits, or kills it after the limit. Its output goes to a file in
     /// `logs` first.
     pub fn run(
         &self,
@@ -58,7 +59,8 @@ pub fn build() -> Result<Vec<TestBinary>> {
     Ok(binaries(&messages()?, is_test))
 }
 
-/// Builds everything that belongs to tests, and gives an example: not optimized, and there anyway.
+/// Builds all targets of the tests, and returns the path of an example, which is among them and not
+/// optimized.
 pub fn example(package: &str, name: &str) -> Result<PathBuf> {
     let is_it = |built: &Value| built["target"]["kind"][0] == "example";
     binaries(&messages()?, is_it)
@@ -68,7 +70,8 @@ pub fn example(package: &str, name: &str) -> Result<PathBuf> {
         .with_context(|| format!("{package} has no example {name}"))
 }
 
-/// What cargo says about what it builds. It is asked once: several suites want to know.
+/// Returns cargo's messages about the built targets. Cargo runs only once, because several suites
+/// need them.
 fn messages() -> Result<String> {
     static SAID: Mutex<Option<String>> = Mutex::new(None);
     let mut said = SAID.lock().expect("nobody panics with it");
@@ -91,7 +94,7 @@ fn is_test(built: &Value) -> bool {
     built["profile"]["test"] == true
 }
 
-/// What is wanted of the binaries that cargo has built.
+/// Returns the selected binaries from cargo's messages.
 fn binaries(messages: &str, is_wanted: impl Fn(&Value) -> bool) -> Vec<TestBinary> {
     let of_message = |built: Value| {
         if !is_wanted(&built) {
@@ -100,7 +103,7 @@ fn binaries(messages: &str, is_wanted: impl Fn(&Value) -> bool) -> Vec<TestBinar
         let home = Path::new(built["manifest_path"].as_str()?).parent()?.to_owned();
         Some(TestBinary {
             executable: PathBuf::from(built["executable"].as_str()?),
-            // Folders have the names of their packages.
+            // Directories have the names of their packages.
             package: home.file_name()?.to_string_lossy().into_owned(),
             home,
             kind: built["target"]["kind"][0].as_str()?.to_owned(),

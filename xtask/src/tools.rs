@@ -1,7 +1,8 @@
-//! Programs of the machine a chore needs before it can fetch anything: a JDK, Maven, Python, a C compiler.
+//! System programs that a chore needs before it can download anything: a JDK, Maven, Python, a C
+//! compiler.
 //!
-//! A missing one is installed with `apt-get` where that is possible (a Debian-like system, as root); otherwise
-//! the error names the packages to install.
+//! A missing program is installed with `apt-get` where that is possible (a Debian-like system, as
+//! root); otherwise the error names the packages to install.
 
 use std::fmt;
 use std::process::{Command, Stdio};
@@ -9,11 +10,11 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
 
-/// A program of the machine and the packages that bring it.
+/// A system program and the packages that contain it.
 #[derive(Debug, Clone, Copy)]
 pub struct Tool {
     pub name: &'static str,
-    /// A command that succeeds exactly when the tool is usable.
+    /// A command that succeeds iff the tool is usable.
     probe: &'static [&'static str],
     packages: &'static [&'static str],
 }
@@ -38,9 +39,9 @@ impl fmt::Display for Tool {
 }
 
 impl Tool {
-    /// Makes sure that the tool is there, installing it when this machine allows that.
+    /// Ensures that the tool is usable; installs it if this machine allows that.
     pub fn ensure(&self) -> Result<()> {
-        // One package manager at a time; suites may ask from several threads.
+        // One package manager at a time; suites may call this from several threads.
         static APT: Mutex<()> = Mutex::new(());
         if self.works() {
             return Ok(());
@@ -75,7 +76,7 @@ impl Tool {
     }
 }
 
-/// Whether packages can be installed: `apt-get` exists and we are root.
+/// Returns whether packages can be installed: `apt-get` exists and the user is root.
 pub fn can_install() -> bool {
     let root =
         Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0");
@@ -92,7 +93,7 @@ pub fn apt_get() -> Command {
     command
 }
 
-/// Runs a command to its end; an exit status other than zero is an error that carries its output.
+/// Runs a command until it exits; a non-zero exit status is an error that contains its output.
 pub fn run(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output =
@@ -105,7 +106,7 @@ pub fn run(command: &mut Command) -> Result<String> {
     bail!("{program} failed ({}):\n{}", output.status, tail(&format!("{stdout}{stderr}"), 20))
 }
 
-/// The last `lines` lines of a text: where programs put the reason for their end.
+/// Returns the last `lines` lines of a text, where programs print the reason of their exit.
 pub fn tail(text: &str, lines: usize) -> String {
     let all: Vec<&str> = text.lines().collect();
     all[all.len().saturating_sub(lines)..].join("\n")

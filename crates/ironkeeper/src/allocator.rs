@@ -1,4 +1,4 @@
-//! The allocator, and how to make it release what is not used.
+//! The global allocator (mimalloc), and a function that releases its unused memory.
 #![allow(unsafe_code)]
 
 #[global_allocator]
@@ -9,8 +9,8 @@ unsafe extern "C" {
     fn mi_collect(force: bool);
 }
 
-/// Gives the calling thread's unused memory back to the operating system.
+/// Returns the unused memory of the calling thread to the operating system.
 pub fn release_unused() {
-    // SAFETY: it may be called at any time on any thread, and touches no memory that is in use.
+    // SAFETY: `mi_collect` may be called at any time on any thread, and touches no memory in use.
     unsafe { mi_collect(true) };
 }

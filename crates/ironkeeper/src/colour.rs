@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::IsTerminal;
 
-/// Whether text is coloured; without it every style is plain text.
+/// The setting whether text is coloured. If not, every style is plain text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Colours {
     wanted: bool,
@@ -24,13 +24,14 @@ impl Colours {
         Colours { wanted }
     }
 
-    /// For text on standard output: coloured if that is a terminal.
+    /// Returns the setting for standard output: coloured if it is a terminal and the environment
+    /// allows it.
     pub fn of_stdout() -> Colours {
         Colours::when(std::io::stdout().is_terminal() && Colours::allowed())
     }
 
-    /// Whether the environment allows colours: no <https://no-color.org> wish, and a terminal that
-    /// has them.
+    /// Returns whether the environment allows colours: `NO_COLOR` (<https://no-color.org>) is unset
+    /// or empty, and `TERM` is not `dumb`.
     pub fn allowed() -> bool {
         std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             && std::env::var_os("TERM").is_none_or(|term| term != "dumb")

@@ -1,4 +1,5 @@
-//! `ironkeeper lock --deadlocks`: who waits for whom in a circle, and a way out.
+//! `ironkeeper lock --deadlocks`: prints the cycles of contenders that wait for each other, and
+//! optionally resolves them.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -7,7 +8,7 @@ use anyhow::{Result, bail, ensure};
 use ironkeeper_client::Client;
 use ironkeeper_recipes::lock::{DeadlockDetector, Victim};
 
-/// There are deadlocks.
+/// The exit code if there are deadlocks.
 const FOUND: u8 = 77;
 
 /// Prints the deadlocks among all locks and semaphores at and below some paths, one wait per line.

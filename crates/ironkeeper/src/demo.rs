@@ -1,4 +1,5 @@
-//! `ironkeeper demo`: every recipe played on a server in this process, with what happens on the tree.
+//! `ironkeeper demo`: runs every recipe against a server in this process and prints each change of
+//! the tree.
 
 mod scenes;
 mod stage;
@@ -13,26 +14,26 @@ use crate::table::Table;
 use scenes::Scene;
 use stage::Stage;
 
-/// Long enough to read a line, short enough not to wait for the next one.
+/// The default pause between two lines on a terminal: long enough to read a line.
 const PACE_ON_TERMINAL: Duration = Duration::from_millis(700);
 
-/// Play recipes on a server of their own and show what happens on the tree
+/// Run recipes against a server in this process and show each change of the tree
 ///
-/// Without names the whole tour is played. Nothing is left behind.
+/// Without names all demos run. Nothing remains afterwards.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Show what can be played
+    /// List the demos
     #[arg(long)]
     list: bool,
     /// Pause between two lines, in milliseconds [default: 700 on a terminal, otherwise 0]
     #[arg(long, value_name = "MS")]
     pace: Option<u64>,
-    /// What to play, by the names of --list
+    /// The demos to run, by the names of --list
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 }
 
-/// Plays what was asked for.
+/// Runs the demos that `args` selects.
 pub fn run(args: &Args) -> Result<()> {
     if args.list {
         return list();

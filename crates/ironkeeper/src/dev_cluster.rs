@@ -1,7 +1,8 @@
-//! `ironkeeper dev-cluster`: an ensemble on this machine, to try things out with.
+//! `ironkeeper dev-cluster`: an ensemble on this machine, for experiments.
 //!
-//! Every member is a process of its own, so that it can be killed as in real life. Commands come from
-//! the terminal or a pipe; after each the cluster is shown once it has settled.
+//! Every member is a separate process, so it can be killed like a real server. Commands come from
+//! the terminal or a pipe. After each command that changes the cluster, its state is printed once
+//! it has settled.
 
 mod command;
 mod input;
@@ -23,37 +24,36 @@ use crate::four_letter::Overview;
 use crate::serve::stop_signal;
 use crate::table::Table;
 
-/// No more of the end of a log is looked at.
+/// The number of bytes that are read from the end of a log.
 const LOG_BYTES_MAX: u64 = 4 << 20;
-/// How long a change may take to settle before the cluster is shown as it is.
+/// How long a change may take to settle; after that, the state is printed as it is.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
-/// How often it is said what a change waits for.
+/// The interval at which the state that a change waits for is printed.
 const TOLD_AFTER: Duration = Duration::from_secs(2);
-/// Between two looks at the members.
+/// The pause between two polls of the members.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Run an ensemble on this machine, to try things out with
+/// Run an ensemble on this machine, for experiments
 ///
-/// Starts the servers as processes, shows their ports and roles, and takes commands: kill 2,
-/// start 2, pause 1, status, quit. Tab completes them, and arrow up brings back those of earlier
-/// runs, which are kept in ~/.local/state/ironkeeper. Data and logs are in a temporary directory
-/// unless you name one, which is then kept: an ensemble that was left there is started again.
+/// Starts the servers as processes, shows their ports and roles, and reads commands: kill 2, start
+/// 2, pause 1, status, quit. Tab completes them; arrow up recalls commands, also of earlier runs,
+/// which are kept in ~/.local/state/ironkeeper. Data and logs are in a temporary directory unless
+/// you specify one, which is then kept: an ensemble found there is started again.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How many servers vote
+    /// The number of voting servers
     #[arg(value_name = "SERVERS", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=15))]
     servers: u8,
-    /// How many servers only observe
+    /// The number of observers
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=15))]
     observers: u8,
     /// Keep data and logs here
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// The client port of the first server, the others follow; 0 for any. Ports that are taken are replaced
+    /// The client port of the first server, the others follow; 0 for any. Ports in use are replaced
     #[arg(long, value_name = "PORT", default_value_t = 2181)]
     port: u16,
-    /// A line for the zoo.cfg of every server, for instance reconfigEnabled=true; may be given
-    /// several times
+    /// A line for the zoo.cfg of every server, for instance reconfigEnabled=true; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     set: Vec<String>,
 }
@@ -66,7 +66,7 @@ fn setting(text: &str) -> Result<String, String> {
     }
 }
 
-/// `log` is what the members log, if that was chosen.
+/// Runs the cluster. `log` is the log filter of the members, if one was specified.
 pub fn run(args: &Args, log: Option<&str>) -> Result<()> {
     let (dir, _temporary) = match &args.data_dir {
         Some(dir) => (std::path::absolute(dir)?, None),
@@ -96,8 +96,8 @@ impl Cluster {
         Ok(Cluster { layout, members })
     }
 
-    /// Takes commands until it is told to quit, in whatever way. Members are processes that are killed
-    /// when they are dropped, so nothing is left behind.
+    /// Executes commands until `quit`, the end of the input, or a signal. Member processes are
+    /// killed on drop, so an error leaves none behind.
     async fn serve(mut self) -> Result<()> {
         let settled = self.settle(Instant::now()).await;
         let clients = self.layout.places.iter().map(|place| place.client.as_str());
@@ -114,7 +114,8 @@ impl Cluster {
         let mut stop = Box::pin(stop_signal());
         loop {
             let line = tokio::select! {
-                // First: after this no prompt is shown that would change the modes of the terminal.
+                // Checked first: after a signal no prompt may appear, because it would change the
+                // terminal modes.
                 biased;
                 _ = &mut stop => {
                     input.abandon();
@@ -191,7 +192,7 @@ impl Cluster {
         self.show().await
     }
 
-    /// Waits until everybody who can serve does, and says how that went.
+    /// Waits until every running member serves requests, and describes the outcome.
     async fn settle(&mut self, since: Instant) -> String {
         let until = Instant::now() + SETTLED_WITHIN;
         let mut told_at = Instant::now() + TOLD_AFTER;
@@ -205,7 +206,8 @@ impl Cluster {
             if voters_up * 2 <= voters {
                 return format!("{voters_up} of {voters} voters are up, which is no quorum");
             }
-            // A leader that was paused takes itself for one until it hears of the next.
+            // A leader that was paused considers itself the leader until it receives a packet of
+            // the new leader.
             let mut leaders = looks.iter().filter(|look| look.leads());
             if let (Some(leader), None) = (leaders.next(), leaders.next())
                 && serving == up
@@ -227,7 +229,7 @@ impl Cluster {
         }
     }
 
-    /// Asks all members how they are, at the same time.
+    /// Polls all members concurrently.
     async fn look(&mut self) -> Vec<Look> {
         let mut asked = Vec::new();
         for member in &mut self.members {
@@ -273,24 +275,24 @@ impl Cluster {
     }
 }
 
-/// What a look at a member has shown.
+/// The result of polling one member.
 struct Look {
     id: i64,
     votes: bool,
-    /// It runs, and is not paused.
+    /// The process runs and is not paused.
     is_up: bool,
-    /// `None` if it does not serve.
+    /// `None` if the member does not serve requests.
     overview: Option<Overview>,
 }
 
 impl Look {
     fn leads(&self) -> bool {
-        // One voter on its own is in no ensemble, and calls itself standalone.
+        // A single voter forms no ensemble and reports the mode standalone.
         self.overview.as_ref().is_some_and(|seen| seen.is_leader() || seen.mode == "standalone")
     }
 }
 
-/// The last lines of a file.
+/// Returns the last lines of a file.
 fn last_lines(file: &std::path::Path, count: usize) -> std::io::Result<Vec<String>> {
     let mut file = std::fs::File::open(file)?;
     let length = file.metadata()?.len();

@@ -1,4 +1,4 @@
-//! `ironkeeper digest`: the id that proves knowledge of a password, for ACLs and for the super
+//! `ironkeeper digest`: computes the digest of a user and a password, for ACLs and for the super
 //! user.
 
 use std::io::{IsTerminal, Write};
@@ -9,10 +9,10 @@ use crossterm::terminal;
 use ironkeeper_server::config::DigestAlgorithm;
 use serde::Serialize;
 
-/// Make the digest of a user and a password, for ACLs and for the super user
+/// Compute the digest of a user and a password, for ACLs and for the super user
 ///
-/// Servers keep digests, never passwords. A client proves to be the user by `addauth digest
-/// user:password`.
+/// Servers store digests, never passwords. A client authenticates with
+/// `addauth digest user:password`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ironkeeper digest anna                   asks for the password (or reads a line of standard input)
@@ -25,7 +25,7 @@ pub struct Args {
     /// The user, or the user and the password
     #[arg(value_name = "USER[:PASSWORD]")]
     user: String,
-    /// The algorithm, as DigestAuthenticationProvider.digestAlg has it on the servers
+    /// The algorithm, as configured on the servers by DigestAuthenticationProvider.digestAlg
     #[arg(long, value_name = "NAME", default_value = "SHA1", value_parser = algorithm)]
     algorithm: DigestAlgorithm,
     /// Print the digest alone
@@ -73,7 +73,8 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Asked for at a terminal, without showing it; else a line of standard input.
+/// Reads the password: at a terminal from a prompt without echo, otherwise a line of standard
+/// input.
 fn password(user: &str) -> Result<String> {
     let password = match std::io::stdin().is_terminal() {
         true => ask(user)?,
@@ -97,7 +98,7 @@ fn ask(user: &str) -> Result<String> {
     typed
 }
 
-/// What is typed before Enter.
+/// Returns the characters typed before Enter.
 fn typed() -> Result<String> {
     let mut text = String::new();
     loop {

@@ -1,7 +1,8 @@
-//! Asking servers by four-letter words, and reading their answers: what `ironkeeper status` and the shell's
-//! `top` know of a server.
+//! Sends four-letter words to servers and parses the replies, for `ironkeeper status` and the
+//! shell's `top`.
 //!
-//! `srvr` is answered by every server; `mntr` and `cons` have to be allowed by `4lw.commands.whitelist`. Answers are read leniently: what a server does not say is not known.
+//! Every server replies to `srvr`; `mntr` and `cons` must be allowed by `4lw.commands.whitelist`.
+//! The parsers are lenient: a field that a reply does not contain is unknown.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,10 +14,10 @@ use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Longer answers are not read to their end. `cons` of ten thousand clients takes about two megabytes.
+/// Longer replies are truncated. `cons` with ten thousand clients is about two megabytes.
 const ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Why there is no answer.
+/// The reason why there is no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum Silence {
     #[error("unreachable: {0}")]
@@ -32,13 +33,13 @@ pub enum Silence {
 }
 
 impl Silence {
-    /// Whether the server is there and well, and only does not want to talk about it.
+    /// Returns whether the server runs and only its configuration forbids the word.
     pub fn is_discretion(&self) -> bool {
         matches!(self, Silence::NotAllowed(_))
     }
 }
 
-/// Sends one word and returns the whole answer.
+/// Sends one word and returns the whole reply.
 pub async fn ask(server: &Host, word: FourLetterWord, within: Duration) -> Result<String, Silence> {
     match tokio::time::timeout(within, converse(server, word)).await {
         Err(_) => Err(Silence::Late(within)),
@@ -66,7 +67,7 @@ fn judge(word: &'static str, answer: Vec<u8>) -> Result<String, Silence> {
     Ok(text)
 }
 
-/// What `srvr` tells.
+/// The reply to `srvr`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Overview {
     pub mode: String,
@@ -82,14 +83,14 @@ pub struct Overview {
     pub nodes: Option<u64>,
 }
 
-/// Asks `srvr`.
+/// Sends `srvr`.
 pub async fn overview(server: &Host, within: Duration) -> Result<Overview, Silence> {
     let text = ask(server, FourLetterWord::Srvr, within).await?;
     Overview::parse(&text).ok_or(Silence::Nonsense("srvr"))
 }
 
 impl Overview {
-    /// `None` if this is no answer to `srvr` at all.
+    /// Returns `None` if `text` is not a reply to `srvr`.
     fn parse(text: &str) -> Option<Overview> {
         let mut overview = Overview::default();
         for line in text.lines() {
@@ -97,7 +98,7 @@ impl Overview {
             let value = value.trim();
             let number = || value.parse::<u64>().ok();
             match key {
-                // The number of the commit and the date of the build say little in a table.
+                // The commit and the build date are omitted.
                 "Zookeeper version" => {
                     let release = value.split([',', ' ']).next().unwrap_or_default();
                     overview.version = match release.rsplit_once('-') {
@@ -133,11 +134,11 @@ fn is_commit(text: &str) -> bool {
     text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// What `mntr` tells: keys without their `zk_`, and the numbers among the values.
+/// The reply to `mntr`: the keys without their prefix `zk_`, with those values that are numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics(BTreeMap<String, f64>);
 
-/// Asks `mntr`.
+/// Sends `mntr`.
 pub async fn metrics(server: &Host, within: Duration) -> Result<Metrics, Silence> {
     let text = ask(server, FourLetterWord::Mntr, within).await?;
     Ok(Metrics::parse(&text))
@@ -161,7 +162,7 @@ impl Metrics {
     }
 }
 
-/// A line of `cons`.
+/// A line of the reply to `cons`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Connection {
     pub client: String,
@@ -176,14 +177,14 @@ pub struct Connection {
     pub latency_avg_ms: Option<f64>,
 }
 
-/// Asks `cons`.
+/// Sends `cons`.
 pub async fn connections(server: &Host, within: Duration) -> Result<Vec<Connection>, Silence> {
     let text = ask(server, FourLetterWord::Cons, within).await?;
     Ok(text.lines().filter_map(Connection::parse).collect())
 }
 
 impl Connection {
-    /// ` /10.0.0.1:45894[1](queued=0,recved=5,sent=5,sid=0x1…,lop=GETD,…,avglat=0.2,…)`
+    /// Parses ` /10.0.0.1:45894[1](queued=0,recved=5,sent=5,sid=0x1…,lop=GETD,…,avglat=0.2,…)`.
     fn parse(line: &str) -> Option<Connection> {
         let (client, rest) = line.trim().split_once('[')?;
         let (_, fields) = rest.split_once('(')?;

@@ -1,8 +1,8 @@
-//! `java.env` and `zookeeper-env.sh` beside a `zoo.cfg`: scripts that `zkServer.sh` runs, and in
-//! which Java flags are set.
+//! `java.env` and `zookeeper-env.sh` beside a `zoo.cfg`: scripts that `zkServer.sh` runs and that
+//! set Java flags.
 //!
-//! Ironkeeper runs no scripts. The assignments in them are read as text, so that the flags that
-//! would be lost can be named.
+//! Ironkeeper runs no scripts. It reads their assignments as text, to report the flags that would
+//! be lost.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use ironkeeper_server::config::system_properties::{Flag, FlagVariable, parse};
 use ironkeeper_server::config::{Config, ConfigError, Notice, Origin, Overrides};
 
-/// The files, in the order in which `zkEnv.sh` runs them.
+/// The names of the scripts, in the order in which `zkEnv.sh` runs them.
 const NAMES: [&str; 2] = ["zookeeper-env.sh", "java.env"];
-/// What is behind this is not read.
+/// The number of bytes that are read from a script.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// A property that is set in such a file.
+/// A property that such a script sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Property {
     pub file: PathBuf,
@@ -24,7 +24,7 @@ pub struct Property {
     pub value: String,
 }
 
-/// The `-D` flags of the files beside a configuration file.
+/// Returns the `-D` flags of the scripts beside a configuration file.
 fn properties_beside(config: &Path) -> Vec<Property> {
     let dir = config.parent().unwrap_or(Path::new(""));
     let mut found = Vec::new();
@@ -46,7 +46,7 @@ fn properties_beside(config: &Path) -> Vec<Property> {
     found
 }
 
-/// The properties in the assignments of a script.
+/// Returns the properties in the assignments of a script.
 fn properties(text: &str) -> Vec<(FlagVariable, String, String)> {
     let mut found = Vec::new();
     for line in text.replace("\\\n", " ").lines() {
@@ -58,8 +58,7 @@ fn properties(text: &str) -> Vec<(FlagVariable, String, String)> {
             "SERVER_JVMFLAGS" => FlagVariable::ServerJvmFlags,
             _ => continue,
         };
-        // The quotes around the whole value group nothing in it: zkServer.sh splits it at blanks
-        // again.
+        // Quotes around the whole value are dropped: zkServer.sh splits the value at blanks again.
         let value = value.trim().trim_matches(['"', '\'']);
         let Ok(flags) = parse(value, variable) else { continue };
         found.extend(flags.into_iter().filter_map(|flag| match flag {
@@ -70,21 +69,21 @@ fn properties(text: &str) -> Vec<(FlagVariable, String, String)> {
     found
 }
 
-/// What a property would do if the server got it.
+/// The effect of a property if the server received it.
 #[derive(Debug)]
 pub enum Effect {
-    /// Nothing, or what the configuration says already.
+    /// None, or the same value as in the configuration.
     None,
-    /// Another configuration.
+    /// A different configuration.
     Change,
-    /// Something that the user should know.
+    /// A notice to the user.
     Notice(Notice),
-    /// A configuration that cannot be used.
+    /// An invalid configuration.
     Refusal(ConfigError),
 }
 
-/// The properties of the files beside a configuration file, and what each would change about the
-/// configuration that was read from it and `with`.
+/// Returns the properties of the scripts beside a configuration file, and what each would change in
+/// `config`, which was loaded from `file` and `with`.
 pub fn effects_beside(
     file: &Path,
     with: &Overrides<'_>,
@@ -118,7 +117,8 @@ pub fn effects_beside(
     properties_beside(file).into_iter().map(with_effect).collect()
 }
 
-/// Warns of flags that a server which is started with this configuration does not get.
+/// Logs a warning for each flag that would change the configuration and that the server does not
+/// receive.
 pub fn warn_of_flags_beside(file: &Path, with: &Overrides<'_>, config: &Config) {
     for (property, effect) in effects_beside(file, with, config) {
         if matches!(effect, Effect::Change | Effect::Refusal(_)) {
@@ -128,7 +128,7 @@ pub fn warn_of_flags_beside(file: &Path, with: &Overrides<'_>, config: &Config) 
 }
 
 impl Property {
-    /// What to do about a flag that is lost. Without its value, which may be a digest.
+    /// Returns the advice for a flag that is lost, without its value, which may be a digest.
     pub fn advice(&self) -> String {
         let key = self.name.strip_prefix("zookeeper.").unwrap_or(&self.name);
         format!(

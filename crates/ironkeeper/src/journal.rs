@@ -1,7 +1,7 @@
-//! Standard error that is connected to the journal of systemd.
+//! Support for standard error that is connected to the systemd journal.
 //!
-//! The journal stamps each line with the time, and reads its priority from a prefix `<N>`
-//! (`sd-daemon(3)`), so lines have the prefix there and text has no time of its own.
+//! The journal adds a timestamp to each line and reads the priority from a prefix `<N>`
+//! (`sd-daemon(3)`), so lines have this prefix there, and text has no timestamp of its own.
 
 use std::fmt::{Debug, Result};
 use std::sync::LazyLock;
@@ -15,13 +15,13 @@ static CONNECTED: LazyLock<bool> = LazyLock::new(|| {
     std::env::var("JOURNAL_STREAM").is_ok_and(|named| stderr_name() == Some(named))
 });
 
-/// Whether standard error is the stream that `JOURNAL_STREAM` names. The variable is inherited by
-/// programs whose standard error goes elsewhere.
+/// Returns whether standard error is the stream that `JOURNAL_STREAM` names. Processes whose
+/// standard error is redirected inherit the variable, too.
 pub fn is_connected() -> bool {
     *CONNECTED
 }
 
-/// Device and inode of standard error, as `JOURNAL_STREAM` has them.
+/// Returns device and inode of standard error, in the format of `JOURNAL_STREAM`.
 #[cfg(unix)]
 fn stderr_name() -> Option<String> {
     use std::os::fd::AsFd;
@@ -44,7 +44,7 @@ pub fn print_error(text: &str) {
     }
 }
 
-/// Lines of the format `F`, each with its priority in front.
+/// The format `F`, with the priority in front of each line.
 #[derive(Debug)]
 pub struct Prioritized<F>(pub F);
 
@@ -62,12 +62,12 @@ where
     ) -> Result {
         let mut text = String::new();
         self.0.format_event(context, Writer::new(&mut text), event)?;
-        // The names of levels are aligned by a blank in front.
+        // Level names are padded with a leading blank for alignment.
         writer.write_str(&prefixed(*event.metadata().level(), text.trim_start()))
     }
 }
 
-/// The journal makes an entry of each line, so each line of a text has the prefix.
+/// Adds the prefix to each line, because the journal makes each line an entry.
 fn prefixed(level: Level, text: &str) -> String {
     let priority = match level {
         Level::ERROR => 3,

@@ -1,5 +1,5 @@
-//! The log as JSON: one object in a line, with `time`, `level`, `target`, `message` and the fields
-//! of the event under their names.
+//! The log format JSON: one object per line, with `time`, `level`, `target`, `message` and the
+//! fields of the event under their names.
 
 use std::fmt::{Debug, Result};
 
@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// See the head of this file.
+/// The log format JSON, see the head of this file.
 #[derive(Debug)]
 pub struct JsonLines;
 
@@ -41,7 +41,7 @@ impl Visit for Fields {
         self.put(field, value);
     }
 
-    /// Milliseconds of a duration.
+    /// Records the milliseconds of a duration.
     fn record_u128(&mut self, field: &Field, value: u128) {
         self.put(field, u64::try_from(value).unwrap_or(u64::MAX));
     }

@@ -1,7 +1,7 @@
-//! A prompt with history and completion, for a program whose work runs on an asynchronous runtime.
+//! A prompt with history and completion, for a program that runs on an asynchronous runtime.
 //!
-//! The line editor blocks, so it has a thread of its own. A prompt travels to that thread, and the
-//! line that was typed travels back.
+//! The line editor blocks, so it runs on its own thread. Channels carry prompts to that thread and
+//! typed lines back.
 
 use std::path::PathBuf;
 use std::sync::mpsc as std_mpsc;
@@ -15,40 +15,40 @@ use tokio::sync::mpsc;
 
 const HISTORY_LINES_MAX: usize = 1000;
 
-/// What came of a prompt.
+/// The result of a prompt.
 #[derive(Debug)]
 pub enum Typed {
     Line(String),
-    /// Ctrl-C: the line is thrown away.
+    /// Ctrl-C: the line is discarded.
     Interrupted,
-    /// Ctrl-D, or the terminal is gone.
+    /// Ctrl-D, or the terminal was closed.
     End,
 }
 
-/// How lines are edited and kept.
+/// The settings of a line editor.
 #[derive(Debug)]
 pub struct Settings {
-    /// Where lines are kept between two runs.
+    /// The file in which lines are kept between runs.
     pub history: Option<PathBuf>,
-    /// Whether a line may be kept, in memory and in the file.
+    /// Decides whether a line may be kept, in memory and in the file.
     pub is_kept: fn(&str) -> bool,
     pub colour: bool,
 }
 
-/// See the head of this file. Prompts are of type `P`.
+/// A line editor on its own thread, see the head of this file. `P` is the type of the prompts.
 #[derive(Debug)]
 pub struct LineEditor<P> {
     prompts: std_mpsc::Sender<P>,
     lines: mpsc::Receiver<Typed>,
     thread: JoinHandle<()>,
-    /// The modes of the terminal while no line is edited.
+    /// The terminal modes while no line is edited.
     #[cfg(unix)]
     modes: Option<rustix::termios::Termios>,
 }
 
 impl<P: Prompt + Send + 'static> LineEditor<P> {
-    /// Starts the thread. `ready` is called with a printer of lines above the prompt, if there is
-    /// one.
+    /// Starts the thread. Calls `ready` with a printer that prints lines above the prompt, if the
+    /// editor can create one.
     pub fn start<H: Helper + Send + 'static>(
         helper: H,
         settings: Settings,
@@ -70,7 +70,7 @@ impl<P: Prompt + Send + 'static> LineEditor<P> {
                 ready(Box::new(printer));
             }
             if let Some(file) = &settings.history {
-                // Not there the first time.
+                // The file does not exist in the first run.
                 let _ = editor.load_history(file);
             }
             while let Ok(prompt) = prompt.recv() {
@@ -89,7 +89,7 @@ impl<P: Prompt + Send + 'static> LineEditor<P> {
                 }
             }
             if let Some(file) = &settings.history {
-                // A home that cannot be written to costs the history, nothing else.
+                // If the home directory is not writable, only the history is lost.
                 let _ = file.parent().map(std::fs::create_dir_all);
                 let _ = editor.save_history(file);
             }
@@ -103,7 +103,7 @@ impl<P: Prompt + Send + 'static> LineEditor<P> {
         }
     }
 
-    /// Shows a prompt and waits for what is typed.
+    /// Shows a prompt and waits for the typed line.
     pub async fn line(&mut self, prompt: P) -> Typed {
         match self.prompts.send(prompt) {
             Ok(()) => self.lines.recv().await.unwrap_or(Typed::End),
@@ -111,13 +111,13 @@ impl<P: Prompt + Send + 'static> LineEditor<P> {
         }
     }
 
-    /// Gives the terminal its modes back while a prompt is shown. The thread waits for a key and
-    /// ends with the process; the history of this run is not written.
+    /// Restores the terminal modes while a prompt is shown. The thread keeps waiting for a key and
+    /// ends with the process; the history of this run is not saved.
     #[cfg(unix)]
     pub fn abandon(self) {
         use rustix::termios::{OptionalActions, tcsetattr};
         if let Some(modes) = &self.modes {
-            // The terminal may be gone.
+            // The terminal may be closed.
             let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, modes);
         }
     }
@@ -125,8 +125,8 @@ impl<P: Prompt + Send + 'static> LineEditor<P> {
     #[cfg(not(unix))]
     pub fn abandon(self) {}
 
-    /// Ends the thread, which writes the history. Not while a prompt is shown: the thread waits for
-    /// a key then.
+    /// Ends the thread, which saves the history. Must not be called while a prompt is shown,
+    /// because the thread then waits for a key.
     pub fn close(self) {
         drop(self.prompts);
         let _ = self.thread.join();
@@ -146,14 +146,14 @@ fn editor<H: Helper>(helper: H, colour: bool) -> rustyline::Result<Editor<H, Fil
     Ok(editor)
 }
 
-/// The file with this name in the directory for state that XDG names.
+/// Returns the path of a file in the XDG state directory.
 pub fn state_file(name: &str) -> Option<PathBuf> {
     let state =
         variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")))?;
     Some(state.join("ironkeeper").join(name))
 }
 
-/// A path in a variable of the environment that is set and not empty.
+/// Returns the path in an environment variable that is set and not empty.
 pub fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

@@ -1,12 +1,12 @@
-//! `ironkeeper lock`: runs a program while holding a lock, and stops it when the lock is lost; or shows
-//! deadlocks, see `deadlocks.rs`.
+//! `ironkeeper lock`: runs a program while holding a lock, and stops it when the lock is lost; or
+//! prints deadlocks, see `deadlocks.rs`.
 //!
-//! The lock is the fair mutex of `ironkeeper-recipes`, so programs of Curator's stand in the same line.
+//! The lock is the fair mutex of `ironkeeper-recipes`, so Curator programs wait in the same queue.
 //!
-//! When is it lost? A server gives a lock to the next one when it has not heard of the session for its
-//! timeout T. A client that hears nothing takes the connection for broken after 2/3 T at the latest, so
-//! that T/3 is left then: half of it to find another server, half of it for the program to end after
-//! it has been told to. What is left of it by then, and of all that it has started, is killed.
+//! When the lock is lost: a server grants the lock to the next contender when it has received no
+//! packet of the session for its timeout T. A client that receives nothing considers the connection
+//! broken after 2/3 T at the latest, so T/3 remains: half of it to connect to another server, half
+//! of it for the program to end after SIGTERM. Then the program and all its descendants are killed.
 
 mod holder;
 mod program;
@@ -26,32 +26,34 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::program::Program;
 use crate::deadlocks;
 
-/// The lock was not granted in time. The number is that of `EX_TEMPFAIL`.
+/// Exit code: the lock was not granted in time. The number of `EX_TEMPFAIL`.
 const NOT_GRANTED: u8 = 75;
-/// The lock was lost and the program stopped.
+/// Exit code: the lock was lost and the program was stopped.
 const LOST: u8 = 76;
-/// With `--wait` a server has this long to answer, however short the wait for the lock is.
+/// With `--wait`: the minimal timeout for the connection, even if the wait for the lock is shorter.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
-/// How long to ask for the holder of a lock that was not granted.
+/// The timeout of the read that determines the holder of a lock that was not granted.
 const DESCRIBED_WITHIN: Duration = Duration::from_secs(1);
-/// There is such a program, but it cannot be run; and there is none. As shells have it.
+/// Exit codes of shells: the program exists but cannot be run; the program does not exist.
 const NOT_RUNNABLE: u8 = 126;
 const NO_PROGRAM: u8 = 127;
 
 /// Run a program while holding a lock, and stop it when the lock is lost
 ///
-/// Waits for its turn, runs the program, and releases the lock when it has ended. The program finds the
-/// node of the lock in IRONKEEPER_LOCK_NODE, and in IRONKEEPER_LOCK_TOKEN a number that grows with every
-/// holder. Exits as the program does; with 75 if the lock was not granted in time, with 76 if it was lost
-/// and the program, with everything that it had started, had to be stopped; with 127 if there is no
-/// such program.
+/// Waits until the lock is granted, runs the program, and releases the lock when the program has
+/// ended. The environment of the program contains the path of the lock's node in
+/// IRONKEEPER_LOCK_NODE and a fencing token, a number that grows with every holder, in
+/// IRONKEEPER_LOCK_TOKEN. Exits with the code of the program; with 75 if the lock was not granted
+/// in time; with 76 if the lock was lost and the program, with all its descendants, had to be
+/// stopped; with 127 if the program does not exist.
 ///
-/// The lock is the one of Curator's InterProcessMutex and of ironkeeper-recipes' Mutex. Locks of
+/// The lock is compatible with Curator's InterProcessMutex and ironkeeper-recipes' Mutex. Locks of
 /// kazoo (Python) have other node names: use --kazoo on their paths. A path that is in use with the
-/// other names is refused.
+/// other names is rejected.
 ///
-/// With --deadlocks it shows who waits for whom in a circle below some paths, and exits with 77 if there
-/// is such a circle; with --resolve it ends each by telling the one that came last to give way.
+/// With --deadlocks it shows the cycles of waiting contenders below some paths, and exits with 77
+/// if there is one; with --resolve it resolves each deadlock by making its youngest contender give
+/// way.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ironkeeper lock /locks/report -- ./make-report
@@ -62,25 +64,26 @@ pub struct Args {
     /// Servers to connect to, as host:port,host:port/chroot
     #[arg(long, value_name = "HOST:PORT", default_value = "localhost:2181")]
     server: String,
-    /// Do not wait if somebody else holds the lock
+    /// Do not wait if the lock is held
     #[arg(long = "try", conflicts_with = "wait")]
     no_wait: bool,
-    /// Wait this long at most; meanwhile a server that does not answer is no error
+    /// Wait at most this long; until then an unreachable server is no error
     #[arg(long, value_name = "SECONDS")]
     wait: Option<f64>,
-    /// How long a holder may be out of touch before the next one gets the lock
+    /// The session timeout: how long a holder may be disconnected before the next contender gets
+    /// the lock
     #[arg(long, value_name = "MS", default_value_t = 30_000)]
     session_timeout: u64,
-    /// What others see about this holder [default: user, host and process]
+    /// The data of the lock's node, visible to others [default: user, host and process]
     #[arg(long, value_name = "TEXT")]
     data: Option<String>,
-    /// Use the node names of kazoo's Lock: excludes programs of kazoo's, not those of Curator's
+    /// Use the node names of kazoo's Lock: excludes kazoo programs, not Curator programs
     #[arg(long, conflicts_with = "deadlocks")]
     kazoo: bool,
     /// Show the deadlocks among all locks and semaphores at and below these paths, and run nothing
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["path", "command"])]
     deadlocks: Vec<String>,
-    /// End the deadlocks that are shown, and tell everybody who is a part of them
+    /// Resolve the deadlocks that are shown, and notify all their contenders
     #[arg(long, requires = "deadlocks", conflicts_with_all = ["path", "command"])]
     resolve: bool,
     /// The path of the lock
@@ -91,7 +94,7 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// Takes the lock and runs the program.
+/// Acquires the lock and runs the program, or shows deadlocks.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let patience = match args.wait {
         Some(seconds) => {
@@ -106,7 +109,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Some(path) => run_locked(&client, path, args, patience).await,
             None => deadlocks::show(&client, &args.deadlocks, args.resolve).await,
         };
-        // In every case: a session that is left behind would keep its place in line until it
+        // Always close the session: otherwise its contender stays in the queue until the session
         // expires.
         let closed = client.close().await;
         let code = code?;
@@ -115,7 +118,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     })
 }
 
-/// A session. Without `--wait` a server has to be there now, as for the shell.
+/// Opens a session. Without `--wait` a server must be reachable now, as for the shell.
 async fn connect(args: &Args, patience: Option<Duration>) -> Result<Client> {
     let builder =
         Client::builder(&args.server).session_timeout(Duration::from_millis(args.session_timeout));
@@ -129,7 +132,7 @@ async fn connect(args: &Args, patience: Option<Duration>) -> Result<Client> {
             let why = client.trouble().unwrap_or_else(|| error.to_string());
             bail!("cannot connect to {}: {why}", args.server)
         }
-        // Any other failure is one of the lock, which names it.
+        // Other failures also fail the lock, which reports them.
         _ => Ok(client),
     }
 }
@@ -154,12 +157,13 @@ async fn run_locked(
     let mut signals = Signals::listen()?;
     let taken = tokio::select! {
         taken = taken => taken.map_err(|error| refusal(path, args.kazoo, error))?,
-        // The end of the session gives the place in line back.
+        // The contender is deleted when the session closes.
         _ = signals.next() => None,
         () = tell_of_waiting(&mutex, mutex.events()) => unreachable!("events end with the session"),
     };
     let Some(guard) = taken else {
-        // Reads are repeated until a server answers; the exit code does not wait for that.
+        // The client repeats reads until a server replies; the timeout keeps the exit from waiting
+        // for that.
         let held = tokio::time::timeout(DESCRIBED_WITHIN, holder::describe(&mutex)).await;
         let held = held.ok().flatten().map(|by| format!(": {by}")).unwrap_or_default();
         eprintln!("{path} was not granted{held}");
@@ -173,7 +177,7 @@ async fn run_locked(
     }
 }
 
-/// What to do about a lock that cannot be had.
+/// Adds a hint to the error of a lock that cannot be acquired.
 fn refusal(path: &str, kazoo: bool, error: RecipeError) -> anyhow::Error {
     let hint = match (&error, kazoo) {
         (RecipeError::OtherRecipe { recipe, .. }, false) if recipe.contains("kazoo") => {
@@ -187,7 +191,7 @@ fn refusal(path: &str, kazoo: bool, error: RecipeError) -> anyhow::Error {
     anyhow::Error::new(error).context(format!("cannot lock {path}{hint}"))
 }
 
-/// Prints who holds the lock, each time that this process begins to wait. Never ends.
+/// Prints the holder of the lock each time this process begins to wait. Never returns.
 async fn tell_of_waiting(mutex: &Mutex, mut events: LockEvents) {
     while let Some(event) = events.next().await {
         if matches!(event, LockEvent::Waiting { .. }) {
@@ -198,8 +202,9 @@ async fn tell_of_waiting(mutex: &Mutex, mut events: LockEvents) {
     std::future::pending::<()>().await;
 }
 
-/// Prints a warning when a lock with the other names is taken on the path. Such a lock does not
-/// look for ours: only ours refuses a path that is in use. Never ends.
+/// Prints a warning when a lock with the other node names is requested on the path. Such a lock
+/// ignores the nodes of this one; only `ironkeeper lock` rejects a path that is in use. Never
+/// returns.
 async fn warn_of_other_names(other: &Mutex, kazoo: bool) {
     loop {
         let Ok((_, _, watch)) = other.client().children_and_watch(other.path()).await else {
@@ -252,9 +257,9 @@ async fn run_under(
     loop {
         tokio::select! {
             status = running.ended() => return Ok(exit_code(status?)),
-            // What becomes of us follows from what becomes of the program.
+            // This process exits when the program exits.
             signal = signals.next() => match signal {
-                // A terminal sends these to the program as well.
+                // A terminal sends these signals to the program as well.
                 Signal::INT | Signal::QUIT => {}
                 other => running.tell(other),
             },
@@ -268,8 +273,8 @@ async fn run_under(
     }
 }
 
-/// What would end this process, and leave the program running without a lock. Listened to from before the lock is
-/// granted, so that none is missed.
+/// The signals that would end this process and leave the program running without a lock. They are
+/// handled from before the lock is granted, so that none is missed.
 struct Signals {
     terminated: tokio::signal::unix::Signal,
     interrupted: tokio::signal::unix::Signal,
@@ -297,7 +302,8 @@ impl Signals {
     }
 }
 
-/// Resolves when the lock is lost, or when the connection has been broken for too long to be sure.
+/// Resolves when the lock is lost, or when the connection has been broken for longer than
+/// `doubt_max`, so that the lock may be lost.
 async fn lost(guard: &Guard, doubt_max: Duration) -> String {
     let client = guard.client();
     let doubt = async {
@@ -319,7 +325,7 @@ async fn lost(guard: &Guard, doubt_max: Duration) -> String {
     }
 }
 
-/// As shells do it: the code, or 128 and the signal.
+/// Returns the exit code as shells do: the code of the program, or 128 plus the signal.
 fn exit_code(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);

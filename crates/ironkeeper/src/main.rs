@@ -42,24 +42,24 @@ use tracing_subscriber::EnvFilter;
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
-    /// What is logged to standard error, for instance `debug` or `ironkeeper_server::role=debug`
-    /// [default: info for a server, warn for everything else]
+    /// The log filter, for instance `debug` or `ironkeeper_server::role=debug` [default: info for a
+    /// server, warn for everything else]
     #[arg(long, global = true, env = "IRONKEEPER_LOG", value_name = "FILTER")]
     log: Option<String>,
-    /// How the log is written
+    /// The log format
     #[arg(long, global = true, env = "IRONKEEPER_LOG_FORMAT", default_value = "text")]
     log_format: LogFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum LogFormat {
-    /// For people
+    /// Text for people
     Text,
-    /// One JSON object in each line
+    /// One JSON object per line
     Json,
 }
 
-/// What `--version` prints behind the name.
+/// The text that `--version` prints after the name.
 static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
     format!(
         "{}\ncommit    {}\ntarget    {}\nZooKeeper {} (protocol, files, configuration)",
@@ -80,7 +80,7 @@ enum Command {
     Lock(lock::Args),
     Demo(demo::Args),
     DevCluster(dev_cluster::Args),
-    /// Measure a ZooKeeper server, ours or Apache's
+    /// Measure the performance of an Ironkeeper or Apache ZooKeeper server
     Bench(bench::Args),
     Migrate(migrate::Args),
     Digest(digest::Args),
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(code) => code,
         Err(error) => {
-            // For people: what went wrong and why, without a backtrace.
+            // The error and its causes, without a backtrace.
             let mut said = format!("error: {error}");
             for cause in error.chain().skip(1).map(|cause| cause.to_string()) {
                 // Many errors include their cause in their own text.
@@ -131,13 +131,13 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a server logs by default.
+/// The default log filter of a server.
 const SERVER_LOG_FILTER: &str = "warn,ironkeeper=info,ironkeeper_server=info";
-/// What every other command logs by default.
+/// The default log filter of the other commands.
 const LOG_FILTER: &str = "warn";
 
-/// Logs go to standard error: with colour on a terminal only, and as the journal wants them if it
-/// reads them.
+/// Sets up the log on standard error: with colours only on a terminal, and in the format of the
+/// journal if standard error is connected to it.
 fn start_logging(filter: Option<&str>, format: LogFormat, serves: bool) -> anyhow::Result<()> {
     let default = if serves { SERVER_LOG_FILTER } else { LOG_FILTER };
     let filter = log_filter(filter.unwrap_or(default))?;
@@ -156,8 +156,8 @@ fn start_logging(filter: Option<&str>, format: LogFormat, serves: bool) -> anyho
     Ok(())
 }
 
-/// Reads a filter. The library takes any word for the name of a module, so that a level with a
-/// typing error would switch all other lines off.
+/// Parses a filter. The library accepts any word as the name of a module, so a misspelled level
+/// would disable all other log lines.
 fn log_filter(text: &str) -> anyhow::Result<EnvFilter> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {

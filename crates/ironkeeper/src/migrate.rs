@@ -1,7 +1,7 @@
-//! `ironkeeper migrate`: on the way from Apache ZooKeeper.
+//! `ironkeeper migrate`: prepares the migration from Apache ZooKeeper.
 //!
-//! `check` looks at everything a replacement touches: settings, data, the other members. It changes
-//! nothing, so it can be run beside a server in production.
+//! `check` examines everything that a replacement affects: settings, data, the other members. It
+//! changes nothing, so it can run beside a server in production.
 
 mod data;
 mod ensemble;
@@ -19,10 +19,10 @@ use findings::Findings;
 
 use crate::status;
 
-/// A server could not be asked, so it is not known whether the way is free.
+/// Exit code: no obstacle was found, but a server could not be queried.
 const NOT_KNOWN: u8 = 2;
 
-/// Prepare to take over from Apache ZooKeeper
+/// Prepare the migration from Apache ZooKeeper
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -34,12 +34,12 @@ enum Action {
     Check(CheckArgs),
 }
 
-/// Find out what stands in the way of replacing Apache ZooKeeper, without changing anything
+/// Find the obstacles to replacing Apache ZooKeeper, without changing anything
 ///
-/// Given a zoo.cfg it checks every setting, java.env and zookeeper-env.sh beside it, rehearses a
-/// start on the data, and asks the members how they are. Given servers it asks these. Exits with 0
-/// if nothing stands in the way, with 1 if something does or a file cannot be read, with 2 if
-/// nothing is known to, but a server could not be asked.
+/// For a zoo.cfg it checks every setting, java.env and zookeeper-env.sh beside it, performs a
+/// dry-run start on the data, and queries the status of the members. For servers it queries their
+/// status. Exits with 0 if there is no obstacle, with 1 if there is one or a file cannot be read,
+/// with 2 if none was found, but a server could not be queried.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ironkeeper migrate check /etc/zookeeper/conf/zoo.cfg
@@ -48,12 +48,12 @@ struct CheckArgs {
     /// A zoo.cfg on this machine, or servers, as host:port,host:port
     #[arg(value_name = "ZOO_CFG|HOSTS", required = true)]
     targets: Vec<String>,
-    /// How long a server has to answer
+    /// The timeout for the reply of a server
     #[arg(long, value_name = "MS", default_value_t = 5000)]
     timeout: u64,
 }
 
-/// Checks and prints. The exit code says whether the way is free.
+/// Runs the checks and prints the findings. The exit code tells whether there are obstacles.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let Action::Check(args) = &args.action;
     let mut findings = Findings::default();
@@ -76,12 +76,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     })
 }
 
-/// What has a slash in it, or is there, was meant to be a file.
+/// Returns whether a target is meant as a file: it contains a slash, ends in `.cfg`, or exists.
 fn is_file(target: &str) -> bool {
     target.contains('/') || target.ends_with(".cfg") || Path::new(target).exists()
 }
 
-/// Checks a configuration and its data; tells where the members are.
+/// Checks a configuration and its data; returns the client addresses of the members.
 fn check_file(file: &Path, findings: &mut Findings) -> Vec<Host> {
     let Some(config) = settings::check(file, findings) else { return Vec::new() };
     data::check(&config, findings);

@@ -1,7 +1,8 @@
-//! The limit on open files. Every connection is one, and the usual soft limit is far below what the
-//! system would give.
+//! The limit on open files. Every connection is an open file, and the usual soft limit is far below
+//! the hard limit.
 
-/// Raises the soft limit to the hard one. Where that fails, opening connections will say so.
+/// Raises the soft limit to the hard limit. If that fails, later attempts to open connections
+/// report the limit.
 #[cfg(unix)]
 pub fn allow_all() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -1,8 +1,8 @@
-//! A panic ends the server's process.
+//! Ends the server process on a panic.
 //!
-//! What is in memory after a panic is not to be relied on, and a server that only looks alive is
-//! worse than none: its clients wait, and in an ensemble the other members do not elect a new
-//! leader. What was acknowledged is in the log, and the next start recovers from it.
+//! After a panic the state in memory cannot be trusted. A server that only appears to run is worse
+//! than no server: its clients wait, and in an ensemble the other members do not elect a new
+//! leader. Acknowledged transactions are in the log, and the next start recovers them.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::time::Duration;
@@ -11,18 +11,18 @@ use ironkeeper_server::panics;
 
 use crate::journal;
 
-/// `EX_SOFTWARE` of `sysexits.h`. Not an abort: that would write the whole memory, with all data
-/// and passwords, to a core file on many systems, and keep the port and the lock for as long as
-/// that takes.
+/// `EX_SOFTWARE` of `sysexits.h`. Not an abort: on many systems that would write the whole memory,
+/// with all data and passwords, to a core file, and hold the port and the lock for as long as that
+/// takes.
 const EXIT_CODE: i32 = 70;
-/// How long the message may take to leave, if nothing reads standard error.
+/// How long writing the message may take if standard error is not read.
 const MESSAGE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// From now on a panic on any thread prints thread, place and reason to standard error and ends the
-/// process, on that thread and before any of its locks is released.
+/// Installs a panic hook. A panic on any thread prints thread, location and reason to standard
+/// error and ends the process, on that thread and before any of its locks is released.
 pub fn install() {
     std::panic::set_hook(Box::new(|info| {
-        // Standard error may be a pipe that is full and never read.
+        // Standard error may be a full pipe that is never read.
         let _ = std::thread::Builder::new().spawn(|| {
             std::thread::sleep(MESSAGE_PATIENCE);
             std::process::abort();

@@ -1,4 +1,4 @@
-//! `ironkeeper serve`: runs a server until it is told to stop.
+//! `ironkeeper serve`: runs a server until a signal ends it.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -13,37 +13,37 @@ use ironkeeper_server::unused_memory;
 use crate::service_manager;
 use crate::{allocator, open_files, panic_exit};
 
-/// Where data goes when nobody says where.
+/// The data directory if none is configured.
 const DATA_DIR_DEFAULT: &str = "ironkeeper-data";
 
-/// Where a test wants a panic.
+/// The environment variable with the location at which a test requires a panic.
 #[cfg(debug_assertions)]
 const PLANTED_PANIC: &str = "IRONKEEPER_PLANTED_PANIC";
 
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
-    /// The same as --config, as zkServer.sh takes it
+    /// The same as --config; the form that zkServer.sh accepts
     #[arg(value_name = "CONFIG", conflicts_with = "config")]
     file: Option<PathBuf>,
     /// A zoo.cfg, as Apache ZooKeeper reads it
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Sets a key of zoo.cfg, with or without a file, such as 4lw.commands.whitelist=*
+    /// Set a key of zoo.cfg, with or without a file, such as 4lw.commands.whitelist=*
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     set: Vec<(String, String)>,
-    /// Where snapshots and transaction logs are kept
+    /// The directory of snapshots and transaction logs
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// The port for clients (2181 unless configured; 0 for any free one)
     #[arg(long, value_name = "PORT")]
     client_port: Option<u16>,
-    /// The address to listen on: a host name or address, or * for all
+    /// The address to listen on: a host name or address, or * for all addresses
     #[arg(long, value_name = "HOST")]
     client_address: Option<String>,
-    /// The tick in milliseconds, from which session timeouts follow
+    /// The tick in milliseconds, from which the limits of session timeouts are derived
     #[arg(long, value_name = "MS")]
     tick_time: Option<u32>,
-    /// Print every zoo.cfg key: what it means, its default, and whether it is applied
+    /// Print every zoo.cfg key: its meaning, its default, and whether it is applied
     #[arg(long)]
     list_config_keys: bool,
 }
@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let config = load(args)?;
-    // Not for servers that other programs embed: those of tests and of the demo are gone soon.
+    // Not in `Server`: the servers embedded in tests and demos are short-lived.
     if config.purge_interval_ms.is_none() {
         tracing::warn!(
             "old snapshots and logs are never removed: autopurge.purgeInterval is 0, the default \
@@ -67,7 +67,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     open_files::allow_all();
     unused_memory::release_with(allocator::release_unused);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Before anything is announced: a program that reads it may end the server at once.
+    // Before the server is announced: a program that reads the announcement may end the server
+    // immediately.
     let signals = runtime.block_on(async { EndSignals::listen() });
     let server = Server::start(config)?;
     announce(&server, &data_dir);
@@ -94,13 +95,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             tracing::info!(reason, "stopped");
             Ok(ExitCode::SUCCESS)
         }
-        // The log has it already, unless it is switched off.
+        // The error is already in the log, unless logging is disabled.
         Err(_) if tracing::enabled!(tracing::Level::ERROR) => Ok(ExitCode::FAILURE),
         Err(error) => Err(anyhow::Error::msg(error)),
     }
 }
 
-/// Reads a value of `--set`.
+/// Parses a value of `--set`.
 fn key_and_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -137,7 +138,7 @@ fn load(args: &Args) -> anyhow::Result<Config> {
         crate::java_env::warn_of_flags_beside(file, &with, &config);
     }
     if let Some(dir) = data_dir {
-        // A log directory of its own stays where the file says.
+        // A separate log directory stays as configured in the file.
         if config.data_log_dir == config.data_dir {
             config.data_log_dir.clone_from(&dir);
         }
@@ -160,7 +161,7 @@ fn load(args: &Args) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// A few lines for the person who started it.
+/// Prints a short announcement for the user.
 fn announce(server: &Server, data_dir: &Path) {
     let report = server.report();
     let data_dir = std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.to_owned());
@@ -193,7 +194,8 @@ fn announce(server: &Server, data_dir: &Path) {
     println!("  stop     Ctrl-C");
 }
 
-/// Where a client on this machine connects to a server that listens on all addresses.
+/// Returns an address at which a client on this machine reaches the server, also if it listens on
+/// all addresses.
 fn reachable(address: SocketAddr) -> String {
     match address.ip().is_unspecified() {
         true => format!("localhost:{}", address.port()),
@@ -201,8 +203,8 @@ fn reachable(address: SocketAddr) -> String {
     }
 }
 
-/// The signals with which the process is asked to end. The end of its terminal is one, unless the
-/// process was started to survive that (`nohup`).
+/// The signals that end the process. SIGHUP is one of them, unless the process was started to
+/// ignore it (`nohup`).
 #[cfg(unix)]
 struct EndSignals {
     terminate: tokio::signal::unix::Signal,
@@ -212,7 +214,7 @@ struct EndSignals {
 
 #[cfg(unix)]
 impl EndSignals {
-    /// To be called inside of a runtime.
+    /// Registers the handlers. Must be called inside of a runtime.
     fn listen() -> std::io::Result<EndSignals> {
         use tokio::signal::unix::{SignalKind, signal};
         let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup())).transpose()?;
@@ -223,7 +225,7 @@ impl EndSignals {
         })
     }
 
-    /// Returns the name of the signal when one arrives.
+    /// Waits for a signal and returns its name.
     async fn next(&mut self) -> &'static str {
         let EndSignals { terminate, interrupt, hangup } = self;
         let hangup = async {
@@ -257,7 +259,7 @@ impl EndSignals {
     }
 }
 
-/// Whether SIGHUP was ignored when the process was started.
+/// Returns whether SIGHUP was ignored when the process was started.
 #[cfg(unix)]
 fn ignores_hangup() -> bool {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
@@ -267,7 +269,7 @@ fn ignores_hangup() -> bool {
         .is_some_and(|mask| mask & 1 != 0)
 }
 
-/// Returns when the process is asked to end.
+/// Returns when the process receives SIGTERM or SIGINT.
 #[cfg(unix)]
 pub(crate) async fn stop_signal() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};

@@ -1,4 +1,4 @@
-//! Tells systemd (`Type=notify`) when the server serves and when it stops.
+//! Notifies systemd (`Type=notify`) when the server is ready and when it stops.
 
 use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

@@ -1,9 +1,9 @@
-//! `ironkeeper shell`: what zkCli does, compatible with it, and more.
+//! `ironkeeper shell`: an interactive client, compatible with zkCli, with additional commands.
 //!
-//! One command (`ironkeeper shell get /x`), commands from a pipe, or a prompt. A [`command::Command`] is a row
-//! in a table, one file each in `commands/`; it gets a [`context::Context`], prints records through
-//! [`output::Output`] (text or JSON) and ends in a [`failure::Failure`] or well. The tree is reached through the
-//! client crate alone.
+//! The shell runs one command (`ironkeeper shell get /x`), commands from a pipe, or commands from a
+//! prompt. A [`command::Command`] is a row in a table, with one file each in `commands/`. It
+//! receives a [`context::Context`], prints records through [`output::Output`] (text or JSON), and
+//! returns success or a [`failure::Failure`]. All access to the tree uses the client crate.
 
 mod acl_text;
 pub mod amounts;
@@ -54,7 +54,7 @@ use history::History;
 use output::Output;
 use session::{Session, Settings};
 
-/// Talk to a ZooKeeper server, as zkCli.sh does
+/// Work with a ZooKeeper server interactively, as with zkCli.sh
 ///
 /// With a command it runs that and exits. Without one it reads commands, from a terminal with a
 /// prompt or from a pipe; `help` lists them.
@@ -100,10 +100,10 @@ Examples:
   ironkeeper shell -e < commands.txt                 a script that ends at the first error
   ironkeeper shell --json get /app | jq .stat.version";
 
-/// How long the end of a session may take when nothing depends on it.
+/// The timeout for closing a session when no result depends on it.
 const CLOSED_WITHIN: Duration = Duration::from_secs(2);
 
-/// The command line, taken apart.
+/// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Call {
     server: String,
@@ -115,11 +115,11 @@ struct Call {
     json: bool,
     yes: bool,
     stops_on_error: bool,
-    /// Prints the version, and nothing else.
+    /// Prints only the version.
     version: bool,
-    /// Prints the options, and nothing else.
+    /// Prints only the options.
     help: bool,
-    /// A command and its arguments; empty to read commands.
+    /// The command and its arguments; empty if commands are read from standard input.
     command: Vec<String>,
 }
 
@@ -181,13 +181,13 @@ impl Call {
     }
 }
 
-/// Runs the shell and returns the status of its last command; of a script, that of the first one
-/// that failed.
+/// Runs the shell. Returns the status of its last command; for a script, the status of the first
+/// command that failed.
 pub fn run(args: Args) -> Result<ExitCode> {
     run_parsed(&Call::parse(args.words)?, true)
 }
 
-/// Runs one command that needs no session, such as `top`.
+/// Runs a command that needs no session, such as `top`.
 pub fn run_without_session(command: Vec<String>) -> Result<ExitCode> {
     run_parsed(&Call { command, ..Call::parse(Vec::new())? }, false)
 }
@@ -210,11 +210,12 @@ fn run_parsed(call: &Call, with_session: bool) -> Result<ExitCode> {
     let terminal = Terminal::look();
     let interactive = call.command.is_empty() && terminal.stdin;
     let (events, printing) = Events::start(out.clone(), interactive);
-    // One command says what it has to say and nothing of the connection.
+    // For a single command no events of the connection are printed.
     events.print(call.command.is_empty());
     let status = runtime.block_on(run_call(call, with_session, tls, out, events, terminal));
-    // Ends the tasks of watches; with them the last senders of events go, and their thread ends. Not waiting for
-    // what cannot be interrupted: a name server that does not answer, an editor, a read of standard input.
+    // Ends the tasks of watches. They own the last senders of events, so the printing thread ends,
+    // too. Operations that cannot be interrupted are not awaited: a name server that does not
+    // answer, an editor, a read of standard input.
     runtime.shutdown_background();
     let _ = printing.join();
     Ok(ExitCode::from(status))
@@ -272,11 +273,11 @@ async fn run_call(
     }
 }
 
-/// zkCli's banner. On standard error when a script reads the results.
+/// Prints zkCli's banner; on standard error if a script reads the results.
 fn greet(context: &Context, server: &str) {
     let banner =
         format!("Connecting to {server}\nWelcome to Ironkeeper! Type help for the commands.");
-    // Whoever closed the output is noticed by the first command.
+    // A closed output is reported by the first command.
     let _ = match context.interactive {
         true if !context.out.is_json() => context.out.emit(&output::Message::new(banner)),
         _ => context.out.note(banner),

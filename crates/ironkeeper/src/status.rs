@@ -1,4 +1,4 @@
-//! `ironkeeper status`: how servers are, one row each.
+//! `ironkeeper status`: prints the state of servers, one row each.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::four_letter::{self, Metrics, Overview, Silence};
 use crate::shell::amounts::human_time;
 use crate::table::Table;
 
-/// Members that are this many transactions behind the first are asked again.
+/// Members that are this many transactions behind the most advanced one are queried again.
 const SUSPECT_LAG: i64 = 1000;
-/// Time for them to catch up with where the first was.
+/// The time that such members have to reach the zxid that the most advanced one had.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// Show how servers are: mode, version, zxid, latency, connections, uptime
+/// Show the state of servers: mode, version, zxid, latency, connections, uptime
 ///
-/// Asks each server by the four-letter words srvr and mntr; where mntr is not allowed, less is
-/// known. Exits with 0 if all is well; with 1 if a server does not answer, does not serve or serves
-/// reads only (no quorum), has a full disk or is far behind, or if more than one of them leads;
-/// with 2 if the arguments make no sense.
+/// Sends the four-letter words srvr and mntr to each server; where mntr is not allowed, fewer
+/// values are shown. Exits with 0 if all is well; with 1 if a server does not reply, does not serve
+/// or serves reads only (no quorum), has a full disk or is far behind, or if there is more than one
+/// leader; with 2 if the arguments are invalid.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ironkeeper status db1:2181 db2:2181 db3:2181
@@ -35,24 +35,24 @@ pub struct Args {
     /// Print JSON, an object per server
     #[arg(long)]
     json: bool,
-    /// How long a server has to answer
+    /// The timeout for the reply of a server
     #[arg(long, value_name = "MS", default_value_t = 5000)]
     timeout: u64,
 }
 
-/// One server, and how it is.
+/// The state of one server.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) server: Host,
     pub(crate) answer: Result<Overview, Silence>,
-    /// What `mntr` told.
+    /// The reply to `mntr`.
     metrics: Result<Metrics, Silence>,
-    /// Found by comparing it with the others.
+    /// The result of the comparison with the other servers.
     behind: Option<String>,
 }
 
 impl Report {
-    /// What is wrong with a server that answers.
+    /// Returns the problems of a server that replies.
     fn problems(&self) -> Vec<String> {
         let Ok(overview) = &self.answer else { return Vec::new() };
         let mut problems = Vec::new();
@@ -66,7 +66,7 @@ impl Report {
         problems
     }
 
-    /// What is worth knowing, and no reason to worry now.
+    /// Returns remarks that are not problems.
     fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.metric("autopurge") == Some(0) {
@@ -98,7 +98,7 @@ impl Report {
     }
 }
 
-/// Asks and prints. The exit code says whether all is well.
+/// Queries the servers and prints the result. The exit code tells whether all is well.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let servers = hosts(&args.servers)?;
     let within = Duration::from_millis(args.timeout.max(1));
@@ -128,7 +128,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The table, and below it what there is to say about single servers and all of them.
+/// Returns the table, followed by the remarks about single servers and about all of them.
 fn page(reports: &[Report], complaint: Option<&str>, colours: Colours) -> String {
     let mut text = String::new();
     for (at, line) in table(reports).lines().enumerate() {
@@ -160,7 +160,7 @@ fn page(reports: &[Report], complaint: Option<&str>, colours: Colours) -> String
     text
 }
 
-/// A reader that went away is no failure.
+/// Prints to standard output. A reader that has closed it is no failure.
 pub(crate) fn print(text: &str) -> Result<()> {
     match std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
@@ -168,7 +168,7 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
-/// The servers of some connect strings.
+/// Returns the servers of some connect strings.
 pub(crate) fn hosts(words: &[String]) -> Result<Vec<Host>> {
     let mut hosts = Vec::new();
     for word in words {
@@ -201,23 +201,25 @@ pub(crate) async fn ask_all(servers: Vec<Host>, within: Duration) -> Vec<Report>
     reports
 }
 
-/// The part of a zxid that counts leaders.
+/// Returns the epoch of a zxid.
 fn epoch(zxid: i64) -> i64 {
     zxid >> 32
 }
 
-/// The part that counts the transactions of one leader.
+/// Returns the counter of a zxid within its epoch.
 fn counter(zxid: i64) -> i64 {
     zxid & 0xffff_ffff
 }
 
-/// Members of an ensemble that do not get to where the first of them was a while ago.
+/// Finds the members that do not reach, within `CATCH_UP`, the zxid that the most advanced member
+/// had.
 async fn find_those_behind(reports: &mut [Report], within: Duration) {
     let is_member = |report: &Report| {
         let mode = report.answer.as_ref().map_or("", |overview| overview.mode.as_str());
         matches!(mode, "leader" | "follower" | "observer")
     };
-    // A leader of Apache counts its epoch before the first transaction of it; the others do not.
+    // A leader of Apache's reports the new epoch before the first transaction in it; other members
+    // do not. So zxids with counter 0 are ignored.
     let zxids = reports.iter().filter(|report| is_member(report)).filter_map(Report::zxid);
     let Some(first) = zxids.filter(|zxid| counter(*zxid) != 0).max() else { return };
     let is_suspect = |report: &Report| {
@@ -236,7 +238,7 @@ async fn find_those_behind(reports: &mut [Report], within: Duration) {
     }
 }
 
-/// What to say of a member that is at `now`, when another one was at `first` a second before.
+/// Returns the remark about a member at `now`, if another member was at `first` one second before.
 fn behind(now: i64, first: i64) -> Option<String> {
     match (epoch(now), epoch(first)) {
         (here, there) if here < there => {
@@ -249,7 +251,7 @@ fn behind(now: i64, first: i64) -> Option<String> {
     }
 }
 
-/// What is wrong about servers that are well one by one.
+/// Returns a problem of the servers together, even if each of them is well.
 fn complaint(reports: &[Report]) -> Option<String> {
     let leaders: Vec<&Report> = reports
         .iter()
@@ -329,7 +331,7 @@ fn table(reports: &[Report]) -> String {
     table.to_string()
 }
 
-/// `0/0.25/64 ms`
+/// Formats as `0/0.25/64 ms`.
 fn latency(overview: &Overview) -> String {
     match (overview.latency_min_ms, overview.latency_avg_ms, overview.latency_max_ms) {
         (Some(min), Some(avg), Some(max)) => format!("{min}/{avg}/{max} ms"),
@@ -397,7 +399,7 @@ mod tests {
             (&row["ok"], row["problems"].as_array().map(Vec::len)),
             (&false.into(), Some(1))
         );
-        // Apache's servers do not know these keys.
+        // Apache's servers do not have these keys.
         assert!(told("zk_uptime\t1\n").is_well());
         assert!(!report(1, Some("read-only"), "0x5").is_well());
     }

@@ -1,4 +1,4 @@
-//! Columns of text, as wide as they have to be.
+//! A table of text with columns of minimal width.
 
 use std::fmt::{self, Display};
 
@@ -13,7 +13,7 @@ pub struct Table {
 #[derive(Debug)]
 enum Row {
     Cells(Vec<String>),
-    /// A first cell, and a sentence in place of the others.
+    /// A first cell, and a text in place of the others.
     Remark(String, String),
 }
 
@@ -22,7 +22,7 @@ impl Table {
         Table { titles: titles.to_vec(), right: Vec::new(), rows: Vec::new() }
     }
 
-    /// Columns of numbers.
+    /// Aligns columns of numbers to the right.
     pub fn align_right(&mut self, columns: &[usize]) {
         self.right = columns.to_vec();
     }

@@ -1,4 +1,4 @@
-//! `ironkeeper top`: the shell's `top` as a command of its own, without a session.
+//! `ironkeeper top`: the shell's `top` as a separate command, without a session.
 
 use std::process::ExitCode;
 
@@ -6,11 +6,11 @@ use anyhow::Result;
 
 use crate::shell;
 
-/// Watch servers at work on the whole screen: throughput, latency, sessions, watches, busiest
+/// Show the load of servers on the full screen: throughput, latency, sessions, watches, busiest
 /// clients
 ///
-/// Asks by the four-letter words srvr, mntr and cons; the last two have to be allowed by
-/// 4lw.commands.whitelist. Without a terminal it prints a line for each server and look. q quits.
+/// Sends the four-letter words srvr, mntr and cons; the last two must be allowed by
+/// 4lw.commands.whitelist. Without a terminal it prints one line per server and sample. q quits.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ironkeeper top db1:2181 db2:2181 db3:2181
@@ -19,13 +19,13 @@ pub struct Args {
     /// Servers, as host:port or host; several also as host:port,host:port
     #[arg(value_name = "HOST:PORT", default_value = "localhost:2181")]
     servers: Vec<String>,
-    /// Seconds between looks
+    /// Seconds between samples
     #[arg(short = 'd', long, value_name = "SECONDS", default_value_t = 2.0)]
     delay: f64,
-    /// End after this many looks
+    /// End after this many samples
     #[arg(short = 'n', long, value_name = "COUNT")]
     count: Option<u64>,
-    /// Print JSON, an object per server and look
+    /// Print JSON, an object per server and sample
     #[arg(long)]
     json: bool,
 }

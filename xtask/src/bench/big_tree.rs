@@ -1,9 +1,10 @@
-//! What only shows with a million nodes: memory, the time to be ready again, snapshots and the stalls they
-//! cause.
+//! Measurements that need a million nodes: memory, start-up time, snapshots and the write latency
+//! while a snapshot is taken.
 //!
-//! Snapshots are asked for through `snapCount` alone, which both servers obey: a small one takes several
-//! during a run of writes, a huge one none. A server takes its snapshot at a random place between half of
-//! `snapCount` and all of it, so that one run sees more than one but never the same place twice.
+//! Snapshots are controlled by `snapCount` alone, which both servers obey: a small value causes
+//! several snapshots during a run of writes, a huge value none. A server takes its snapshot after a
+//! random number of transactions between `snapCount / 2` and `snapCount`, so one run contains more
+//! than one snapshot, at varying positions.
 
 use std::collections::HashSet;
 use std::fs;
@@ -20,20 +21,22 @@ use super::{Plan, SETTLE, resident_bytes};
 use crate::server::{Program, Server};
 use crate::tools;
 
-/// What `--only` calls the measurements in here.
+/// The names of these measurements for `--only`.
 pub const NAMES: [&str; 3] = ["memory", "startup", "snapshot"];
 
-/// Starts of each server; the median counts.
+/// The number of starts of each server; the median is reported.
 const STARTS: usize = 3;
-/// Writes between snapshots in the run that has them. Ironkeeper waits up to ten times as long with a tree as
-/// large as this one.
+/// The `snapCount` of the run with snapshots. With a tree of this size Ironkeeper waits up to ten
+/// times as many writes.
 const SNAP_COUNT: u32 = 1_000;
-/// More writes than any run makes.
+/// The `snapCount` of the run without snapshots: more writes than any run makes.
 const NO_SNAP_COUNT: u32 = 1_000_000_000;
-/// Seconds of one write at a time, enough for ten times `SNAP_COUNT` writes on a slow disk.
+/// The length of the run in seconds, with one write in flight: enough for `10 * SNAP_COUNT` writes
+/// on a slow disk.
 const STALL_SECONDS: &str = "20";
 
-/// Runs everything in here on each server. A failure ends the part it is in and is noted.
+/// Runs these measurements on each server. A failure is recorded and ends the measurements of that
+/// server.
 pub fn run(plan: &Plan, measures: &mut Measures) {
     for (side, program) in &plan.sides {
         let result = one_side(plan, *side, program, measures);
@@ -63,7 +66,7 @@ fn one_side(plan: &Plan, side: Side, program: &Program, measures: &mut Measures)
     Ok(())
 }
 
-/// One server and the folder its big tree is in.
+/// One server and the directory of its big tree.
 struct On<'a> {
     plan: &'a Plan,
     side: Side,
@@ -72,7 +75,7 @@ struct On<'a> {
 }
 
 impl On<'_> {
-    /// Makes the tree with single creates, as clients would, and looks at the memory it takes.
+    /// Creates the tree with single creates, as clients do, and measures its memory.
     fn fill(&self, measures: &mut Measures) -> Result<()> {
         let nodes = self.plan.nodes.to_string();
         eprintln!("{}: filling a tree of {nodes} nodes", self.side);
@@ -94,7 +97,7 @@ impl On<'_> {
         Ok(())
     }
 
-    /// The time from the start of the process to its answer, on files of its own.
+    /// Measures the time from the start of the process to its first reply, on its own files.
     fn start(&self, measures: &mut Measures) -> Result<()> {
         for _ in 0..STARTS {
             let seconds = self.timed_start(self.dir)?;
@@ -104,7 +107,7 @@ impl On<'_> {
         Ok(())
     }
 
-    /// The same on the files the other server has left, if there are any.
+    /// Measures the start-up time on a copy of Apache's files, if it exists.
     fn start_on(&self, files: &Path, measures: &mut Measures) -> Result<()> {
         if !files.exists() {
             return Ok(());
@@ -130,7 +133,7 @@ impl On<'_> {
         Ok(seconds)
     }
 
-    /// One write at a time, first without a snapshot and then with some.
+    /// Measures the longest write with one write in flight, first without and then with snapshots.
     fn stall(&self, measures: &mut Measures) -> Result<()> {
         let (without, taken) = self.longest_write(NO_SNAP_COUNT)?;
         if !taken.is_empty() {
@@ -150,17 +153,18 @@ impl On<'_> {
         Ok(())
     }
 
-    /// The longest write in milliseconds, and the snapshots taken meanwhile.
+    /// Returns the longest write in milliseconds and the durations of the snapshots taken
+    /// meanwhile.
     fn longest_write(&self, snap_count: u32) -> Result<(f64, Vec<Duration>)> {
         let setup = self.plan.setup(self.program)?.set("snapCount", snap_count);
         let mut server = Server::start(self.program, setup, self.dir)?;
-        // What starting left to do, a snapshot for instance, is no part of this.
+        // Work left over from the start, a snapshot for instance, must not be measured.
         thread::sleep(SETTLE);
         let before = snapshots(&server.data_dir())?;
         let nodes = self.plan.nodes.to_string();
         let args = ["stall", "--seconds", STALL_SECONDS, "--warmup", "3", "--nodes", &nodes];
         let report = self.plan.generator.run(&Target::of([&server])?, &args)?;
-        // One that was begun is finished.
+        // A snapshot that has begun must be complete before the files are listed.
         thread::sleep(SETTLE);
         let taken: Vec<PathBuf> = snapshots(&server.data_dir())?
             .into_iter()
@@ -193,13 +197,14 @@ fn snapshots(data: &Path) -> Result<HashSet<PathBuf>> {
     Ok(found)
 }
 
-/// How long a file was being written: from its birth to its last change. A rename changes neither.
+/// Returns the time in which a file was written: from its creation to its last modification. A
+/// rename changes neither.
 fn time_to_write(path: &Path) -> Option<Duration> {
     let meta = fs::metadata(path).ok()?;
     meta.modified().ok()?.duration_since(meta.created().ok()?).ok()
 }
 
-/// The heap in use after a full collection, as the JVM's own tool tells it; `None` without that tool.
+/// Returns the heap in use after a full collection, read with `jcmd`; `None` if there is no `jcmd`.
 fn live_heap_bytes(pid: u32) -> Option<u64> {
     let pid = pid.to_string();
     tools::run(Command::new("jcmd").args([&pid, "GC.run"])).ok()?;
@@ -207,7 +212,7 @@ fn live_heap_bytes(pid: u32) -> Option<u64> {
     used_heap_bytes(&info)
 }
 
-/// The sum over the parts of the heap, which differ with the collector.
+/// Returns the sum over the parts of the heap, whose names depend on the collector.
 fn used_heap_bytes(info: &str) -> Option<u64> {
     const PARTS: [&str; 5] = [
         "garbage-first heap",

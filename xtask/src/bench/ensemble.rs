@@ -1,9 +1,10 @@
-//! `cargo xtask bench --ensemble 3`: whole ensembles on this machine, Apache's, etcd's and ours, one at a time.
+//! `cargo xtask bench --ensemble 3`: measures ensembles of Apache, etcd and Ironkeeper on this
+//! machine, one at a time.
 //!
-//! The load is `ironkeeper bench` with its connections dealt out to all members; etcd has a load of its own
-//! ([`super::etcd`]) with the same numbers. Locks are those of `ironkeeper-recipes` on both kinds of servers. The time
-//! without a leader is what six clients see: from the kill to the first write that began after it and was
-//! acknowledged.
+//! The load is `ironkeeper bench` with its connections distributed over all members; etcd has its
+//! own load generator ([`super::etcd`]) with the same parameters. The locks are those of
+//! `ironkeeper-recipes` on both kinds of servers. The failover time is measured by six clients:
+//! from the kill of the leader to the first acknowledged write that began after the kill.
 
 use std::path::Path;
 use std::process::Command;
@@ -24,12 +25,13 @@ use crate::peers::Cache;
 use crate::server::Program;
 
 const CONTENDERS: &str = "100";
-/// Writes before a leader is killed, so that clients are spread over all members and at work.
+/// Writes before a leader is killed, so that clients are connected to all members and active.
 const WRITES: u64 = 500;
 /// Leaders killed in each round.
 const KILLS: usize = 3;
 
-/// Rounds over all sides in turn; what fails is noted and takes nothing from the others.
+/// Runs the rounds, in each of them all sides in turn. A failure is recorded and does not end the
+/// other measurements.
 pub fn run(plan: &Plan, members: u8, measures: &mut Measures) {
     let is_of_builds = plan.sides.iter().any(|(side, _)| *side == Side::Before);
     let etcd = match (!is_of_builds).then(|| Cache::open()?.etcd()).transpose() {
@@ -64,7 +66,7 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// One ensemble from its start to its end.
+    /// Starts one ensemble, measures it and stops it.
     fn play(
         &self,
         program: &Program,
@@ -125,10 +127,10 @@ impl Round<'_> {
     fn locks(&self, cluster: &Cluster, measures: &mut Measures) -> Result<()> {
         let program = ironkeeper::build_example("ironkeeper-recipes", "handovers")?;
         let mut command = Command::new(program);
-        // Each with a session of its own.
+        // Each contender has its own session.
         command.args([&cluster.connect_string(), "/handovers", CONTENDERS, CONTENDERS]);
         let mut contenders = Crowd::start(vec![command])?;
-        // Until everybody is in line.
+        // Wait until all contenders are queued.
         thread::sleep(Duration::from_secs(1));
         let length = Duration::from_secs_f64(self.plan.seconds);
         let rate = contenders.take_turn(cluster.member(0), length)?.per_second();

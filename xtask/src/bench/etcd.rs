@@ -1,4 +1,5 @@
-//! etcd beside the others: a cluster of its own program, and a load that asks for the same as `ironkeeper bench`.
+//! An etcd cluster for comparison, and a load generator with the same requests as `ironkeeper
+//! bench`.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -16,10 +17,10 @@ use super::{Plan, SETTLE, resident_bytes_of};
 use crate::peers::Etcd;
 use crate::{ports, tools};
 
-/// How long a cluster may take to answer.
+/// The longest time until a started cluster listens.
 const READY_MAX: Duration = Duration::from_secs(60);
 
-/// One etcd cluster from its start to its end.
+/// Starts one etcd cluster, measures it and stops it.
 pub fn round(
     plan: &Plan,
     etcd: &Etcd,
@@ -28,7 +29,7 @@ pub fn round(
     measures: &mut Measures,
 ) -> Result<()> {
     let mut cluster = Cluster::start(etcd, members, dir)?;
-    // A write through any member: the cluster is there when that is acknowledged.
+    // The cluster is ready when a write through any member is acknowledged.
     cluster.wait_for_write()?;
     if plan.wants(&["ensemble-idle"]) {
         thread::sleep(SETTLE);
@@ -103,7 +104,8 @@ impl<'a> Cluster<'a> {
     }
 
     fn measure(&self, load: &Load, seconds: f64, measures: &mut Measures) -> Result<()> {
-        // The words of the load are those of `ironkeeper bench`: work, -c, connections, -p, in flight.
+        // The arguments are those of `ironkeeper bench`: work, -c, connections, -p, requests in
+        // flight.
         let [work, _, connections, _, in_flight] = load.args else {
             bail!("{} is no load for etcd", load.name)
         };
@@ -140,7 +142,7 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    /// Kills the leader; milliseconds until a write is acknowledged.
+    /// Kills the leader and returns the milliseconds until a write is acknowledged.
     fn fail_over(&mut self) -> Result<f64> {
         let said = tools::run(self.load().arg("leader"))?;
         let leader: usize =
@@ -161,14 +163,14 @@ impl<'a> Cluster<'a> {
 impl Drop for Cluster<'_> {
     fn drop(&mut self) {
         for member in &mut self.members {
-            // Both fail only when the process is gone already, which is what is wanted.
+            // Both calls fail only if the process has already terminated.
             let _ = member.kill();
             let _ = member.wait();
         }
     }
 }
 
-/// Waits until somebody listens on the port of a URL.
+/// Waits until the port of a URL accepts connections.
 fn listens(url: &str) -> Result<()> {
     let port =
         url.rsplit(':').next().and_then(|port| port.parse().ok()).context("a URL with a port")?;

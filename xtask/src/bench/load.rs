@@ -1,4 +1,4 @@
-//! The loads of the table and the program that makes them, `ironkeeper bench`.
+//! The loads of the table and their generator, `ironkeeper bench`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,10 +10,10 @@ use super::table::{Measures, Side};
 use crate::server::Server;
 use crate::tools;
 
-/// What is measured: one server, or all members of an ensemble.
+/// The measured servers: a single server, or all members of an ensemble.
 #[derive(Debug)]
 pub struct Target {
-    /// Addresses with commas between them.
+    /// The addresses, separated by commas.
     addresses: String,
     pids: Vec<u32>,
 }
@@ -29,31 +29,31 @@ impl Target {
     }
 }
 
-/// Everything happens below this node; short, because Apache keeps whole paths in memory.
+/// The parent of all nodes of a load; short, because Apache keeps whole paths in memory.
 pub const PREFIX: &str = "/bench";
 
-/// One workload under a name.
+/// A named workload.
 #[derive(Debug)]
 pub struct Load {
     pub name: &'static str,
     pub args: &'static [&'static str],
     result: What,
-    /// The row that shows the server's CPU time for each operation, if one does.
+    /// The row with the server's CPU time for each operation, if there is one.
     pub cpu_row: Option<&'static str>,
 }
 
-/// What of a report is the result.
+/// The value of a report that is the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// Operations each second, measured for a time.
+    /// Operations per second, in a run of a fixed time.
     Rate,
-    /// Operations each second, with a number of operations of its own.
+    /// Operations per second, in a run of a fixed number of operations.
     RateOfCount,
     /// The median time to the last event, in milliseconds.
     LastEvent,
 }
 
-/// In the order they are run: what grows the tree comes last.
+/// The loads, in the order of execution: loads that grow the tree are last.
 #[rustfmt::skip]
 pub const LOADS: [Load; 10] = [
     load("read-pipelined", &["read", "-c", "16", "-p", "32"], What::Rate).cpu("read-pipelined-cpu"),
@@ -68,7 +68,7 @@ pub const LOADS: [Load; 10] = [
     load("create-pipelined", &["create", "-c", "16", "-p", "32"], What::Rate).cpu("create-pipelined-cpu"),
 ];
 
-/// The loads of ensembles: connections are dealt out to all members.
+/// The loads of ensembles; their connections are distributed over all members.
 #[rustfmt::skip]
 pub const ENSEMBLE_LOADS: [Load; 5] = [
     load("ensemble-read", &["read", "-c", "16", "-p", "32"], What::Rate).cpu("ensemble-read-cpu"),
@@ -132,7 +132,8 @@ impl Generator {
         Ok(())
     }
 
-    /// One run of the load generator. Errors the server answered with make its figures worthless.
+    /// Runs the load generator once. Returns an error if the server replied with errors, because
+    /// they make the figures worthless.
     pub fn run(&self, target: &Target, args: &[&str]) -> Result<Value> {
         let pids: Vec<String> = target.pids.iter().map(u32::to_string).collect();
         let pids = pids.join(",");
@@ -155,7 +156,7 @@ impl Generator {
     }
 }
 
-/// A number of a report, by its JSON pointer.
+/// Returns a number of a report, by its JSON pointer.
 pub fn number(report: &Value, pointer: &str) -> Result<f64> {
     report
         .pointer(pointer)
@@ -163,7 +164,7 @@ pub fn number(report: &Value, pointer: &str) -> Result<f64> {
         .with_context(|| format!("the load generator's report has no number {pointer}"))
 }
 
-/// The median time of one of the things a report timed.
+/// Returns the median latency of one kind of operation in a report.
 fn median_us(report: &Value, what: &str) -> Result<f64> {
     report["latency_us"]
         .as_array()

@@ -1,4 +1,5 @@
-//! What the figures were measured on: no figure means much without it.
+//! A description of the machine on which the figures were measured; figures are not comparable
+//! without it.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::thread;
 
 use super::Plan;
 
-/// Facts about the machine, the folder the data was in and the run.
+/// Returns facts about the machine, the data directory and the run.
 pub fn note(plan: &Plan) -> Vec<String> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let mut facts = Vec::new();
@@ -41,12 +42,12 @@ pub fn note(plan: &Plan) -> Vec<String> {
     facts
 }
 
-/// The load average of the last minute.
+/// Returns the load average of the last minute.
 pub fn load_average() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }
 
-/// The first value of a field in the `name : value` files of `/proc`.
+/// Returns the first value of a field in the `name : value` files of `/proc`.
 fn field(text: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -54,7 +55,8 @@ fn field(text: &str, name: &str) -> Option<String> {
     })
 }
 
-/// The type of the file system a path is on: of the mount point that is its longest beginning.
+/// Returns the type of the file system of a path: that of the mount point with the longest common
+/// prefix.
 fn filesystem(mounts: &str, path: &Path) -> Option<String> {
     mounts
         .lines()

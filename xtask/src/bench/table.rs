@@ -1,4 +1,5 @@
-//! The rows of the table: what they are, what is required, and whether it is met.
+//! The rows of the table: their definitions, their requirements, and whether the requirements are
+//! met.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,9 +12,9 @@ use crate::measured::median;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
     Apache,
-    /// Of ensembles only, for those who choose between them.
+    /// Measured with ensembles only, for readers who choose between the systems.
     Etcd,
-    /// Another build of Ironkeeper, in the place of Apache.
+    /// Another build of Ironkeeper, measured instead of Apache.
     Before,
     Ironkeeper,
 }
@@ -30,10 +31,10 @@ impl fmt::Display for Side {
 }
 
 impl Side {
-    /// In the order of the columns.
+    /// All sides, in the order of the columns.
     const ALL: [Side; 4] = [Side::Apache, Side::Etcd, Side::Before, Side::Ironkeeper];
 
-    /// At the head of a column.
+    /// Returns the heading of the column.
     pub fn short(self) -> &'static str {
         match self {
             Side::Apache => "Apache",
@@ -48,7 +49,7 @@ impl Side {
 #[derive(Debug)]
 pub struct Row {
     pub id: &'static str,
-    /// The measurement the row comes from, as `--only` takes it.
+    /// The name of the measurement for `--only`.
     part_of: &'static str,
     work: &'static str,
     unit: Unit,
@@ -65,8 +66,8 @@ enum Unit {
     Megabytes,
 }
 
-/// What Ironkeeper has to reach beside Apache. Ratios are Ironkeeper's figure divided by Apache's
-/// of the same round.
+/// What Ironkeeper must reach relative to Apache. A ratio is Ironkeeper's figure divided by
+/// Apache's figure of the same round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Required {
     Nothing,
@@ -125,17 +126,17 @@ impl Row {
     }
 }
 
-/// The row with this id.
+/// Returns the row with this id.
 pub fn row(id: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.id == id)
 }
 
-/// Whether a name of `--only` belongs to ensembles.
+/// Returns whether a name of `--only` belongs to the ensemble measurements.
 pub fn is_of_ensembles(name: &str) -> bool {
     name.starts_with("ensemble-")
 }
 
-/// What `--only` accepts.
+/// Returns the names that `--only` accepts.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = Vec::new();
     for row in &ROWS {
@@ -146,7 +147,7 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// Everything measured: a figure for each round.
+/// All figures: one for each row, side and round.
 #[derive(Debug, Default)]
 pub struct Measures {
     figures: HashMap<(&'static str, Side), Vec<f64>>,
@@ -154,13 +155,13 @@ pub struct Measures {
 }
 
 impl Measures {
-    /// Adds a figure in the row's base unit: seconds, milliseconds or microseconds as the row says, bytes.
+    /// Adds a figure in the base unit of the row: bytes, seconds, milliseconds or microseconds.
     pub fn add(&mut self, id: &'static str, side: Side, figure: f64) {
         debug_assert!(row(id).is_some(), "{id} is a row");
         self.figures.entry((id, side)).or_default().push(figure);
     }
 
-    /// Keeps what went wrong for the end: the rest of a long run is worth having.
+    /// Records a failure for the final report; the remaining measurements of a long run continue.
     pub fn note_failure(&mut self, result: anyhow::Result<()>) {
         if let Err(why) = result {
             eprintln!("  failed: {why:#}");
@@ -176,7 +177,8 @@ impl Measures {
         self.figures.get(&(row.id, side)).map(|figures| median(figures.iter().copied()))
     }
 
-    /// The median of the rounds' own ratios: what slowed down a whole round cancels out.
+    /// Returns the median of the ratios of the rounds: an effect that slows down a whole round
+    /// cancels out.
     fn ratio(&self, row: &Row) -> Option<f64> {
         let of = |side| self.figures.get(&(row.id, side));
         let (base, ours) = (of(self.base())?, of(Side::Ironkeeper)?);
@@ -184,7 +186,7 @@ impl Measures {
         Some(median(rounds.map(|(base, ours)| ours / base))).filter(|ratio| ratio.is_finite())
     }
 
-    /// What ratios are to: the build before, or Apache.
+    /// Returns the side that ratios refer to: the build given by `--before`, or Apache.
     fn base(&self) -> Side {
         if self.has(Side::Before) { Side::Before } else { Side::Apache }
     }
@@ -193,7 +195,7 @@ impl Measures {
         self.figures.keys().any(|(_, of)| *of == side)
     }
 
-    /// Whether the requirement is met; `None` when there is none or it cannot be told.
+    /// Returns whether the requirement is met; `None` if there is none or a figure is missing.
     fn met(&self, row: &Row) -> Option<bool> {
         match self.required(row) {
             Nothing => None,
@@ -203,7 +205,8 @@ impl Measures {
         }
     }
 
-    /// Ratios to another build are for a reader to judge: they move with the machine.
+    /// Returns the requirement of a row. Ratios to another build have none, because they vary with
+    /// the machine; the reader assesses them.
     fn required(&self, row: &Row) -> Required {
         match row.required {
             RatioAtLeast(_) | RatioAtMost(_) if self.base() == Side::Before => Nothing,
@@ -211,13 +214,13 @@ impl Measures {
         }
     }
 
-    /// The rows that have a figure.
+    /// Returns the rows that have a figure.
     fn rows(&self) -> impl Iterator<Item = &'static Row> + '_ {
         let has = |row: &Row, side| self.median(row, side).is_some();
         ROWS.iter().filter(move |row| Side::ALL.iter().any(|side| has(row, *side)))
     }
 
-    /// Whether everything was measured, and nothing that was required is missed.
+    /// Returns whether all measurements succeeded and all requirements are met.
     pub fn all_met(&self) -> bool {
         self.failures.is_empty() && self.rows().all(|row| self.met(row) != Some(false))
     }
@@ -229,7 +232,7 @@ impl Measures {
         let mut head = vec!["work".to_owned()];
         head.extend(sides.iter().map(|side| side.short().to_owned()));
         head.extend(["ratio", "required", "met"].map(String::from));
-        // Figures line up at their right ends: those of the sides, and the ratio.
+        // The figures of the sides and the ratio are right-aligned.
         let is_figure = |at: usize| (1..=sides.len() + 1).contains(&at);
         let mut lines = vec![head];
         for row in self.rows() {
@@ -336,7 +339,7 @@ impl Unit {
     }
 }
 
-/// Three digits, whatever the size.
+/// Formats a ratio with three significant digits.
 fn show_ratio(ratio: f64) -> String {
     let decimals = if ratio < 0.1 {
         3
@@ -366,7 +369,7 @@ mod tests {
 
     fn sample() -> Measures {
         let mut measures = Measures::default();
-        // One round was twice as fast, for both.
+        // In one round both servers were twice as fast.
         for (apache, ours) in
             [(70_000.0, 600_000.0), (180_000.0, 2_700_000.0), (80_000.0, 1_200_000.0)]
         {

@@ -1,9 +1,9 @@
-//! Where the two servers may differ, each with its reason.
+//! The known differences between the two servers, each with its reason.
 //!
-//! There are two ways to deal with a known difference. Either the generator never asks the question
-//! ([`Way::NotAsked`]) and a case in [`super::rules`] asserts what Ironkeeper does instead, or the answers are
-//! made comparable ([`Way::MadeEqual`]) because the protocol leaves the point open. Nothing else is let
-//! through.
+//! A known difference is handled in one of two ways. Either the generator never sends the request
+//! ([`Way::NotAsked`]) and a case in [`super::rules`] asserts what Ironkeeper does instead, or the
+//! replies are normalized ([`Way::MadeEqual`]) because the protocol does not specify the point. All
+//! other differences are errors.
 
 use ironkeeper_proto::op::{CreateMode, OpCode};
 
@@ -141,7 +141,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
 ];
 
-/// Whether a request is one the table says is not asked outside a multi.
+/// Returns whether the table excludes this request, on its own (not as part of a multi).
 pub fn is_hazard(request: &Request) -> bool {
     match request {
         Request::Create { flags, path: Text(None), .. } if !(0..=4).contains(flags) => true,
@@ -167,8 +167,8 @@ pub fn is_hazard(request: &Request) -> bool {
             {
                 return true;
             }
-            // A multi looks at the flag first: an ordinary create with flag 4 is a container in every
-            // respect, and a createTTL without a TTL flag is an ordinary create.
+            // In a multi the flag has precedence: an ordinary create with flag 4 creates a
+            // container, and a createTTL without a TTL flag is an ordinary create.
             matches!(operation, Request::Create { flags, .. }
                 if *kind == OpCode::CreateContainer.code()
                     && *flags != CreateMode::Container.flags())
@@ -185,7 +185,7 @@ pub fn is_hazard(request: &Request) -> bool {
     }
 }
 
-/// Whether a path names a node that holds a quota or its usage.
+/// Returns whether a path names a node that holds a quota or its usage.
 pub fn is_quota_node(path: &Text) -> bool {
     let Some(path) = &path.0 else { return false };
     path.ends_with(b"/zookeeper_limits") || path.ends_with(b"/zookeeper_stats")
@@ -195,7 +195,7 @@ fn spoils_quota(path: &Text, data: &Text) -> bool {
     is_quota_node(path) && !data.0.as_deref().is_some_and(is_quota_text)
 }
 
-/// `key=number` pairs, as quotas are written.
+/// Returns whether a text consists of `key=number` pairs, the format of quotas.
 fn is_quota_text(text: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(text) else { return false };
     text.split([',', ';']).all(|pair| {
@@ -211,32 +211,33 @@ fn flag_disagrees(op: i32, flags: i32) -> bool {
     let ttl = op == OpCode::CreateTtl.code();
     match mode {
         CreateMode::Container => !container,
-        // Apache refuses these itself.
+        // Apache rejects these.
         CreateMode::PersistentWithTtl | CreateMode::PersistentSequentialWithTtl => false,
         _ => container || ttl,
     }
 }
 
-/// Answered at the network layer or closing the connection: never behind something else in one write.
+/// Returns whether a request must not follow another request in one write: Apache replies to it in
+/// the network layer, or it closes the connection.
 pub fn must_be_first(request: &Request) -> bool {
     let op = request.op();
     op == OpCode::Auth.code() || op == OpCode::Sasl.code()
 }
 
-/// Never together with anything in one write.
+/// Returns whether a request must not share a write with any other request.
 pub fn must_be_alone(request: &Request) -> bool {
     let op = request.op();
     OpCode::from_code(op).is_none()
         || [OpCode::Error, OpCode::Check, OpCode::Sasl].iter().any(|alone| alone.code() == op)
 }
 
-/// Never in front of something else in one write.
+/// Returns whether a request must not precede another request in one write.
 pub fn must_be_last(request: &Request) -> bool {
     let op = request.op();
     op == OpCode::SetAcl.code() || op == OpCode::CloseSession.code()
 }
 
-/// Whether a text has characters that Java keeps as two.
+/// Returns whether a text has characters that Java stores as two (surrogate pairs).
 pub fn is_beyond_plane_0(text: &Text) -> bool {
     let Some(bytes) = &text.0 else { return false };
     String::from_utf8_lossy(bytes).chars().any(|character| character > '\u{ffff}')
@@ -254,14 +255,15 @@ pub fn ignores_error_body(op: i32) -> bool {
     op == OpCode::MultiRead.code()
 }
 
-/// Neighbours that one `auth` entry may have expanded to are put in order.
+/// Sorts neighbouring entries that may be the expansion of one `auth` entry.
 pub fn settle_expanded_entries(entries: &mut [(i32, String, String)]) {
     for run in entries.chunk_by_mut(|a, b| a.0 == b.0 && a.1 == b.1 && a.1 == "\"digest\"") {
         run.sort();
     }
 }
 
-/// Whether a step may end a session, so that events of one transaction come in any order.
+/// Returns whether a step may end a session, after which events of one transaction have no fixed
+/// order.
 pub fn may_end_session(step: &Step) -> bool {
     match step {
         Step::Send { frames, .. } => {

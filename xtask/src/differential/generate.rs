@@ -1,7 +1,7 @@
-//! Seeds become scripts.
+//! Generates scripts from seeds.
 //!
-//! The names are few, so that random requests meet each other's nodes; most requests are good, so that there
-//! is something to meet; every field has a share of values no client would send.
+//! There are few names, so that random requests refer to the same nodes; most requests are valid,
+//! so that nodes exist; every field also gets values that no client would send.
 
 use ironkeeper_proto::op::OpCode;
 
@@ -12,7 +12,7 @@ use super::script::{
     Text, ZxidRef, Zxids, open,
 };
 
-/// The script of a seed.
+/// Returns the script of a seed.
 pub fn script(seed: u64, steps: usize) -> Script {
     let mut generator = Generator::new(seed);
     generator.open();
@@ -22,8 +22,8 @@ pub fn script(seed: u64, steps: usize) -> Script {
     Script { root: generator.root, steps: generator.steps, zxids: Zxids::Compared }
 }
 
-/// A script in which all connections write at once, each below a node of its own, so that what each of
-/// them is told does not depend on the others.
+/// Returns a script in which all connections write concurrently, each below its own node, so that
+/// the replies to one connection do not depend on the others.
 pub fn crowd(seed: u64, steps: usize) -> Script {
     const FRAMES: usize = 25;
     let mut generator = Generator::new(seed);
@@ -60,7 +60,7 @@ pub fn crowd(seed: u64, steps: usize) -> Script {
     Script { root, steps: generator.steps, zxids: Zxids::Hidden }
 }
 
-/// The same requests, each in a write of its own.
+/// Splits every batch of a script into writes of one request each.
 pub fn one_by_one(mut script: Script) -> Script {
     let mut steps = Vec::new();
     for step in script.steps {
@@ -78,11 +78,11 @@ struct Generator {
     rng: Rng,
     root: String,
     steps: Vec<Step>,
-    /// The session each slot probably has. A wrong guess costs a wasted step, nothing more.
+    /// The probable session of each slot. A wrong guess only wastes a step.
     attached: [Option<Label>; SLOTS],
     labels: Label,
     closed: Vec<Label>,
-    /// Every path stays below the root.
+    /// Whether every path stays below the root of the script.
     apart: bool,
 }
 
@@ -100,7 +100,8 @@ enum Kind {
     Quota,
 }
 
-/// Byte strings that Java and Rust must read alike: cut, overlong, surrogate and impossible sequences.
+/// Byte strings that Java and Rust must decode alike: truncated, overlong, surrogate and invalid
+/// UTF-8 sequences.
 const ODD_BYTES: &[&[u8]] = &[
     b"\xff",
     b"\xc3",
@@ -138,7 +139,7 @@ impl Generator {
         }
     }
 
-    /// Two to four sessions, and a tree to begin with.
+    /// Opens two to four sessions and creates the first nodes.
     fn open(&mut self) {
         for slot in 0..2 + self.rng.below(SLOTS - 1) {
             let connect = Connect::new(self.label());
@@ -174,7 +175,7 @@ impl Generator {
         if open.is_empty() { 0 } else { self.rng.pick(&open) }
     }
 
-    /// The connection ends with this request, and perhaps the session.
+    /// Records that a connection ends with this request, and that its session may end too.
     fn leave(&mut self, slot: Slot, last: &Request) {
         if let Some(label) = self.attached[slot].take()
             && *last == Request::CloseSession
@@ -267,7 +268,7 @@ impl Generator {
         }
     }
 
-    /// Several requests written in one go.
+    /// Adds a write of several requests.
     fn batch(&mut self) {
         let slot = self.slot();
         let mut frames: Vec<Frame> = Vec::new();
@@ -349,7 +350,7 @@ impl Generator {
         self.steps.push(Step::Connect { slot, connect });
     }
 
-    /// Back to a session that exists, existed or never did.
+    /// Reconnects to a session that exists, that existed, or that never existed.
     fn again(&mut self) {
         let slot = self.rng.below(SLOTS);
         let mut label = 1 + self.rng.below(self.labels as usize + 1) as Label;
@@ -382,7 +383,7 @@ impl Generator {
         self.steps.push(Step::Connect { slot, connect });
     }
 
-    /// The nodes that make and keep a quota, in an order that usually works.
+    /// Adds writes to the nodes that define and record a quota, in an order that usually works.
     fn quota(&mut self) {
         let slot = self.slot();
         let below = self.rng.pick(&["", "", "/a", "/b"]);
@@ -425,7 +426,8 @@ impl Generator {
                 Request::SetData { path, data: limits.into(), version: -1 }.into()
             }];
         }
-        // One at a time: Apache counts what is committed, so a write behind the limit may slip through.
+        // One request per write: Apache counts committed usage, so a second request in flight may
+        // exceed the limit.
         for frame in frames {
             self.steps.push(Step::Send { slot, frames: vec![frame] });
         }
@@ -449,7 +451,7 @@ impl Generator {
         Frame { xid, request, damage }
     }
 
-    /// One byte changed, where that cannot turn the request into one that is not asked.
+    /// Changes one byte, where this cannot turn the request into an excluded one.
     fn poke(&mut self, request: &Request) -> Damage {
         let reach = match request {
             _ if self.apart => return Damage::None,
@@ -543,7 +545,7 @@ impl Generator {
             }
             OpCode::WhoAmI => Request::WhoAmI,
             OpCode::Auth => self.auth(),
-            // A body at random for an operation that exists.
+            // A random body for an existing operation.
             OpCode::Error => {
                 let op = self.rng.pick(&[
                     1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 14, 15, 16, 17, 18, 22, 101, 103, 104, 105,
@@ -551,7 +553,7 @@ impl Generator {
                 ]);
                 let len = self.rng.below(24);
                 let mut body = self.rng.bytes(len);
-                // Small lengths reach further into the record.
+                // Small length fields let the decoder read further into the record.
                 for byte in body.iter_mut().take(3) {
                     if self.rng.percent(80) {
                         *byte = 0;
@@ -730,7 +732,7 @@ impl Generator {
         if self.rng.percent(62) {
             return open();
         }
-        // Lists that lock somebody out, so that permissions matter.
+        // ACLs that deny access to some clients, so that permissions matter.
         if self.rng.percent(55) {
             let world = self.rng.pick(&[1, 1, 3, 5, 17, 15, 30, 29, 27, 23]);
             let owner = self.rng.pick(&[("auth", ""), ("digest", U), ("ip", "127.0.0.1")]);
@@ -820,12 +822,12 @@ impl Generator {
         Some(entries)
     }
 
-    /// A path of the script's own part of the tree, good or bad.
+    /// Returns a path in the script's subtree, valid or invalid.
     fn own_path(&mut self) -> Text {
         let mut path = self.root.clone();
         let mut depth = self.rng.weighted(&[(6, 0), (46, 1), (38, 2), (10, 3)]);
         if self.apart {
-            // The counter of sequential names directly below the common root belongs to all.
+            // All connections share the counter of sequential names directly below the common root.
             depth = depth.max(1);
         }
         for _ in 0..depth {
@@ -858,7 +860,7 @@ impl Generator {
         path.into()
     }
 
-    /// Any path, those every script shares included.
+    /// Returns any path, including the paths that all scripts share.
     fn path(&mut self) -> Text {
         if self.apart || !self.rng.percent(8) {
             return self.own_path();
@@ -883,7 +885,7 @@ impl Generator {
     }
 }
 
-/// Whether a connection is usually over after this request.
+/// Returns whether the server usually closes the connection after this request.
 fn ends_connection(request: &Request) -> bool {
     match request {
         Request::CloseSession => true,
@@ -896,7 +898,7 @@ fn ends_connection(request: &Request) -> bool {
     }
 }
 
-/// Whether a request names / or a node directly below it.
+/// Returns whether a request names / or a child of /.
 fn touches_root(request: &Request) -> bool {
     let shallow = |path: &Text| {
         path.0.as_ref().is_none_or(|path| path.iter().filter(|byte| **byte == b'/').count() < 2)

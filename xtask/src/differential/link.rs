@@ -1,4 +1,4 @@
-//! One connection: frames out, frames in, nothing understood.
+//! One connection, which sends and receives frames without decoding them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// How long a server may be silent before that counts as its answer. Generous, because a busy machine must
-/// not look like a difference.
+/// The time without a packet after which "no reply" is recorded as the result. It is long, so that
+/// a busy machine does not cause a difference.
 pub const SILENCE: Duration = Duration::from_secs(15);
-/// The largest reply believed; more is a broken length.
+/// The largest accepted reply; a larger length is treated as invalid.
 const FRAME_MAX: usize = 64 << 20;
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
@@ -17,7 +17,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 pub enum Incoming {
     Frame(Vec<u8>),
     Closed,
-    /// Nothing within the time given.
+    /// No packet within the given time.
     Silent,
     /// A length no frame can have.
     Nonsense(i32),
@@ -39,7 +39,7 @@ impl Link {
         Ok(Self { stream, buffer: Vec::new(), next_xid: 0 })
     }
 
-    /// The socket, to set its options or to write to it directly.
+    /// Returns the socket, to set its options or to write to it directly.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -49,7 +49,7 @@ impl Link {
         self.next_xid
     }
 
-    /// Writes bytes. A peer that has gone shows when its answer is read, so failures are not told here.
+    /// Writes bytes. Errors are ignored, because a closed connection is detected by the next read.
     pub fn write(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
@@ -86,14 +86,15 @@ impl Link {
                     return Incoming::Silent;
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // A reset is a close: which of the two a client sees depends on what it had in flight.
+                // A reset counts as a close: which of the two a client gets depends on its data in
+                // flight.
                 Err(_) => return Incoming::Closed,
             }
         }
     }
 }
 
-/// Puts the length in front.
+/// Returns the body with its length in front.
 pub fn framed(body: &[u8]) -> Vec<u8> {
     let mut frame = (body.len() as u32).to_be_bytes().to_vec();
     frame.extend_from_slice(body);

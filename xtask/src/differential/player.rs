@@ -1,8 +1,9 @@
-//! Plays a script against one server and writes down what came back.
+//! Runs a script against one server and records the replies.
 //!
-//! After every step each open connection sends a `sync` with a number of its own and reads up to the reply.
-//! A server queues an event before it answers what caused it, so whatever the step caused has arrived by
-//! then, on every connection, and the next step starts from rest.
+//! After every step each open connection sends a `sync` with a reserved xid and reads up to its
+//! reply. A server queues an event before it replies to the request that caused the event, so all
+//! effects of the step have arrived by then, on every connection, and the next step starts from an
+//! idle server.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -23,26 +24,27 @@ use super::script::{
 use super::transcript::{Names, Purpose, hex};
 use crate::server;
 
-/// The number of the `sync` that ends a step. Scripts use other numbers.
+/// The xid of the `sync` that ends a step. Scripts use other xids.
 const FENCE_XID: i32 = 0x5eed_0000;
-/// An id that no server hands out.
+/// A session id that no server assigns.
 const NOBODY: i64 = 0x00de_ad00_beef_0000;
-/// How long to wait for a close that ought to come at once.
+/// The timeout for a close that is expected at once.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who cleans up; both servers are started with its digest.
+/// The credentials of the session that cleans up; both servers are started with their digest.
 const SUPER: &[u8] = b"super:test";
 pub const SUPER_DIGEST_FLAG: &str =
     "-Dzookeeper.DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 
-/// What one server did.
+/// The recorded behaviour of one server.
 #[derive(Debug, Default)]
 pub struct Transcript {
     /// One list of lines for each step of the script.
     pub steps: Vec<Vec<String>>,
-    /// The tree below the script's root at the end, and which sessions were still alive.
+    /// The tree below the script's root at the end, and which sessions were still open.
     pub remains: Vec<String>,
-    /// What every script shares: the zxid, the root and the nodes below /zookeeper, after cleaning up.
+    /// The state that all scripts share: the zxid, the root and the nodes below /zookeeper, after
+    /// the clean-up.
     pub world: Vec<String>,
 }
 
@@ -58,12 +60,12 @@ struct Player {
     names: Names,
     slots: [Option<Link>; SLOTS],
     sessions: BTreeMap<Label, Session>,
-    /// Which session a slot's connection has.
+    /// The session of each slot's connection.
     attached: [Option<Label>; SLOTS],
     seen: i64,
 }
 
-/// Plays a script. An error means that the server could not be talked to at all.
+/// Runs a script. Returns an error if the server could not be reached at all.
 pub fn play(port: u16, script: &Script, purpose: Purpose) -> Result<Transcript> {
     let mut warden = Warden::open(port)?;
     let base = warden.zxid()?;
@@ -90,7 +92,8 @@ pub fn play(port: u16, script: &Script, purpose: Purpose) -> Result<Transcript> 
 
 impl Player {
     fn step(&mut self, step: &Step) -> Result<Vec<String>> {
-        // Lines of one connection stay together and in order; how connections interleave is not observable.
+        // Lines of one connection stay together and in order; the interleaving of connections is
+        // not observable.
         let mut lines: [Vec<String>; SLOTS] = [const { Vec::new() }; SLOTS];
         let mut extra = Vec::new();
         match step {
@@ -153,7 +156,7 @@ impl Player {
             && connect.password != Password::Usual
             && self.attached.contains(&Some(label))
         {
-            // A script that was cut down may come to this although no generated one does.
+            // Only a reduced script can get here; a generated script cannot.
             lines.push("a wrong password for a connected session is not asked".to_owned());
             return Ok(());
         }
@@ -203,7 +206,8 @@ impl Player {
         let label = match connect.session {
             SessionRef::New(label) | SessionRef::Known(label) => label,
         };
-        // A server that ignores the session asked for must not be taken for one that grants it.
+        // A server that ignores the requested session must be distinguished from a server that
+        // grants it.
         let granted = Session { id: response.session, password: response.password };
         if connect.session == SessionRef::New(label) {
             self.names.name_session(response.session, label);
@@ -227,7 +231,7 @@ impl Player {
         self.read(slot, awaited, lines);
     }
 
-    /// Writes frames in one go; the result is the operations whose replies are owed.
+    /// Sends frames in one write; returns the operations whose replies are outstanding.
     fn write(&mut self, slot: Slot, frames: &[Frame], lines: &mut Vec<String>) -> VecDeque<i32> {
         let seen = self.seen;
         let Some(link) = &mut self.slots[slot] else {
@@ -258,7 +262,8 @@ impl Player {
                 Some((header, body)) => {
                     lines.push(self.names.reply(*op, header, &body));
                     if closes_after(*op, header) {
-                        // The close follows in its own time; the mark that ends the step must not race it.
+                        // The server closes the connection after a delay; the `sync` that ends the
+                        // step must not race with it.
                         self.expect_close(slot, lines);
                     }
                     awaited.pop_front();
@@ -268,7 +273,8 @@ impl Player {
         }
     }
 
-    /// The next reply; events on the way are written down. `None` when the connection is at its end.
+    /// Returns the next reply and records the events before it. Returns `None` when the connection
+    /// has ended.
     fn next(&mut self, slot: Slot, lines: &mut Vec<String>) -> Option<(ReplyHeader, Vec<u8>)> {
         loop {
             let incoming = self.slots[slot].as_mut()?.read(SILENCE);
@@ -290,7 +296,7 @@ impl Player {
         }
     }
 
-    /// Reads up to the next event; what comes with it shows when the step ends.
+    /// Reads one packet, which should be an event; later events are recorded when the step ends.
     fn await_event(&mut self, slot: Slot, lines: &mut Vec<String>) {
         let Some(link) = &mut self.slots[slot] else { return };
         let incoming = link.read(SILENCE);
@@ -351,7 +357,7 @@ impl Player {
         self.attached[slot] = None;
     }
 
-    /// Closes every session of the script, so that none expires in the middle of a later one.
+    /// Closes every session of the script, so that none expires during a later script.
     fn end_sessions(&mut self) -> Result<Vec<String>> {
         let mut remains = Vec::new();
         let labels: Vec<Label> = self.sessions.keys().copied().collect();
@@ -385,7 +391,7 @@ fn resolve(seen: i64, zxid: ZxidRef) -> i64 {
     }
 }
 
-/// Whether a server is to close the connection behind this reply.
+/// Returns whether a server has to close the connection after this reply.
 fn closes_after(op: i32, header: ReplyHeader) -> bool {
     let error = ErrorCode::from_code(header.err);
     op == OpCode::CloseSession.code()
@@ -402,7 +408,7 @@ fn message(xid: i32, request: &Request) -> Vec<u8> {
     framed(&body)
 }
 
-/// Puts runs of events of one transaction in order.
+/// Sorts consecutive events of one transaction.
 fn settle_events(lines: &mut [String]) {
     let zxid = |line: &String| {
         line.starts_with("event ")
@@ -414,7 +420,7 @@ fn settle_events(lines: &mut [String]) {
     }
 }
 
-/// The tester's own session: sees everything, cleans up.
+/// The super user's session, which reads the whole tree and cleans up.
 struct Warden {
     link: Link,
 }
@@ -477,7 +483,7 @@ impl Warden {
         Ok(names)
     }
 
-    /// Every node below and including `root`, parents first.
+    /// Returns the paths of `root` and all nodes below it, parents first.
     fn paths(&mut self, root: &str) -> Result<Vec<String>> {
         let mut paths = vec![root.to_owned()];
         let mut at = 0;
@@ -536,7 +542,7 @@ impl Warden {
     }
 
     fn close(mut self) {
-        // The socket closes with it; what the server says to this changes nothing any more.
+        // The socket is closed afterwards in any case, so the reply does not matter.
         let _ = self.ask(&Request::CloseSession);
     }
 }

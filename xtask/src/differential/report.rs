@@ -8,12 +8,12 @@ pub fn equal(transcripts: &[Transcript; 2]) -> bool {
     a.steps == b.steps && a.remains == b.remains && a.world == b.world
 }
 
-/// The script with what each server answered. Lines both agree on stand once.
+/// Returns the script with the replies of both servers. Equal lines are printed once.
 pub fn transcripts(script: &Script, transcripts: &[Transcript; 2], titles: &[&str; 2]) -> String {
     steps(script, transcripts, titles, |_, _| true)
 }
 
-/// Only the steps whose answers differ.
+/// Returns only the steps whose replies differ.
 pub fn differences(script: &Script, transcripts: &[Transcript; 2], titles: &[&str; 2]) -> String {
     steps(script, transcripts, titles, |a, b| a != b)
 }
@@ -44,7 +44,8 @@ fn steps(
     text
 }
 
-/// Lines by longest common subsequence, so that one missing event does not make the rest look different.
+/// Aligns lines by longest common subsequence, so that a missing event does not make all later
+/// lines differ.
 fn aligned(a: &[String], b: &[String], titles: &[&str; 2], out: &mut String) {
     let width = titles[0].len().max(titles[1].len());
     let mut common = vec![vec![0usize; b.len() + 1]; a.len() + 1];

@@ -1,6 +1,7 @@
-//! The only source of chance: a seed gives the same script on every machine and in every release.
+//! The only source of randomness: a seed gives the same script on every machine and in every
+//! release.
 
-/// SplitMix64. Small, and its sequence is fixed by its definition rather than by a library version.
+/// SplitMix64. It is small, and its sequence is fixed by its definition, not by a library version.
 #[derive(Debug, Clone)]
 pub struct Rng {
     state: u64,
@@ -19,7 +20,7 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is never zero.
+    /// Returns a number below `bound`; `bound` must not be zero.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
@@ -32,7 +33,7 @@ impl Rng {
         from[self.below(from.len())].clone()
     }
 
-    /// Picks by weight.
+    /// Picks an entry of a table by weight.
     pub fn weighted<T: Copy>(&mut self, table: &[(usize, T)]) -> T {
         let total = table.iter().map(|(weight, _)| weight).sum();
         let mut at = self.below(total);

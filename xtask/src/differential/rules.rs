@@ -1,22 +1,22 @@
-//! What Ironkeeper does where Apache's behaviour is not to be copied (see [`super::exceptions`]).
+//! The behaviour of Ironkeeper where it does not copy Apache (see [`super::exceptions`]).
 //!
-//! These scripts are never sent to Apache: one of them crashes it for good.
+//! These scripts are never sent to Apache: one of them crashes it permanently.
 
 use super::Arrangement;
 use super::player::Transcript;
 use super::scenarios::{Writer, create_with};
 use super::script::{Connect, Entry, Password, Request, Script, Text, ZxidRef, open};
 
-/// A script and the answers it must get.
+/// A script and the required replies.
 pub struct Rule {
     pub name: &'static str,
     pub arrangement: Arrangement,
     pub script: Script,
-    /// None at all means that any will do as long as the server is there at the end.
+    /// The required replies; if empty, any replies are accepted as long as the server still runs.
     pub answers: Vec<&'static str>,
 }
 
-/// The answers without the marks that end each step.
+/// Returns the replies without those of the `sync` that ends each step.
 pub fn answers(transcript: &Transcript) -> Vec<String> {
     let mark =
         |line: &String| line.split_once(' ').is_some_and(|(_, rest)| rest.starts_with("at "));
@@ -158,7 +158,7 @@ pub fn all() -> Vec<Rule> {
                     vec![
                         create_with(1, "/d", 0, 0),
                         create_with(1, &node(""), 0, 0),
-                        // What `create_with` writes, "x", is no quota.
+                        // `create_with` writes the data "x", which is not a quota.
                         create_with(1, &node("/zookeeper_limits"), 0, 0),
                         create_with(1, &node("/zookeeper_stats"), 0, 0),
                     ],

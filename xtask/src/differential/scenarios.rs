@@ -1,4 +1,5 @@
-//! Scripts written down: each one walks through a table of the protocol, so that a difference has a name.
+//! Scripts written by hand: each one covers one table of the protocol, so that a difference has a
+//! name.
 
 use ironkeeper_proto::Put;
 
@@ -16,7 +17,7 @@ pub struct Scenario {
     pub script: Script,
 }
 
-/// The part of the tree scenarios work in.
+/// The root of the subtree that scenarios use.
 const ROOT: &str = "/d";
 
 pub fn all() -> Vec<Scenario> {
@@ -104,7 +105,7 @@ pub fn all() -> Vec<Scenario> {
         .collect()
 }
 
-/// Writes a script step by step.
+/// Builds a script step by step.
 pub struct Writer {
     steps: Vec<Step>,
     labels: Label,
@@ -127,7 +128,7 @@ impl Writer {
         self.handshake(slot, Connect::new(label));
     }
 
-    /// A session nobody comes back to.
+    /// Opens a session that no later step refers to.
     fn connect_afresh(&mut self, slot: Slot) {
         self.labels += 1;
         self.connect(slot, self.labels);
@@ -141,7 +142,7 @@ impl Writer {
         self.steps.push(Step::Send { slot, frames: vec![frame] });
     }
 
-    /// Requests in one write.
+    /// Adds several requests in one write.
     pub fn batch(&mut self, slot: Slot, requests: Vec<Request>) {
         let frames = requests.into_iter().map(Frame::from).collect();
         self.steps.push(Step::Send { slot, frames });
@@ -246,7 +247,7 @@ fn multi_reading(operations: Vec<Request>) -> Request {
     Request::Multi { op: 22, operations, ended: true }
 }
 
-/// One good request of every kind that a plain client may send, on nodes that exist.
+/// Returns one valid request of every kind that a plain client may send, on nodes that exist.
 fn good_requests() -> Vec<Request> {
     vec![
         create_with(1, "/d/n1", 0, 0),
@@ -303,7 +304,7 @@ fn encoded(request: &Request) -> Vec<u8> {
     body
 }
 
-/// The bytes a client sends, from the reference of the protocol.
+/// Sends the bytes of the examples in the protocol reference.
 fn golden_bytes(w: &mut Writer) {
     let golden = |hex: &str| -> Frame {
         let bytes: Vec<u8> = hex
@@ -412,18 +413,19 @@ fn sessions_are_resumed_and_refused(w: &mut Writer) {
     w.send(0, create_flags_of("/d/e", 1));
     w.connect(1, 2);
     w.send(1, watching(3, "/d/e"));
-    // From another connection: the first is closed, the ephemeral stays.
+    // Reconnected from slot 2: the connection of slot 0 is closed, the ephemeral remains.
     w.handshake(2, Connect { timeout_ms: 45_000, ..Connect::again(1) });
     w.send(1, exists("/d/e"));
     w.send(2, set("/d/e", "still mine"));
-    // After a drop, with and without the byte, with the newest zxid and with one from the future.
+    // After a drop: with and without the read-only byte, with the newest zxid and with a future
+    // zxid.
     w.steps.push(Step::Drop { slot: 2 });
     w.handshake(2, Connect { read_only: None, timeout_ms: 1, ..Connect::again(1) });
     w.steps.push(Step::Drop { slot: 2 });
     w.handshake(2, Connect { last_zxid: ZxidRef::Seen(10), ..Connect::again(1) });
     w.handshake(2, Connect { last_zxid: ZxidRef::Seen(0), ..Connect::again(1) });
     w.steps.push(Step::Drop { slot: 2 });
-    // Wrong passwords while nobody is connected.
+    // Wrong passwords while no connection has the session.
     for password in
         [Password::Wrong, Password::Null, Password::Len(0), Password::Len(15), Password::Len(17)]
     {
@@ -480,11 +482,11 @@ fn small_frames(w: &mut Writer) {
         w.send(0, set("/d", &"b".repeat(len)));
         w.send(0, get("/d"));
     }
-    // Together more than a frame may be, but none of them alone.
+    // The batch is larger than the frame limit, each of its frames is not.
     let value = "b".repeat(3000);
     w.batch(0, vec![set("/d", &value), get("/d"), set("/d", &value), get("/d")]);
     w.send(0, multi_reading(vec![get("/d"), get("/d"), get("/d")]));
-    // Lengths inside a frame that reach beyond it.
+    // Lengths of fields that exceed the frame.
     for len in [4097, 5120, 5121, 8192, 8193, 1 << 20] {
         let mut body = Vec::new();
         body.put_i32(len);
@@ -528,7 +530,7 @@ fn strangers_are_turned_away(w: &mut Writer) {
 fn every_operation_code(w: &mut Writer) {
     w.connect_afresh(1);
     for op in (-20..=130).chain([1000, -1000, i32::MAX, i32::MIN]) {
-        // Left to the rules: createContainer and createTTL are in other scenarios.
+        // createContainer and createTTL are covered by other scenarios and by the rules.
         if [20, -10].contains(&op) {
             continue;
         }
@@ -837,7 +839,7 @@ fn times_to_live(w: &mut Writer) {
         w.send(0, create_with(21, "/d/n", 6, ttl));
         w.send(0, multi(vec![create_with(21, "/d/n", 5, ttl), delete("/d/n")]));
     }
-    // Inside a multi a flag without a time to live makes an ordinary create.
+    // In a multi a createTTL whose flag has no TTL is an ordinary create.
     for flags in [0, 1, 2, 3, 4, 7] {
         for ttl in [1000, -1] {
             w.send(0, multi(vec![create_with(21, "/d/m", flags, ttl)]));
@@ -1145,7 +1147,7 @@ fn the_root_and_what_is_zookeepers_own(w: &mut Writer) {
     w.send(0, set("/zookeeper/config", "by the super user"));
     w.send(0, get("/zookeeper/config"));
     w.send(0, set("/zookeeper/config", ""));
-    // A root that lets nobody create, and back.
+    // A root ACL that allows no creates, and back.
     w.connect(1, 2);
     w.send(0, set_acl("/", Some(vec![entry(1, "world", "anyone")])));
     w.send(1, create("/d"));
@@ -1318,7 +1320,7 @@ fn acl_lists_keep_their_order(w: &mut Writer) {
         w.send(0, get_acl("/d/n"));
         w.send(0, delete("/d/n"));
     }
-    // Two identities: `auth` stands for both.
+    // Two identities: `auth` expands to both.
     w.auth(0, "v:q");
     w.send(0, create_acl("/d/two", Some(vec![entry(31, "auth", "")])));
     w.send(0, get_acl("/d/two"));
@@ -1362,7 +1364,7 @@ fn permissions_one_by_one(w: &mut Writer) {
             w.send(0, delete(path));
         }
     }
-    // The super user passes all of them.
+    // The super user passes all checks.
     w.send(0, create_acl("/d/n", Some(vec![entry(31, "auth", "")])));
     w.auth(1, "super:wrong");
     w.send(1, get("/d/n"));
@@ -1536,7 +1538,7 @@ fn text_that_is_not_utf8(w: &mut Writer) {
     }
 }
 
-/// Registers one kind of watch on a path.
+/// Sends the request that registers one kind of watch on a path.
 fn watch(w: &mut Writer, slot: Slot, kind: char, path: &str) {
     w.send(
         slot,
@@ -1551,7 +1553,7 @@ fn watch(w: &mut Writer, slot: Slot, kind: char, path: &str) {
     );
 }
 
-/// Changes around /d/p/n, with every kind of watch on the node, its parent and an ancestor.
+/// Changes nodes around /d/p/n, with every kind of watch on the node, its parent and an ancestor.
 fn events_of_every_change(w: &mut Writer) {
     w.connect(0, 1);
     w.send(0, create("/d"));
@@ -1595,7 +1597,7 @@ fn events_across_connections(w: &mut Writer) {
             watch(w, slot, kind, "/d");
         }
     }
-    // The one who changes hears of it before the answer.
+    // The session that changes a node receives the event before the reply.
     w.send(0, set("/d/n", "1"));
     w.send(0, create_flags_of("/d/n/e", 1));
     w.send(1, create_flags_of("/d/n/s", 3));
@@ -1669,7 +1671,7 @@ fn events_need_permission_to_read(w: &mut Writer) {
     for kind in [1, 2, 4, 5] {
         w.send(1, Request::Watches { op: 17, path: "/d".into(), kind });
     }
-    // Authenticating later opens what was registered before.
+    // After authentication, watches registered before receive events again.
     w.auth(1, "u:p");
     w.send(0, set("/d", "3"));
     w.connect(3, 4);
@@ -1708,7 +1710,7 @@ fn watches_on_the_root(w: &mut Writer) {
             w.close(1);
         }
     }
-    // Names that only begin alike are no descendants.
+    // A path with a common name prefix is not a descendant.
     w.connect(1, 2);
     watch(w, 1, 'r', "/d/a");
     watch(w, 1, 'r', "/d/");
@@ -1781,7 +1783,7 @@ fn watches_are_set_again(w: &mut Writer) {
     w.send(0, create("/d/old"));
     w.send(0, create("/d/set"));
     w.send(0, create("/d/parent"));
-    // Six transactions from here to the end of the changes.
+    // Five transactions from here to `exists`.
     w.send(0, set("/d/set", "1"));
     w.send(0, create("/d/parent/x"));
     w.send(0, delete("/d/parent/x"));
@@ -1806,7 +1808,8 @@ fn watches_are_set_again(w: &mut Writer) {
                 for path in ["/d/old", "/d/set", "/d/parent", "/d/gone", "/"] {
                     w.send(1, Request::Watches { op: 17, path: path.into(), kind: 3 });
                 }
-                // A session of one's own would move the zxid that is counted back from.
+                // Drop, not close: a closeSession transaction would move the zxid that `Seen` is
+                // relative to.
                 w.steps.push(Step::Drop { slot: 1 });
             }
         }
@@ -1894,7 +1897,7 @@ fn multi_results(w: &mut Writer) {
     w.send(0, multi(vec![create_with(19, "/d/con", 4, 0)]));
     w.send(0, multi(vec![create_with(21, "/d/ttl", 5, 100_000)]));
     w.send(0, multi(vec![create_with(21, "/d/ttl", 6, 100_000)]));
-    // A multi goes by the flag: here an ordinary create makes a container.
+    // In a multi the flag has precedence: an ordinary create with flag 4 creates a container.
     w.send(0, multi(vec![create_with(1, "/d/con4", 4, 0)]));
     w.send(0, multi(vec![create_with(15, "/d/con15", 4, 0)]));
     for flags in [1, 2, 3] {
@@ -1939,7 +1942,7 @@ fn multi_fails_as_one(w: &mut Writer) {
             w.send(1, multi(operations));
         }
     }
-    // Failed ones leave no trace for what follows in the same write.
+    // Failed multis do not affect later requests of the same write.
     w.batch(
         1,
         vec![
@@ -2116,7 +2119,7 @@ fn ephemerals(w: &mut Writer) {
         w.send(0, Request::GetEphemerals { prefix: prefix.clone() });
         w.send(1, Request::GetEphemerals { prefix });
     }
-    // Others may change them; deleting ends the ownership.
+    // Other sessions may change ephemerals; a deletion ends the ownership.
     w.send(1, set("/d/e1", "by another"));
     w.send(1, delete("/d/e12"));
     w.send(0, Request::GetEphemerals { prefix: "/d".into() });
@@ -2186,7 +2189,7 @@ fn quota_bookkeeping(w: &mut Writer) {
         w.send(0, request);
         w.send(1, get(STATS));
     }
-    // A nearer quota takes over what is below it.
+    // The nearest quota above a node counts the nodes below it.
     quota_nodes(w, "/d/m", "count=-1,bytes=-1");
     w.send(0, create_data("/d/m/under", "123"));
     w.send(1, get(STATS));
@@ -2195,7 +2198,7 @@ fn quota_bookkeeping(w: &mut Writer) {
     w.send(0, create_data("/d/m/under2", "123"));
     w.send(1, get(STATS));
     w.send(1, get("/zookeeper/quota/d/m/zookeeper_stats"));
-    // Without limits nothing is counted; without stats there is nowhere to count.
+    // Without a limits node nothing is counted; without a stats node the count cannot be stored.
     w.send(0, delete("/zookeeper/quota/d/zookeeper_limits"));
     w.send(0, create_data("/d/x", "123"));
     w.send(1, get(STATS));
@@ -2296,7 +2299,7 @@ fn a_dropped_session_expires(w: &mut Writer) {
 fn containers_are_reaped(w: &mut Writer) {
     w.connect(0, 1);
     w.send(0, create("/d"));
-    // Never used: it stays.
+    // A container that never had children is not reaped.
     w.send(0, create_with(19, "/d/unused", 4, 0));
     w.send(0, create_with(19, "/d/used", 4, 0));
     w.send(0, create("/d/used/x"));

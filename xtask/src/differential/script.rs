@@ -1,8 +1,9 @@
-//! What is done to a server: connections, requests good and bad, in an order both servers share.
+//! The requests and connections of a run, valid and invalid, in an order that is equal for both
+//! servers.
 //!
-//! A [`Script`] is plain data. It names connections by slot and sessions by label, so that the same script
-//! means the same thing on two servers which hand out different session ids, and still means something
-//! after steps were dropped from it.
+//! A [`Script`] is plain data. It names connections by slot and sessions by label, so that the same
+//! script has the same meaning on two servers that assign different session ids, and is still valid
+//! after steps were removed from it.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ use ironkeeper_proto::Put;
 use ironkeeper_proto::op::OpCode;
 use ironkeeper_proto::reply::MultiHeader;
 
-/// A string field as it goes on the wire: null, or any bytes at all.
+/// A string field as encoded: null, or arbitrary bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Text(pub Option<Vec<u8>>);
 
@@ -49,19 +50,19 @@ impl fmt::Debug for Text {
     }
 }
 
-/// Bytes in readable form, shortened in the middle when there are many.
+/// Formats bytes as readable text; the middle of long values is omitted.
 pub fn quoted(bytes: &[u8]) -> String {
     const SHOWN_MAX: usize = 200;
     if bytes.len() <= SHOWN_MAX {
         return format!("\"{}\"", bytes.escape_ascii());
     }
-    // The sum keeps two long values with equal ends apart.
+    // The sum distinguishes two long values with equal beginnings.
     let sum =
         bytes.iter().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
     format!("\"{}\"... {} bytes, sum {sum:08x}", bytes[..32].escape_ascii(), bytes.len())
 }
 
-/// One entry of an access control list.
+/// One entry of an ACL.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Entry {
     pub perms: i32,
@@ -113,18 +114,18 @@ fn put_texts(list: &Option<Vec<Text>>, out: &mut Vec<u8>) {
     }
 }
 
-/// A zxid a script can name without knowing the server's counter.
+/// A zxid that a script can refer to without knowing the server's counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZxidRef {
     Absolute(i64),
-    /// The newest zxid any reply of this run carried, plus an offset.
+    /// The newest zxid in any reply of this run, plus an offset.
     Seen(i64),
 }
 
 /// The body of one request, or of one operation in a multi.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Operations 1, 15, 19 and 21; only the last writes a time to live.
+    /// Operations 1, 15, 19 and 21; only 21 encodes a TTL.
     Create {
         op: i32,
         path: Text,
@@ -164,7 +165,7 @@ pub enum Request {
         path: Text,
         version: i32,
     },
-    /// Operations 14 and 22. Each operation carries the type its header claims.
+    /// Operations 14 and 22. Each operation is stored with the type in its header.
     Multi {
         op: i32,
         operations: Vec<(i32, Request)>,
@@ -190,7 +191,7 @@ pub enum Request {
     Sasl {
         token: Text,
     },
-    /// Operations 101 (three lists) and 105 (five).
+    /// Operations 101 (three lists) and 105 (five lists).
     SetWatches {
         op: i32,
         relative: ZxidRef,
@@ -312,15 +313,15 @@ impl Request {
     }
 }
 
-/// What is done to the encoded body before it is framed.
+/// A change of the encoded body before it is framed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Damage {
     None,
-    /// Only so many bytes of the body are sent.
+    /// Only this many bytes of the body are sent.
     Cut(usize),
-    /// Bytes behind the last field.
+    /// Bytes after the last field.
     Tail(Vec<u8>),
-    /// One byte replaced; a position behind the end wraps round.
+    /// One byte is replaced; a position after the end wraps around.
     Poke(usize, u8),
 }
 
@@ -339,10 +340,10 @@ impl Damage {
     }
 }
 
-/// One frame of a connection that is past its handshake.
+/// One frame of a connection after the handshake.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// `None` takes the connection's next number.
+    /// The xid; `None` uses the connection's next xid.
     pub xid: Option<i32>,
     pub request: Request,
     pub damage: Damage,
@@ -367,24 +368,25 @@ impl fmt::Debug for Frame {
     }
 }
 
-/// A connection of the script.
+/// The index of a connection of the script.
 pub type Slot = usize;
 pub const SLOTS: usize = 4;
 
-/// The name a script has for a session.
+/// The script's name of a session.
 pub type Label = u32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionRef {
-    /// Asks for a session and remembers it by this label.
+    /// Requests a new session and stores it under this label.
     New(Label),
-    /// Asks for a session that was opened before; an unused label stands for an id nobody ever had.
+    /// Requests a session that was opened before; an unused label stands for an id that never
+    /// existed.
     Known(Label),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Password {
-    /// Zeros for a new session, the right one for a known one.
+    /// Zeros for a new session, the right password for a known session.
     Usual,
     Wrong,
     Null,
@@ -398,7 +400,7 @@ pub struct Connect {
     pub session: SessionRef,
     pub timeout_ms: i32,
     pub password: Password,
-    /// `None` leaves the byte away.
+    /// The read-only byte; `None` omits it.
     pub read_only: Option<u8>,
     pub last_zxid: ZxidRef,
     pub version: i32,
@@ -429,25 +431,27 @@ impl Connect {
 
 #[derive(Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Opens a connection in a slot; what was there before is dropped.
+    /// Opens a connection in a slot; the slot's previous connection is dropped.
     Connect { slot: Slot, connect: Connect },
-    /// Opens a connection and sends these frames as the first things on it.
+    /// Opens a connection and sends these frames as the first ones on it.
     Greet { slot: Slot, connect: Connect, frames: Vec<Frame> },
-    /// Writes frames in one go and reads their replies.
+    /// Sends frames in one write and reads their replies.
     Send { slot: Slot, frames: Vec<Frame> },
-    /// Several connections write at the same moment, each below a node of its own; then all replies are
-    /// read.
+    /// Sends frames on several connections at the same time, each below its own node; then reads
+    /// all replies.
     Together { sends: Vec<(Slot, Vec<Frame>)> },
-    /// Writes bytes that are no complete good frame; the server is expected to answer by closing.
+    /// Writes bytes that are not a complete valid frame; the server is expected to close the
+    /// connection.
     Raw { slot: Slot, bytes: Vec<u8> },
-    /// Closes the socket on our side; the session lives on.
+    /// Closes the socket on the client's side; the session stays open.
     Drop { slot: Slot },
-    /// Waits until the server has closed the silent connection and another one has an event of its
-    /// session's end. Both, because Apache ends connection and session by two clocks of its own.
+    /// Waits until the server has closed the idle connection and another connection has received an
+    /// event of the session's expiry. Both, because Apache ends connection and session by two
+    /// separate clocks.
     AwaitExpired { slot: Slot, watcher: Slot },
     /// Waits for a watch event.
     AwaitEvent { slot: Slot },
-    /// Asks a four-letter word and keeps the lines that begin with one of the prefixes.
+    /// Sends a four-letter word and keeps the lines that begin with one of the prefixes.
     Word { word: &'static str, lines: &'static [&'static str] },
 }
 
@@ -485,7 +489,7 @@ impl fmt::Debug for Step {
     }
 }
 
-/// A run: steps, and the part of the tree they work in, emptied before and after.
+/// The steps of a run, and the subtree they use, which is deleted before and after.
 #[derive(Debug, Clone)]
 pub struct Script {
     pub root: String,
@@ -493,11 +497,11 @@ pub struct Script {
     pub zxids: Zxids,
 }
 
-/// Whether the order of transactions is the script's or the server's.
+/// Whether the script or the server determines the order of transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zxids {
-    /// One thing after the other: zxids must be equal.
+    /// Sequential requests: zxids must be equal.
     Compared,
-    /// Connections write at the same time: only how many there were is compared, at the end.
+    /// Concurrent writes: only their number is compared, at the end.
     Hidden,
 }

@@ -1,8 +1,8 @@
-//! A script that shows a difference is cut down to the steps that matter.
+//! Reduces a script with a difference to the steps that are necessary for the difference.
 
 use super::script::{Script, Step};
 
-/// Drops steps, then frames of batches and operations of multis, for as long as `differs` still holds.
+/// Removes steps, then frames of batches and operations of multis, while `differs` returns true.
 pub fn shrink(script: &Script, differs: &mut dyn FnMut(&Script) -> bool) -> Script {
     let mut smallest = script.clone();
     let mut chunk = smallest.steps.len().div_ceil(2).max(1);

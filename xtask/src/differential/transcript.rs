@@ -1,8 +1,8 @@
-//! Replies and events as text in which two servers that behave alike read alike.
+//! Replies and events as text that is equal for two servers with equal behaviour.
 //!
-//! What a server is free to choose becomes a symbol: zxids count from the start of the run, session ids are
-//! named in the order of their appearance, a time is named by the transaction it belongs to. Everything else
-//! is spelled out field by field, down to bytes behind the last field.
+//! Values that a server chooses freely become symbols: zxids count from the start of the run,
+//! session ids are numbered in the order of their appearance, a time is named by its transaction.
+//! All other fields are printed one by one, including bytes after the last field.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,7 +18,8 @@ use ironkeeper_proto::{SessionId, Xid};
 use super::exceptions;
 use super::script::{Label, Zxids, quoted};
 
-/// How far a transaction's time may be from ours; both servers run on this machine.
+/// The largest difference between a transaction's time and our clock; both servers run on this
+/// machine.
 const CLOCK_SKEW_MS_MAX: i64 = 600_000;
 
 /// The symbols of one run on one server.
@@ -31,17 +32,17 @@ pub struct Names {
     zxids: Zxids,
 }
 
-/// Why a script is played.
+/// The purpose of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To compare two servers: what the table of exceptions lists is neither asked nor seen.
+    /// To compare two servers: listed exceptions are neither sent nor recorded.
     Compare,
-    /// To see what Ironkeeper does with exactly that.
+    /// To check what Ironkeeper does with an exception.
     Rule,
 }
 
 impl Names {
-    /// Zxids are counted from `base`, the last one before the run.
+    /// Creates the symbols; zxids count from `base`, the last zxid before the run.
     pub fn new(base: i64, purpose: Purpose, zxids: Zxids) -> Self {
         Self { base, sessions: HashMap::new(), times: HashMap::new(), purpose, zxids }
     }
@@ -66,7 +67,8 @@ impl Names {
         }
     }
 
-    /// A time is right if every node that carries the transaction's zxid shows the same one, and near now.
+    /// Returns the symbol of a time. A time is valid if it is near now and equal in all nodes that
+    /// carry the transaction's zxid.
     fn time(&mut self, zxid: i64, time: i64) -> String {
         if zxid == 0 {
             return time.to_string();
@@ -99,7 +101,7 @@ impl Names {
         )
     }
 
-    /// A reply to a request with operation `op`, header first.
+    /// Formats the reply to a request with operation `op`, header first.
     pub fn reply(&mut self, op: i32, header: ReplyHeader, body: &[u8]) -> String {
         let head = format!("xid {} zxid {}", header.xid.0, self.zxid(header.zxid.0));
         if header.err != 0 {
@@ -188,7 +190,7 @@ impl Names {
         }
     }
 
-    /// A watch event; its header is part of it.
+    /// Formats a watch event with its header.
     pub fn event(&self, header: ReplyHeader, body: &[u8]) -> String {
         let mut reader = Reader::new(body);
         let decoded =
@@ -216,12 +218,13 @@ fn error(code: i32) -> String {
     }
 }
 
-/// A string or buffer, byte for byte: a lossy decoder would hide what a client would see.
+/// Formats a string or buffer byte by byte: a lossy decoder would hide differences that a client
+/// can see.
 fn text(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
     Ok(reader.buf()?.map_or("null".to_owned(), quoted))
 }
 
-/// A vector whose order is the server's own affair.
+/// Formats a vector whose order the server chooses freely.
 fn sorted(
     reader: &mut Reader<'_>,
     mut element: impl FnMut(&mut Reader<'_>) -> Result<String, DecodeError>,

@@ -1,4 +1,4 @@
-//! Clients for scenarios, which are plain blocking code: a runtime on a thread of its own keeps sessions alive
+//! Clients for scenarios, which are blocking code: a runtime on its own thread keeps sessions alive
 //! while the scenario waits for processes.
 
 use std::future::Future;
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::cluster::PATIENCE;
 
-/// A runtime that runs until this is dropped.
+/// A runtime that runs until this value is dropped.
 #[derive(Debug)]
 pub struct Background {
     handle: Handle,
@@ -27,13 +27,13 @@ impl Background {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name("clients".to_owned()).spawn(move || {
-            // Ends with an error if the other end is gone, which is the same.
+            // Returns an error if the sender was dropped, which also means stop.
             let _ = runtime.block_on(stopped);
         })?;
         Ok(Background { handle, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Waits for what clients do, for as long as anything may take.
+    /// Runs client work and waits for it, at most for `PATIENCE`.
     pub fn wait<T>(&self, what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.handle.block_on(async {
             tokio::time::timeout(PATIENCE, work)
@@ -43,7 +43,7 @@ impl Background {
         })
     }
 
-    /// Lets clients work while the scenario does something else.
+    /// Runs client work concurrently with the scenario.
     pub fn spawn<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -51,7 +51,7 @@ impl Background {
         self.handle.spawn(work)
     }
 
-    /// A new session.
+    /// Opens a new session.
     pub fn connect(&self, connect_string: &str, session: Duration) -> Result<Client> {
         self.wait("connecting", async {
             let builder = Client::builder(connect_string).session_timeout(session);
@@ -64,7 +64,7 @@ impl Drop for Background {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It cannot panic: it only waits.
+            // The thread cannot panic: it only waits.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Who the members of an ensemble are: programs and parts.
+//! The members of an ensemble: programs and roles.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,23 +13,23 @@ use crate::server::Program;
 pub enum Kind {
     Ours,
     Apache,
-    /// The release line before: it synchronizes learners in another order.
+    /// The previous release line: it synchronizes learners in another order.
     Apache38,
 }
 
-/// One member before it has a folder and ports.
+/// One member, before it has a directory and ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     pub kind: Kind,
     pub observer: bool,
 }
 
-/// The members of an ensemble; their ids count from one. With equal histories the largest id leads.
+/// The members of an ensemble; ids count from one. With equal histories the largest id is elected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cast(pub Vec<Part>);
 
 impl Cast {
-    /// A cast written down in this program.
+    /// Parses a list of members that is a literal in this program.
     pub fn of(text: &str) -> Cast {
         text.parse().expect("casts in the code are well-formed")
     }
@@ -42,7 +42,7 @@ impl Cast {
 impl FromStr for Cast {
     type Err = anyhow::Error;
 
-    /// `apache,ours,ours:observer`.
+    /// Parses `apache,ours,ours:observer`.
     fn from_str(text: &str) -> Result<Cast> {
         let parts = text.split(',').map(|word| {
             let (kind, role) = word.split_once(':').unwrap_or((word, "participant"));
@@ -84,7 +84,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The programs behind the kinds, as far as they were asked for.
+/// The programs of the kinds that have been requested.
 #[derive(Debug, Default)]
 pub struct Programs {
     ours: Option<Program>,
@@ -93,7 +93,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// One program, the only one.
+    /// Creates a set with a single program.
     pub fn only(kind: Kind, program: Program) -> Programs {
         let mut programs = Programs::default();
         *match kind {
@@ -104,7 +104,7 @@ impl Programs {
         programs
     }
 
-    /// Fetches what the cast needs of Apache.
+    /// Downloads the Apache releases that the ensemble needs.
     pub fn fetch(&mut self, cast: &Cast, cache: &Cache) -> Result<()> {
         if cast.has(Kind::Apache) && self.apache.is_none() {
             self.apache = Some(Program::Apache(cache.apache()?));
@@ -115,7 +115,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Whether all of the cast can be played.
+    /// Returns whether the programs of all members are available.
     pub fn have(&self, cast: &Cast) -> bool {
         cast.0.iter().all(|part| self.get(part.kind).is_ok())
     }

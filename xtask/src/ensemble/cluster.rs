@@ -1,4 +1,5 @@
-//! An ensemble of real processes on this machine: started, stopped, killed, paused and cut off at will.
+//! An ensemble of real processes on this machine, which can be started, stopped, killed, paused and
+//! partitioned.
 
 use std::fs;
 use std::path::Path;
@@ -12,41 +13,42 @@ use super::links::{Links, PeerPorts};
 use crate::ports;
 use crate::server::{Server, Setup};
 
-/// How long anything that is waited for may take. It only bounds failure: a JVM on a busy machine starts slowly.
+/// The timeout of every wait. It only bounds failures: a JVM on a busy machine starts slowly.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(20);
 
-/// Flags for members that are JVMs: many of them share two cores, and none lives long.
+/// Flags for members that are JVMs: many of them share two cores, and all are short-lived.
 const JVM_FLAGS: [&str; 3] = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"];
 
-/// An ensemble. Members are named by their place in the cast; their ids are larger by one.
+/// An ensemble. Members are named by their index in the specification; `id == index + 1`.
 #[derive(Debug)]
 pub struct Cluster {
-    /// What lines about it begin with: plays run side by side.
+    /// The prefix of its output lines, because scenarios run concurrently.
     title: String,
     members: Vec<Server>,
-    /// Where each really listens for others.
+    /// The real peer ports of each member.
     peer_ports: Vec<PeerPorts>,
     links: Option<Links>,
-    /// Whether each was a JVM at any time.
+    /// Whether each member was a JVM at any time.
     was_apache: Vec<bool>,
 }
 
-/// What an ensemble has besides its cast.
+/// The settings of an ensemble besides its members.
 #[derive(Debug, Clone, Default)]
 pub struct Terms {
-    /// Wires that can be cut, at the price of a proxy on each.
+    /// Whether links can be cut, at the price of a proxy on each.
     pub links: bool,
-    /// Further lines of `zoo.cfg`.
+    /// Additional lines of `zoo.cfg`.
     pub lines: Vec<(&'static str, String)>,
-    /// Further flags of the JVM.
+    /// Additional flags of the JVM.
     pub flags: Vec<&'static str>,
-    /// JVMs as Apache's scripts start them: for measurements, not for scenarios.
+    /// Whether JVMs get the flags of Apache's scripts: for measurements, not for scenarios.
     pub as_shipped: bool,
 }
 
 impl Cluster {
-    /// Folders, ports and configurations for the cast, in `dir`; nothing runs yet.
+    /// Creates directories, ports and configurations of all members in `dir`, without starting a
+    /// process.
     pub fn prepare(cast: &Cast, programs: &Programs, terms: &Terms, dir: &Path) -> Result<Cluster> {
         let mut real = Vec::new();
         for _ in &cast.0 {
@@ -93,7 +95,7 @@ impl Cluster {
         Ok(Cluster { title, members, peer_ports: real, links, was_apache })
     }
 
-    /// Starts everybody and waits until all serve.
+    /// Starts all members and waits until all of them serve.
     pub fn start(cast: &Cast, programs: &Programs, terms: &Terms, dir: &Path) -> Result<Cluster> {
         let mut cluster = Self::prepare(cast, programs, terms, dir)?;
         for server in &mut cluster.members {
@@ -103,7 +105,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Prints what has happened.
+    /// Prints an event of the run.
     pub fn tell(&self, what: &str) {
         println!("   [{}] {what}", self.title);
     }
@@ -128,24 +130,24 @@ impl Cluster {
         self.members.iter()
     }
 
-    /// The wires; an error if the ensemble has none to cut.
+    /// Returns the links; an error if the ensemble was started without proxies.
     pub fn links(&self) -> Result<&Links> {
         self.links.as_ref().context("this ensemble was started without links to cut")
     }
 
-    /// All members, as clients want them.
+    /// Returns the connect string of all members.
     pub fn connect_string(&self) -> String {
         let addresses: Vec<String> = self.members.iter().map(Server::address).collect();
         addresses.join(",")
     }
 
-    /// Who leads, if anybody says so.
+    /// Returns the leader, if a running member reports that it leads.
     pub fn leader(&self) -> Option<usize> {
         let leads = |server: &Server| server.mode().is_some_and(|mode| mode == "leader");
         self.members.iter().position(|server| server.pid().is_some() && leads(server))
     }
 
-    /// Waits until somebody leads of whom `wanted` holds.
+    /// Waits for a leader for which `wanted` holds.
     pub fn wait_for_leader(&self, wanted: impl Fn(usize) -> bool) -> Result<usize> {
         let mut leader = None;
         self.wait(|| {
@@ -166,7 +168,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits for a condition, asking again and again.
+    /// Polls until a condition holds.
     pub fn wait(&self, mut condition: impl FnMut() -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while !condition() {
@@ -178,7 +180,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The ends of all logs.
+    /// Returns the last lines of all logs.
     pub fn tails(&self, lines: usize) -> String {
         let mut text = String::new();
         for (at, server) in self.members.iter().enumerate() {
@@ -188,17 +190,18 @@ impl Cluster {
         text
     }
 
-    /// Whether a member is a JVM.
+    /// Returns whether a member is a JVM.
     pub fn is_apache(&self, at: usize) -> bool {
         is_apache(&self.members[at])
     }
 
-    /// Whether the member with this port for clients was a JVM at any time.
+    /// Returns whether the member with this client port was a JVM at any time.
     pub fn was_apache(&self, port: u16) -> bool {
         self.members.iter().zip(&self.was_apache).any(|(server, was)| server.port() == port && *was)
     }
 
-    /// Whether the member with this port for clients has led as an Apache server: then its log says so.
+    /// Returns whether the member with this client port has led as an Apache server, according to
+    /// its log.
     pub fn has_led_as_apache(&self, port: u16) -> bool {
         const LEADS: &[u8] = b"LEADING - LEADER ELECTION TOOK";
         self.was_apache(port)
@@ -208,7 +211,8 @@ impl Cluster {
             })
     }
 
-    /// Where a member finds those of the others that were JVMs at any time, if they lead.
+    /// Returns the quorum ports under which a member dials the other members that were JVMs at any
+    /// time.
     pub fn apache_leader_ports(&self, of: usize) -> Vec<u16> {
         (0..self.members.len())
             .filter(|other| *other != of && self.was_apache[*other])
@@ -219,7 +223,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Makes another program of a stopped member, on the same data.
+    /// Replaces the program of a stopped member; the data stays.
     pub fn recast(&mut self, at: usize, kind: Kind, programs: &Programs) -> Result<()> {
         self.members[at].replace_program(programs.get(kind)?)?;
         self.was_apache[at] |= self.is_apache(at);

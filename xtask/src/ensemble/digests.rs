@@ -1,9 +1,11 @@
-//! Whether members agree on their trees' digests, and whether any of them complained.
+//! Checks that the members' tree digests are equal and that no log reports a mismatch.
 //!
-//! One complaint proves nothing: it seems that the tree an Apache leader sends under load holds some of what follows it,
-//! and that Apache's learners compare digests while they apply that once more. It was seen among Apache servers alone.
-//! So it is excused only there: an Apache learner's, about a tree that came from a leader at the address of an Apache
-//! member, while that tree is taken over. A tree of ours is exact, and a complaint about it counts.
+//! A single reported mismatch is not conclusive: apparently the snapshot that an Apache leader
+//! sends under load contains some of the transactions after it, and Apache's learners compare
+//! digests while they apply these transactions again. This was observed with Apache servers alone.
+//! Therefore a mismatch is accepted only in this case: an Apache learner reports it while it
+//! installs a snapshot from a leader at the address of an Apache member. Snapshots of Ironkeeper
+//! are exact, and a mismatch after one of them is a failure.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,16 +13,18 @@ use std::fs;
 use super::cluster::Cluster;
 use crate::server::Server;
 
-/// Words no log may hold: a digest that differs from the leader's, or a thread of ours that died.
+/// Texts that no log may contain: a digest that differs from the leader's, or a panic of an
+/// Ironkeeper thread.
 const COMPLAINTS: [&str; 4] =
     ["digest mismatch", "digests are not matching", "digest does not match", "panicked at"];
-/// Between these two, an Apache learner applies what follows a leader's tree.
+/// Between these two log lines an Apache learner applies the transactions after a leader's
+/// snapshot.
 const TREE_COMES: &str = "Getting a snapshot from leader";
 const TREE_IS_HERE: &str = "Snapshotting: ";
-/// What an Apache learner says before the address of its leader.
+/// The text before the leader's address in the log of an Apache learner.
 const LEADER: &str = "Successfully connected to leader, using address: ";
 
-/// Everything that speaks against the running members; nothing is what is wanted.
+/// Returns all mismatches of the running members; empty if there are none.
 pub fn disagreements(cluster: &Cluster) -> Vec<String> {
     let mut found = Vec::new();
     let mut digests: HashMap<String, (usize, String)> = HashMap::new();
@@ -50,7 +54,8 @@ pub fn disagreements(cluster: &Cluster) -> Vec<String> {
     found
 }
 
-/// The complaints of a log, and how many more are excused by the tree of a leader with one of these ports.
+/// Returns the mismatch lines of a log, and the number of lines that are accepted because of a
+/// snapshot from a leader with one of these ports.
 fn complaints(log: &str, fuzzy_leaders: &[u16]) -> (Vec<String>, usize) {
     let (mut found, mut excused) = (Vec::new(), 0);
     let (mut tree_comes, mut may_be_fuzzy) = (false, false);
@@ -76,7 +81,7 @@ fn complaints(log: &str, fuzzy_leaders: &[u16]) -> (Vec<String>, usize) {
     (found, excused)
 }
 
-/// The digests a member remembers, by zxid.
+/// Returns the digests that a member has kept, by zxid.
 fn history(server: &Server) -> Vec<(String, String)> {
     let text = server.ask("hash").unwrap_or_default();
     text.lines()

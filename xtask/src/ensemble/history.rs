@@ -1,9 +1,9 @@
-//! What clients did and were told, and whether one order of events explains it.
+//! Operations of clients and their replies, and a check that the history is linearizable.
 //!
-//! Registers are nodes that are only ever set, and every set carries data of its own. The server numbers the
-//! versions of a node, so each answer tells its place in the order of writes, and nothing has to be searched:
-//! the history of a register is linearizable exactly if the versions told agree with the data, and with who was
-//! done before whom began.
+//! Registers are nodes that are only set, and every set writes unique data. The server numbers the
+//! versions of a node, so each reply contains its position in the order of writes, and the check
+//! needs no search: the history of a register is linearizable iff the returned versions agree with
+//! the data and with the real-time order of operations.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,43 +13,44 @@ pub struct Op {
     pub client: usize,
     pub register: usize,
     pub action: Action,
-    /// Nanoseconds of one clock, taken before the request was sent and after the answer came.
+    /// Nanoseconds of one clock, read before the request was sent and after the reply arrived.
     pub began: u64,
     pub ended: u64,
     pub outcome: Outcome,
-    /// The port of the member that answered, if one is known.
+    /// The port of the member that replied, if it is known.
     pub server: Option<u16>,
 }
 
-/// A rule that a history breaks.
+/// A violation of a rule by a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
-    /// In words.
+    /// The description of the violation.
     pub what: String,
-    /// For a read behind a sync that saw too little, the member that answered it.
+    /// For a read after a sync that returned an old version: the member that replied.
     pub stale_on: Option<u16>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// A set of this data, alone or in a transaction. No two requests write the same.
+    /// A set of this data, alone or in a multi. No two requests write the same data.
     Write(u64),
-    /// A read behind a sync: sees everything that was answered before it began.
+    /// A read after a sync: returns at least the newest version returned before it began.
     SyncedRead,
-    /// A read of whatever the client's server has: never older than what the client has seen.
+    /// A read from the client's server: never returns an older version than the client has
+    /// received.
     Read,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Done(Seen),
-    /// The connection broke: it happened, or will, or never.
+    /// The connection was lost: the request was applied, will be applied, or will never be applied.
     Unknown,
-    /// The server said no.
+    /// The server rejected the request.
     Refused,
 }
 
-/// A version of a register: its number, the transaction that made it, its data.
+/// A version of a register: its number, the zxid of its transaction, its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     pub version: i32,
@@ -57,10 +58,10 @@ pub struct Seen {
     pub value: u64,
 }
 
-/// What registers hold at first, as version 0.
+/// The initial data of registers, version 0.
 pub const FIRST_VALUE: u64 = 0;
 
-/// Every rule that the history breaks; none if it is linearizable.
+/// Returns all violations of a history; empty if it is linearizable.
 pub fn violations(ops: &[Op]) -> Vec<Broken> {
     let mut broken = Vec::new();
     let mut registers: BTreeMap<usize, Vec<&Op>> = BTreeMap::new();
@@ -75,7 +76,7 @@ pub fn violations(ops: &[Op]) -> Vec<Broken> {
         register.check_zxids(&mut broken);
         register.check_real_time(ops, &mut broken);
         register.check_clients(ops, &mut broken);
-        // A value on two registers is a transaction's: both were written at once, or something split it.
+        // A value on two registers is from one multi: both writes must have the same zxid.
         for seen in register.versions.values().filter(|seen| seen.value != FIRST_VALUE) {
             if *zxid_of.entry(seen.value).or_insert(seen.zxid) != seen.zxid {
                 broken.push(rule(format!("the transaction of value {} was split", seen.value)));
@@ -89,7 +90,7 @@ fn rule(what: String) -> Broken {
     Broken { what, stale_on: None }
 }
 
-/// What anybody was told about each version; contradictions are broken rules.
+/// Collects the returned versions; contradictory replies are violations.
 fn versions(register: usize, ops: &[&Op], broken: &mut Vec<Broken>) -> BTreeMap<i32, Seen> {
     let mut versions: BTreeMap<i32, Seen> = BTreeMap::new();
     for op in ops {
@@ -111,8 +112,8 @@ struct Register {
 }
 
 impl Register {
-    /// Every value seen was written by somebody, once, and not by a request that was refused; and no version is
-    /// without a write that may have made it.
+    /// Checks that every returned value was written exactly once, by a request that was not
+    /// rejected, and that every version has a write that may have created it.
     fn check_origins(&self, ops: &[&Op], broken: &mut Vec<Broken>) {
         let number = self.number;
         let mut writers: HashMap<u64, &Op> = HashMap::new();
@@ -147,7 +148,7 @@ impl Register {
             }
         }
         let last = self.versions.keys().next_back().copied().unwrap_or(0);
-        // Version 0 need not have been seen by anybody.
+        // Version 0 may be absent from all replies.
         let unseen = i64::from(last) - self.versions.range(1..).count() as i64;
         let may_have_made_them = writers
             .iter()
@@ -171,7 +172,8 @@ impl Register {
         }
     }
 
-    /// Whoever began after another was done sees, or writes, no earlier version.
+    /// Checks that an operation that began after another had completed returns or writes no older
+    /// version.
     fn check_real_time(&self, ops: &[&Op], broken: &mut Vec<Broken>) {
         let version_of: HashMap<u64, i32> =
             self.versions.iter().map(|(version, seen)| (seen.value, *version)).collect();
@@ -217,7 +219,7 @@ impl Register {
         self.check_no_prophecy(ops, broken);
     }
 
-    /// Nobody is told of a write before it began.
+    /// Checks that no reply contains a value before its write began.
     fn check_no_prophecy(&self, ops: &[&Op], broken: &mut Vec<Broken>) {
         let mut began: HashMap<u64, u64> = HashMap::new();
         for op in ops {
@@ -236,7 +238,7 @@ impl Register {
         }
     }
 
-    /// A client never goes back, whatever server it is connected to.
+    /// Checks that the versions a client receives never decrease, on any server.
     fn check_clients(&self, ops: &[&Op], broken: &mut Vec<Broken>) {
         let mut newest: HashMap<usize, i32> = HashMap::new();
         let mut in_order = ops.to_vec();
@@ -259,7 +261,8 @@ impl Register {
 mod tests {
     use super::*;
 
-    /// `client action began-ended outcome`: `1 w7 0-2 =1` wrote 7 as version 1; `?` unknown, `!` refused.
+    /// Parses `client action began-ended outcome`: `1 w7 0-2 =1` wrote 7 as version 1; `?` unknown,
+    /// `!` rejected.
     fn history(text: &str) -> Vec<Op> {
         text.split(';').map(|op| parse(op.trim())).collect()
     }
@@ -309,7 +312,7 @@ mod tests {
     #[test]
     fn one_order_that_explains_all_is_enough() {
         check("1 w7 0-9 =2; 2 w8 1-5 =1; 2 s8 6-7 =1; 3 s7 10-11 =2; 3 r7 12-13 =2", "");
-        // Answers that overlap may come in either order.
+        // Overlapping operations may take effect in either order.
         check("1 w7 0-9 =1; 2 s0 1-8 =0", "");
         check("1 w7 0-9 =1; 2 s7 1-2 =1", "");
     }

@@ -1,31 +1,31 @@
-//! The wires between members, each of which can be cut.
+//! The links between members, each of which can be cut.
 //!
-//! Every member is told a port of its own for every other member's quorum and election port. Behind it is a proxy.
-//! A member names its own address `0.0.0.0` then, so that others do not learn from its greeting how to get past the
-//! proxy.
+//! Every member is configured with a separate port for every other member's quorum port and
+//! election port, and a proxy listens on each. A member configures its own address as `0.0.0.0`, so
+//! that other members cannot learn from its messages how to bypass the proxy.
 
 use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use ironkeeper_testing::FaultyProxy;
 
-/// The ports a member listens on for other members.
+/// The ports on which a member listens for other members.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerPorts {
     pub quorum: u16,
     pub election: u16,
 }
 
-/// How a wire is cut.
+/// The way in which a link is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// Connections are reset and new ones refused: both sides know.
+    /// Connections are reset and new ones rejected: both sides detect it at once.
     Refused,
-    /// Nothing comes through any more: both sides have to find out.
+    /// Packets are dropped: both sides detect it by timeouts.
     Silent,
 }
 
-/// All wires of an ensemble, by who dials whom.
+/// All links of an ensemble, by dialling member and dialled member.
 #[derive(Debug)]
 pub struct Links {
     wires: HashMap<(usize, usize), Wire>,
@@ -38,7 +38,7 @@ struct Wire {
 }
 
 impl Links {
-    /// Wires between all members; `ports` are the real ones, by the member's place.
+    /// Creates links between all members; `ports` are the real ones, by the index of the member.
     pub fn between(ports: &[PeerPorts]) -> Result<Links> {
         let mut wires = HashMap::new();
         for from in 0..ports.len() {
@@ -53,7 +53,7 @@ impl Links {
         Ok(Links { wires })
     }
 
-    /// The ports under which `from` finds `to`.
+    /// Returns the ports under which `from` dials `to`.
     pub fn ports(&self, from: usize, to: usize) -> PeerPorts {
         let wire = &self.wires[&(from, to)];
         PeerPorts { quorum: wire.quorum.port(), election: wire.election.port() }
@@ -68,14 +68,14 @@ impl Links {
         }
     }
 
-    /// Cuts the wire between two members, in both directions.
+    /// Cuts the link between two members, in both directions.
     pub fn cut(&self, one: usize, other: usize, cut: Cut) {
         for pair in [(one, other), (other, one)] {
             self.wires[&pair].cut(cut);
         }
     }
 
-    /// Ends all cuts.
+    /// Restores all links.
     pub fn heal(&self) -> Result<()> {
         for wire in self.wires.values() {
             for proxy in [&wire.quorum, &wire.election] {

@@ -1,9 +1,10 @@
-//! Clients that work on an ensemble while things happen to it, and write down what they were told.
+//! Clients that use an ensemble while faults are injected, and record the replies.
 //!
-//! They share a few registers (see [`super::history`]), append to a common line of sequential nodes, and each
-//! keeps an ephemeral node for as long as its session lives. Whatever breaks, they go on: with the same session.
+//! The clients share a few registers (see [`super::history`]), append sequential nodes to a common
+//! parent, and each keeps an ephemeral node while its session is open. After every failure they
+//! continue with the same session.
 //!
-//! A [`Load`] has one thread with one runtime. Its figures are read from outside while it runs.
+//! A [`Load`] has one thread with one runtime. Other threads read its counters while it runs.
 
 mod actor;
 mod ending;
@@ -24,19 +25,20 @@ use actor::Actor;
 
 const CLIENTS: usize = 6;
 const REGISTERS: usize = 5;
-/// Sessions live through any election, and yet notice a silent server before [`PATIENCE`] is over.
+/// The session timeout: longer than any election, but an unresponsive server is detected before
+/// [`PATIENCE`] has passed.
 const SESSION: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 
-/// What a load has come to.
+/// The result of a load.
 #[derive(Debug)]
 pub struct Report {
     pub acknowledged: u64,
     pub unknown: usize,
     pub reconnects: usize,
-    /// Reads behind a sync that saw too little, with the port of the member that answered.
+    /// Reads after a sync that returned an old version, with the port of the member that replied.
     pub stale: Vec<(u16, String)>,
-    /// Every other rule that was broken; none is what is wanted.
+    /// All other violations.
     pub failures: Vec<String>,
 }
 
@@ -44,7 +46,7 @@ pub struct Report {
 #[derive(Debug, Clone, Copy)]
 pub struct Moment(u64);
 
-/// Clients at work. Dropped without [`Load::finish`], they end without a word.
+/// Running clients. Dropped without [`Load::finish`], they stop without a report.
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
@@ -52,13 +54,13 @@ pub struct Load {
     thread: JoinHandle<Result<Report>>,
 }
 
-/// What the clients and the thread that watches them have in common.
+/// The state shared by the clients and the thread that waits for them.
 #[derive(Debug)]
 struct Shared {
     start: Instant,
     next_value: AtomicU64,
     acknowledged: AtomicU64,
-    /// When the newest of the acknowledged writes began, in nanoseconds since the start.
+    /// The begin of the newest acknowledged write, in nanoseconds since the start.
     newest_began: AtomicU64,
 }
 
@@ -73,13 +75,13 @@ impl Shared {
     }
 }
 
-/// The node of a register.
+/// Returns the path of a register.
 fn register_path(register: usize) -> String {
     format!("/load/register-{register}")
 }
 
 impl Load {
-    /// Connects the clients and sets them to work; the seed decides what each does.
+    /// Connects the clients and starts them; the seed determines the operations of each.
     pub fn start(cluster: &Cluster, seed: u64) -> Result<Load> {
         let shared = Arc::new(Shared {
             start: Instant::now(),
@@ -97,7 +99,7 @@ impl Load {
         })?;
         let load = Load { shared, stop, thread };
         if is_ready.blocking_recv().is_err() {
-            // It said nothing and ended: its error tells why.
+            // The thread ended before it was ready: its error is the reason.
             return Err(load.finish().err().unwrap_or_else(|| anyhow!("the load did not begin")));
         }
         Ok(load)
@@ -109,12 +111,13 @@ impl Load {
         self.wait("writes", || self.shared.acknowledged.load(Ordering::Relaxed) >= wanted)
     }
 
-    /// Now, on the clock of the clients.
+    /// Returns the current time of the clients' clock.
     pub fn moment(&self) -> Moment {
         Moment(self.shared.now())
     }
 
-    /// Waits until a write is acknowledged that began after the moment, and says how long after it that was.
+    /// Waits until a write that began after the moment is acknowledged, and returns the time since
+    /// the moment.
     pub fn wait_for_write_after(&self, moment: Moment) -> Result<Duration> {
         let Moment(since) = moment;
         self.wait("a write", || self.shared.newest_began.load(Ordering::Relaxed) > since)?;
@@ -126,10 +129,10 @@ impl Load {
         self.wait_for_write_after(self.moment()).map(drop)
     }
 
-    /// Kills a member (SIGKILL) and says how long it took from then until a write was acknowledged.
+    /// Kills a member (SIGKILL) and returns the time from the kill until a write is acknowledged.
     pub fn outage_after_kill(&self, member: &mut Server) -> Result<Duration> {
         member.signal("KILL")?;
-        // What a process leaves behind takes the system a while; that belongs to the outage.
+        // The operating system needs time to clean up the process; this is part of the outage.
         let struck = self.moment();
         member.kill()?;
         self.wait_for_write_after(struck)
@@ -149,19 +152,19 @@ impl Load {
         Ok(())
     }
 
-    /// Ends the work and judges it, on every member: all of them have to serve.
+    /// Stops the clients and checks their results against every member; all members have to serve.
     pub fn finish(self) -> Result<Report> {
-        // Fails only if the thread has ended, which is seen next.
+        // Fails only if the thread has ended, which `join` reports.
         let _ = self.stop.send(true);
         self.thread.join().map_err(|_| anyhow!("the load panicked"))?
     }
 }
 
-/// A load on its own thread.
+/// The state of a load on its own thread.
 struct Run {
     shared: Arc<Shared>,
     seed: u64,
-    /// Addresses of the members.
+    /// The addresses of the members.
     members: Vec<String>,
     stopped: watch::Receiver<bool>,
 }
@@ -186,7 +189,7 @@ impl Run {
             actors.push(tokio::spawn(actor.run()));
         }
         first.close().await?;
-        // Whoever started this has gone only if the program ends.
+        // The receiver is dropped only when the program ends.
         let _ = ready.send(());
         let mut ended = Vec::new();
         for actor in actors {
@@ -197,7 +200,7 @@ impl Run {
     }
 }
 
-/// The ephemeral node of a client.
+/// Returns the path of a client's ephemeral node.
 fn live_path(number: usize) -> String {
     format!("/load/live/{number}")
 }

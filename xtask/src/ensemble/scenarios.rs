@@ -1,4 +1,4 @@
-//! What happens to ensembles, each with the casts that play it.
+//! The scenarios, each with the ensembles that run it.
 
 mod bad_peers;
 mod catch_up;
@@ -16,24 +16,24 @@ use super::Stage;
 use super::cast::{Cast, Kind, Part};
 use crate::interop::Tally;
 
-/// One story.
+/// A sequence of faults and checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {
     /// Every member is killed and started again under load, the leader more than once.
     Kills,
-    /// Every member stops in its tracks for a while, and goes on as if nothing had been.
+    /// Every member is paused for a while and continued.
     Pauses,
-    /// Members are cut off from each other.
+    /// Members are partitioned from each other.
     Cuts,
-    /// Members fall behind, or ahead, and are brought back: by DIFF, by SNAP and by TRUNC.
+    /// Members fall behind, or are ahead, and are synchronized by DIFF, by SNAP and by TRUNC.
     CatchUp,
     /// Every member is replaced by the other program on its data, and back, with clients connected.
     Rolling,
-    /// Ephemeral nodes go when their session ends, by close and by expiry, and not before.
+    /// Ephemeral nodes are deleted when their session is closed or expires, and not before.
     Sessions,
     /// Locks, elections, queues and barriers are in use while leaders are killed.
     Recipes,
-    /// Garbage, strangers, doubles and a damaged log.
+    /// Garbage, rogue peers, duplicate ids and a damaged log.
     BadPeers,
 }
 
@@ -42,13 +42,14 @@ impl Scenario {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// The casts that play it: few by default, all of them in a long run.
+    /// Returns the ensembles that run the scenario: a few by default, all of them in a long run.
     pub fn casts(self, long: bool) -> Vec<Cast> {
         let (usual, more): (&[&str], &[&str]) = match self {
             Self::Kills => (
                 &[
                     "ours,ours,ours",
-                    // One of Apache's among ours, two of Apache's and one of ours, observers of both.
+                    // One Apache member among ours, two Apache members and one of ours, observers
+                    // of both.
                     "ours,apache,apache:observer,ours",
                     "apache,apache,ours,ours:observer",
                     "apache38,apache38,ours",
@@ -79,12 +80,13 @@ impl Scenario {
         usual.iter().chain(more).map(|text| Cast::of(text)).collect()
     }
 
-    /// Whether our program takes part though no member is of it at first.
+    /// Returns whether the scenario needs the Ironkeeper program although no member runs it at
+    /// first.
     pub fn needs_ours(self) -> bool {
         self == Self::Rolling
     }
 
-    /// Everybody who appears.
+    /// Returns all kinds of programs that occur in the scenario.
     pub fn all_kinds(self, cast: &Cast) -> Cast {
         let mut all = cast.clone();
         if self == Self::Rolling && cast.has(Kind::Ours) {

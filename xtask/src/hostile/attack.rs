@@ -1,4 +1,4 @@
-//! One way to harm other clients, and the lists of them.
+//! The type of an attack, and the list of all attacks.
 
 use std::thread;
 use std::time::Instant;
@@ -8,25 +8,25 @@ use anyhow::Result;
 use super::attacks;
 use super::target::Target;
 
-/// What happens while the victim is measured.
+/// The actions of the attackers while the victim is measured.
 pub struct Strike {
     run: Box<dyn FnOnce(Instant) + Send>,
     check: Option<Box<dyn FnOnce() -> Result<()> + Send>>,
 }
 
-/// A strike that ends at the given moment; what it holds is dropped then.
+/// Creates a strike that ends at the given moment and then drops its connections.
 pub fn strike(run: impl FnOnce(Instant) + Send + 'static) -> Strike {
     Strike { run: Box::new(run), check: None }
 }
 
 impl Strike {
-    /// Adds a check for after the strike; its error is a failure of the server.
+    /// Adds a check after the strike; its error is a failure of the server.
     pub fn then_check(mut self, check: impl FnOnce() -> Result<()> + Send + 'static) -> Strike {
         self.check = Some(Box::new(check));
         self
     }
 
-    /// Runs until the given moment and checks.
+    /// Runs until the given moment, then checks.
     pub fn run(self, until: Instant) -> Result<()> {
         (self.run)(until);
         self.check.map_or(Ok(()), |check| check())
@@ -37,13 +37,12 @@ impl Strike {
 #[derive(Debug, Clone, Copy)]
 pub struct Attack {
     pub name: &'static str,
-    /// One sentence.
+    /// A description of one sentence.
     pub about: &'static str,
     pub on: On,
     /// Builds the tree that the attack needs, which is not measured.
     pub prepare: fn(&Target) -> Result<Strike>,
-    /// Megabytes that stay for a good reason: nodes that were created, sessions that have not
-    /// expired.
+    /// Megabytes that the server may keep: created nodes, sessions that have not expired.
     pub leaves_mb: u64,
 }
 
@@ -53,7 +52,7 @@ pub enum On {
     Ensemble,
 }
 
-/// An attack on a server that leaves nothing behind.
+/// Creates an attack on a single server after which no memory may be kept.
 pub const fn attack(
     name: &'static str,
     about: &'static str,
@@ -74,7 +73,7 @@ impl Attack {
     }
 }
 
-/// Every attack, family by family.
+/// Returns all attacks, family by family.
 pub fn all() -> impl Iterator<Item = &'static Attack> {
     let families: [&[Attack]; 6] = [
         attacks::operations::ALL,
@@ -87,7 +86,7 @@ pub fn all() -> impl Iterator<Item = &'static Attack> {
     families.into_iter().flatten()
 }
 
-/// Keeps what it was given until the moment.
+/// Keeps a value until the moment, then drops it.
 pub fn hold<T>(until: Instant, held: T) {
     thread::sleep(until.saturating_duration_since(Instant::now()));
     drop(held);

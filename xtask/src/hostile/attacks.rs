@@ -1,4 +1,4 @@
-//! The attacks, a file for each family, and what several of them need.
+//! The attacks, a file for each family, and their common functions.
 
 pub mod connections;
 pub mod election_port;
@@ -17,12 +17,12 @@ use super::attack::{Strike, is_over, strike};
 use super::client::Client;
 use super::op::Op;
 
-/// How long an attacker waits before it dials again.
+/// The pause of an attacker before it dials again.
 const REDIAL: Duration = Duration::from_millis(10);
-/// Nodes that are created by one multi.
+/// The number of nodes created by one multi.
 const NODES_IN_MULTI: usize = 1_000;
 
-/// Sends these requests again and again, pipelined; a connection that was closed is opened again.
+/// Sends these requests repeatedly, pipelined; reconnects after the connection was closed.
 pub fn repeat(client: Client, port: u16, ops: Vec<Op>) -> Strike {
     strike(move |until| repeat_until(until, client, port, &ops))
 }
@@ -38,7 +38,7 @@ fn repeat_until(until: Instant, client: Client, port: u16, ops: &[Op]) {
     }
 }
 
-/// The same from several connections at a time.
+/// Sends these requests repeatedly from several connections at a time.
 pub fn repeat_from(clients: Vec<Client>, port: u16, ops: Vec<Op>) -> Strike {
     strike(move |until| {
         let ops = &ops;
@@ -50,7 +50,7 @@ pub fn repeat_from(clients: Vec<Client>, port: u16, ops: Vec<Op>) -> Strike {
     })
 }
 
-/// Calls this with a number that grows.
+/// Calls `step` repeatedly with an increasing number.
 pub fn repeat_with(mut step: impl FnMut(u64) + Send + 'static) -> Strike {
     strike(move |until| {
         let mut turn = 0;
@@ -65,20 +65,20 @@ pub fn clients(port: u16, count: usize) -> Result<Vec<Client>> {
     (0..count).map(|_| Client::connect(port)).collect()
 }
 
-/// A client with this many digest identities, or as many as the server lets it have.
+/// Connects a client with this many digest identities, or as many as the server accepts.
 pub fn client_with_identities(port: u16, count: usize) -> Result<Client> {
     let mut client = Client::connect(port)?;
     for at in 0..count {
         if client.ask(&Op::auth(&format!("user{at}:password"))).is_ok_and(|reply| reply.err == 0) {
             continue;
         }
-        // Apache hangs up on a client whose authentication it refuses.
+        // Apache closes the connection of a client whose authentication it rejects.
         return Client::connect(port);
     }
     Ok(client)
 }
 
-/// Entries of an ACL, all different and as short as they can be: 42,000 of them fit into a frame.
+/// Returns distinct ACL entries of minimal length: 42,000 of them fit into a frame.
 pub fn distinct_entries(count: usize) -> Vec<Acl> {
     const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let entry = |at: usize| {
@@ -88,7 +88,7 @@ pub fn distinct_entries(count: usize) -> Vec<Acl> {
     (0..count).map(entry).collect()
 }
 
-/// Creates nodes, many in a transaction.
+/// Creates nodes, `NODES_IN_MULTI` per multi.
 pub fn create_all(client: &mut Client, paths: &[String]) -> Result<()> {
     for paths in paths.chunks(NODES_IN_MULTI) {
         let parts: Vec<Op> = paths.iter().map(|path| Op::create(path, b"")).collect();
@@ -97,7 +97,7 @@ pub fn create_all(client: &mut Client, paths: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The paths of a chain, each node the child of the one before.
+/// Returns the paths of a chain, in which each node is the child of the previous one.
 pub fn chain(root: &str, levels: usize) -> Vec<String> {
     let mut path = String::from(root);
     let mut paths = vec![path.clone()];
@@ -108,7 +108,7 @@ pub fn chain(root: &str, levels: usize) -> Vec<String> {
     paths
 }
 
-/// A node and this many children with names as long as given.
+/// Returns the paths of a node and of this many children with names of this length.
 pub fn wide(root: &str, children: usize, name_len: usize) -> Vec<String> {
     let mut paths = vec![root.to_owned()];
     paths.extend((0..children).map(|at| format!("{root}/{at:0name_len$}")));

@@ -1,4 +1,4 @@
-//! A client that does what it is asked to, and neither pings nor reconnects.
+//! A client that only sends the given requests; it neither pings nor reconnects.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -13,18 +13,18 @@ use ironkeeper_proto::{OpCode, Reader, SessionId, Zxid};
 use super::op::Op;
 use crate::differential::link::{Incoming, Link, framed};
 
-/// How long an answer may take before the server counts as silent.
+/// The longest wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a write to a server that does not read may block.
+/// The longest time that a write to a server that does not read may block.
 const WRITE_MAX: Duration = Duration::from_millis(200);
-/// The session timeout that is asked for.
+/// The requested session timeout.
 const TIMEOUT_MS: i32 = 30_000;
-/// A pause after a request that failed, so that attackers in a loop leave the processor to others.
+/// A pause after a failed request, so that attackers in a loop leave CPU time to other processes.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How many requests are sent before their answers are read.
+/// The number of requests that are sent before their replies are read.
 const WINDOW: usize = 200;
 
-/// What a request got: the error code of its answer's header.
+/// The result of a request: the error code in the header of its reply.
 #[derive(Debug)]
 pub struct Reply {
     pub err: i32,
@@ -42,7 +42,7 @@ impl Client {
         Client::connect_for(port, TIMEOUT_MS)
     }
 
-    /// A session with a timeout of its own.
+    /// Opens a connection and a session with this timeout.
     pub fn connect_for(port: u16, timeout_ms: i32) -> Result<Client> {
         let mut link = Link::open(port)?;
         link.stream().set_write_timeout(Some(PATIENCE))?;
@@ -54,20 +54,21 @@ impl Client {
         Ok(Client { link, session })
     }
 
-    /// A connection that sends and never reads.
+    /// Opens a session on a connection that sends and never reads.
     pub fn mute(port: u16) -> Result<Client> {
         let client = Client::connect(port)?;
         client.link.stream().set_write_timeout(Some(WRITE_MAX))?;
         Ok(client)
     }
 
-    /// Sends a request and does not wait; false if the server did not take all of it.
+    /// Sends a request without waiting for the reply; returns `false` if it could not be written
+    /// completely.
     pub fn send(&mut self, op: &Op) -> bool {
         let xid = self.link.next_xid();
         self.send_raw(&framed(&op.with_xid(xid)))
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub fn send_raw(&mut self, bytes: &[u8]) -> bool {
         let mut stream = self.link.stream();
         stream.write_all(bytes).is_ok()
@@ -78,12 +79,12 @@ impl Client {
         self.reply(op)
     }
 
-    /// Sends all requests, [`WINDOW`] at a time, and waits for their answers.
+    /// Sends all requests, [`WINDOW`] at a time, and waits for their replies.
     pub fn ask_all<'o>(&mut self, ops: impl IntoIterator<Item = &'o Op>) -> Result<()> {
         let mut ops = ops.into_iter().peekable();
         while ops.peek().is_some() {
             let window: Vec<&Op> = ops.by_ref().take(WINDOW).collect();
-            // In one write, as a pipelining client does it.
+            // In one write, like a pipelining client.
             let mut bytes = Vec::new();
             for op in &window {
                 let xid = self.link.next_xid();
@@ -97,7 +98,7 @@ impl Client {
         Ok(())
     }
 
-    /// The next answer; events in between are dropped.
+    /// Returns the next reply; events before it are dropped.
     fn reply(&mut self, to: &Op) -> Result<Reply> {
         loop {
             let frame = match self.link.read(PATIENCE) {
@@ -115,18 +116,18 @@ impl Client {
         }
     }
 
-    /// What the socket is for when the answers are not.
+    /// Returns the socket.
     pub fn stream(&self) -> &TcpStream {
         self.link.stream()
     }
 
-    /// Ends the session and with it its ephemeral nodes.
+    /// Closes the session, which deletes its ephemeral nodes.
     pub fn close(mut self) -> Result<()> {
         self.ask(&Op::bare(OpCode::CloseSession)).map(drop)
     }
 }
 
-/// The first frame of a connection.
+/// Returns the first frame of a connection.
 pub fn connect_request(session: SessionId, timeout_ms: i32) -> Vec<u8> {
     let request = ConnectRequest {
         protocol_version: 0,

@@ -1,9 +1,8 @@
-//! Random and spoiled requests and packets, all drawn from a seed.
+//! Random and corrupted requests and packets, generated from a seed.
 //!
-//! A [`Conversation`] is what one connection sends from its first byte to its last. Its number and
-//! the seed decide its bytes, whatever the server answers, so that a run can be repeated, and a
-//! part of it as well. Most of a conversation is good, so that the server is in every state when
-//! something is wrong.
+//! A [`Conversation`] is all bytes that one connection sends. They depend on its number and the
+//! seed, not on the server's replies, so that a run or a part of it can be repeated. Most of a
+//! conversation is valid, so that invalid bytes reach the server in every state.
 
 mod draft;
 mod packets;
@@ -26,37 +25,39 @@ use super::target::{Size, Target};
 use super::victim::{Measured, Victim};
 use crate::differential::rng::Rng;
 
-/// Connections at a time: more of them fill queues, which delays a victim without any stall.
+/// The number of connections at a time: more of them fill queues, which delays a victim although no
+/// request stalls the server.
 const CONNECTIONS: usize = 6;
-/// How long a server may take to answer; longer is a request that it has forgotten.
+/// The longest wait for a reply; after it the request counts as lost.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Dials that fail in a row before the server counts as gone.
+/// Consecutive failed dials after which the server counts as terminated.
 const FAILED_DIALS_MAX: u32 = 100;
 /// Megabytes that nodes, sessions and buffers may take at the end.
 const LEFT_MB: u64 = 128;
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What one connection sends.
+/// The bytes that one connection sends.
 #[derive(Debug)]
 pub struct Conversation {
     bytes: Vec<u8>,
-    /// Requests or packets among the bytes.
+    /// The number of requests or packets in the bytes.
     count: usize,
     end: End,
 }
 
-/// How a conversation ends.
+/// The end of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// When all requests are answered, or the server hangs up on one.
+    /// After the replies to all requests, or when the server closes the connection.
     Answered,
-    /// The same, and then the client sends no more and waits for the server to hang up.
+    /// The same, then the client shuts down its sending side and waits until the server closes the
+    /// connection.
     HalfSent,
-    /// The client sends no more from the start, because the server need not answer.
+    /// The client shuts down its sending side at once, because the server need not reply.
     Unanswered,
 }
 
-/// What a run is made from.
+/// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     pub requests: u64,
@@ -64,12 +65,12 @@ pub struct Plan {
     /// The number of the first conversation.
     pub from: u64,
     pub size: Size,
-    /// How long memory may take to come back.
+    /// The longest time until memory has shrunk.
     pub after: Duration,
 }
 
-/// Runs three quarters against a server and one quarter against an ensemble; false if something
-/// failed.
+/// Runs three quarters of the requests against a server and one quarter against an ensemble;
+/// returns `false` if a check failed.
 pub fn run(plan: &Plan, build: &Build, work: &Path) -> Result<bool> {
     let on_ensemble = plan.requests / 4;
     let alone = Target::alone(&build.binary, plan.size, &work.join("fuzz-server"))?;
@@ -99,7 +100,7 @@ enum Port {
     Election,
 }
 
-/// Counts of a run.
+/// The counters of a run.
 #[derive(Debug)]
 struct Progress {
     next: AtomicU64,
@@ -170,7 +171,7 @@ fn attack(
     Ok(failures.is_empty())
 }
 
-/// How long a read may take, and a write besides a sync of the log.
+/// Returns the largest accepted latency of a read, and of a write without the sync of the log.
 fn gap_max(size: Size) -> Duration {
     match size {
         Size::Full => Duration::from_millis(50),
@@ -189,7 +190,7 @@ fn wait_for_memory(pids: &[u32], enough_mb: u64, patience: Duration) -> Option<u
     }
 }
 
-/// The bytes of a conversation depend on the seed, its number and its port alone.
+/// Generates a conversation; its bytes depend only on the seed, its number and its port.
 fn conversation(seed: u64, number: u64, port: Port) -> Conversation {
     let mut rng = Rng::new(seed);
     // Neighbouring numbers must not give overlapping sequences.
@@ -202,7 +203,7 @@ fn conversation(seed: u64, number: u64, port: Port) -> Conversation {
 }
 
 impl Progress {
-    /// Plays conversations until enough was sent, or something failed.
+    /// Runs conversations until enough requests were sent, or a check failed.
     fn work(&self, target: &Target, seed: u64, requests: u64, port_of: &dyn Fn(u64) -> Port) {
         let mut failed_dials = 0;
         while self.sent.load(Ordering::Relaxed) < requests && !self.has_failed() {
@@ -236,7 +237,7 @@ impl Progress {
 
 fn port(target: &Target, number: u64, kind: Port) -> Option<u16> {
     match kind {
-        // Followers forward what clients write.
+        // Also followers, which forward the writes of clients.
         Port::Client => target.ports().into_iter().cycle().nth(number as usize % 3),
         Port::Quorum => Some(target.leader_ports().ok()?.quorum),
         Port::Election => Some(target.leader_ports().ok()?.election),
@@ -246,21 +247,21 @@ fn port(target: &Target, number: u64, kind: Port) -> Option<u16> {
 #[derive(Debug)]
 enum Trouble {
     NotDialled,
-    /// Neither an answer nor the end of the connection.
+    /// Neither a reply nor a closed connection.
     Silence,
 }
 
-/// Sends everything, reads all answers, and returns how many there were.
+/// Sends all bytes, reads all replies, and returns their number.
 fn play(port: u16, conversation: &Conversation) -> Result<u64, Trouble> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
     let mut stream = stream.map_err(|_| Trouble::NotDialled)?;
     let _ = stream.set_read_timeout(Some(PATIENCE));
     let _ = stream.set_write_timeout(Some(PATIENCE));
-    // A server may hang up before it has read everything.
+    // A server may close the connection before it has read everything.
     let _ = stream.write_all(&conversation.bytes);
     let mut answers = Answers::default();
     if conversation.end != End::Unanswered {
-        // The first answer is that to the handshake.
+        // The first reply is the reply to the handshake.
         answers.read(&mut stream, conversation.count as u64 + 1)?;
     }
     if conversation.end != End::Answered {
@@ -270,7 +271,7 @@ fn play(port: u16, conversation: &Conversation) -> Result<u64, Trouble> {
     Ok(answers.count)
 }
 
-/// What has come back on a connection.
+/// The replies received on a connection.
 #[derive(Debug, Default)]
 struct Answers {
     count: u64,
@@ -278,7 +279,7 @@ struct Answers {
 }
 
 impl Answers {
-    /// Reads until there are so many answers, or the server has hung up.
+    /// Reads until there are `enough` replies, or the server has closed the connection.
     fn read(&mut self, stream: &mut TcpStream, enough: u64) -> Result<(), Trouble> {
         let mut chunk = [0; 16 << 10];
         while self.count < enough {
@@ -295,7 +296,7 @@ impl Answers {
         Ok(())
     }
 
-    /// Counts whole frames that are no events; the first one of a connection has no header.
+    /// Counts complete frames that are not events; the first frame of a connection has no header.
     fn take(&mut self) {
         let mut at = 0;
         while let Some(len) = self.unread[at..].first_chunk::<4>() {

@@ -1,4 +1,4 @@
-//! What an attack may cost.
+//! The limits of the cost of an attack.
 
 use std::time::Duration;
 
@@ -8,23 +8,25 @@ use super::target::Size;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Of the victim's reads, and of its writes besides a sync of the log.
+    /// The 99th percentile of the victim's reads, and of its writes without the sync of the log.
     p99_max: Duration,
-    /// The longest that one of them may take.
+    /// The longest latency of a single request.
     longest_max: Duration,
-    /// Megabytes above those before the attack.
+    /// Megabytes above the memory before the attack.
     during_mb: u64,
     after_mb: u64,
     lines: usize,
 }
 
 impl Limits {
-    /// In the short form the machine may have other work, and a disk whose syncs take a second.
-    /// What it has to notice are requests that stop a server: each of them took many seconds.
+    /// Returns the limits. In the short form the machine may run other work, and a sync of its disk
+    /// may take a second. The short form has to detect requests that stall a server; each of these
+    /// took many seconds.
     pub fn of(size: Size) -> Limits {
         let (p99, longest, lines) = match size {
-            // Lines of the log are counted for a minute after the attack, which touches three
-            // minutes: most kinds of lines that clients cause have a limit for each minute.
+            // Log lines are counted until a minute after the attack, an interval that overlaps
+            // three calendar minutes: most kinds of lines that clients cause are limited per
+            // minute.
             Size::Full => (50, 1_000, 400),
             Size::Short => (3_000, 5_000, 100),
         };
@@ -37,12 +39,12 @@ impl Limits {
         }
     }
 
-    /// Whether no more is left of an attack than may be.
+    /// Returns whether the memory kept after an attack is within the limit.
     pub fn is_memory_back(&self, attack: &Attack, before_mb: u64, after_mb: u64) -> bool {
         after_mb <= before_mb + attack.leaves_mb + self.after_mb
     }
 
-    /// What is above a limit, in words.
+    /// Returns descriptions of the exceeded limits.
     pub fn broken(&self, attack: &Attack, row: &Row) -> Vec<String> {
         let mut broken = Vec::new();
         let mut check = |holds: bool, what: &str| {

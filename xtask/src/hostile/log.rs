@@ -1,19 +1,19 @@
-//! What servers have written to their logs since a moment.
+//! The text that servers have logged since a moment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Places in the logs of some servers.
+/// Positions in the logs of some servers.
 #[derive(Debug)]
 pub struct Marks(Vec<(PathBuf, usize)>);
 
 impl Marks {
-    /// The present ends.
+    /// Marks the present ends of the logs.
     pub fn at_end<'a>(logs: impl IntoIterator<Item = &'a Path>) -> Marks {
         Marks(logs.into_iter().map(|log| (log.to_owned(), read(log).len())).collect())
     }
 
-    /// The text behind the marks.
+    /// Returns the text after the marks.
     pub fn since(&self) -> String {
         let parts = self.0.iter().map(|(log, from)| {
             let bytes = read(log);
@@ -27,7 +27,7 @@ fn read(log: &Path) -> Vec<u8> {
     fs::read(log).unwrap_or_default()
 }
 
-/// Lines that report a panic, which no input may cause.
+/// Returns the lines that report a panic, which no input may cause.
 pub fn panics(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| line.contains("panicked at"))
 }

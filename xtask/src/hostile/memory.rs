@@ -1,15 +1,15 @@
-//! The resident memory of processes: now, and the most since a moment.
+//! The resident memory of processes: the present value, and the peak since a moment.
 
 use std::fs;
 
 use anyhow::{Context, Result};
 
-/// Megabytes, so that sums and tables are readable.
+/// Returns the resident memory in megabytes, for readable sums and tables.
 pub fn resident_mb(pids: &[u32]) -> Result<u64> {
     sum_mb(pids, "VmRSS:")
 }
 
-/// The most that each process has had since [`forget_peak`].
+/// Returns the sum of the peaks of all processes since [`forget_peak`].
 pub fn peak_mb(pids: &[u32]) -> Result<u64> {
     sum_mb(pids, "VmHWM:")
 }

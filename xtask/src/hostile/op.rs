@@ -1,4 +1,4 @@
-//! Requests as bytes: what they ask for, and the encoded body.
+//! Requests: the operation and the encoded body.
 
 use ironkeeper_proto::reply::MultiHeader;
 use ironkeeper_proto::{Acl, CreateMode, OpCode, Put, acl};
@@ -16,12 +16,12 @@ impl Op {
         Op { code, body }
     }
 
-    /// A request whose body is one path.
+    /// Creates a request whose body is one path.
     pub fn on_path(code: OpCode, path: &str) -> Op {
         Op::new(code, |body| body.put_str(path))
     }
 
-    /// A request whose body is a path and a number: a version, a kind of watch.
+    /// Creates a request whose body is a path and a number: a version or a kind of watch.
     pub fn numbered(code: OpCode, path: &str, number: i32) -> Op {
         Op::new(code, |body| {
             body.put_str(path);
@@ -29,7 +29,7 @@ impl Op {
         })
     }
 
-    /// A read that may leave a watch.
+    /// Creates a read, optionally with a watch.
     pub fn read(code: OpCode, path: &str, watch: bool) -> Op {
         Op::new(code, |body| {
             body.put_str(path);
@@ -49,7 +49,8 @@ impl Op {
         Op::create_as(OpCode::Create, path, b"", CreateMode::Ephemeral, &acl::open())
     }
 
-    /// A create of any kind; only [`OpCode::CreateTtl`] gets a time to live, a millisecond.
+    /// Creates a create request of any kind; only [`OpCode::CreateTtl`] gets a TTL, of one
+    /// millisecond.
     pub fn create_as(code: OpCode, path: &str, data: &[u8], mode: CreateMode, acl: &[Acl]) -> Op {
         Op::new(code, |body| {
             body.put_str(path);
@@ -82,7 +83,7 @@ impl Op {
         })
     }
 
-    /// Requests in one: a multi or a multiRead.
+    /// Creates a multi or a multiRead.
     pub fn many(code: OpCode, parts: &[Op]) -> Op {
         Op::new(code, |body| {
             for part in parts {
@@ -93,7 +94,7 @@ impl Op {
         })
     }
 
-    /// Watches on all paths, of each kind that the operation knows.
+    /// Creates a request that sets watches on all paths, of each kind that the operation supports.
     pub fn set_watches(code: OpCode, zxid: i64, paths: &[String]) -> Op {
         let kinds = if code == OpCode::SetWatches2 { 5 } else { 3 };
         Op::new(code, |body| {
@@ -121,7 +122,7 @@ impl Op {
         Op::new(code, |_| {})
     }
 
-    /// The request as a frame, without the length in front of it.
+    /// Returns the request as a frame, without the length in front of it.
     pub fn with_xid(&self, xid: i32) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(8 + self.body.len());
         bytes.put_i32(xid);

@@ -1,4 +1,4 @@
-//! One attack on one build, from the start of the server to its memory a while later.
+//! One attack on one build, from the start of the server to the last measurement of its memory.
 
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
@@ -14,12 +14,12 @@ use super::row::{self, Row};
 use super::target::{Size, Target};
 use super::victim::Victim;
 
-/// How long the victim goes on after the attackers have gone.
+/// The time for which the victim continues after the end of the attack.
 const TAIL: Duration = Duration::from_millis(500);
-/// How often a server is looked at while it may still recover.
+/// The interval at which a server is checked while it may still recover.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How long things take.
+/// The durations of a round.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
     pub attack: Duration,
@@ -29,13 +29,13 @@ pub struct Times {
 /// A build under attack.
 #[derive(Debug, Clone)]
 pub struct Build {
-    /// How the table calls it.
+    /// Its name in the table.
     pub name: String,
     pub binary: PathBuf,
 }
 
-/// Attacks a fresh server. The rest of the row comes later, from a thread that watches the server
-/// meanwhile.
+/// Attacks a fresh server. The returned thread measures the server's memory afterwards and returns
+/// the complete row.
 pub fn run(
     attack: &'static Attack,
     build: &Build,
@@ -50,7 +50,7 @@ pub fn run(
     let strike = (attack.prepare)(&target)?;
     let pids = target.pids();
     let marks = Marks::at_end(target.logs().iter().map(PathBuf::as_path));
-    // The victim's first write is of the present epoch.
+    // The victim's first write is in the present epoch.
     let victim = Victim::start(target.ports())?;
     let epoch = target.epoch();
     let mut row = Row { attack: attack.name, build: build.name.clone(), ..Row::default() };
@@ -87,7 +87,7 @@ pub fn run(
             }
             thread::sleep(LOOK);
         }
-        // During the attack there may have been no leader to ask.
+        // During the attack there may have been no leader.
         row.epochs = target.epoch() - epoch;
         let text = marks.since();
         row.lines = text.lines().count();

@@ -1,4 +1,4 @@
-//! What one attack did to one build, and how the table shows it.
+//! The result of one attack on one build, and its formatting in the table.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,26 +8,27 @@ use super::victim::Latencies;
 #[derive(Debug, Default)]
 pub struct Row {
     pub attack: &'static str,
-    /// Which of the builds; empty if there is one.
+    /// The name of the build; empty if there is only one.
     pub build: String,
     pub reads: Times,
     pub writes: Times,
-    /// The longest sync of a log meanwhile, for which writes wait.
+    /// The longest sync of a log during the attack; writes wait for it.
     pub sync: Duration,
     pub before_mb: u64,
     pub during_mb: u64,
-    /// `None` if the server was gone by then.
+    /// `None` if the server had terminated by then.
     pub after_mb: Option<u64>,
     pub lines: usize,
-    /// Leaders that came after the one before the attack.
+    /// The number of new epochs since the attack began.
     pub epochs: i64,
-    /// What must not happen at all: a panic, an end, a server that serves no more.
+    /// Events that must never happen: a panic, a terminated process, a server that no longer
+    /// serves.
     pub failures: Vec<String>,
-    /// Limits that were broken.
+    /// Descriptions of the exceeded limits.
     pub broken: Vec<String>,
 }
 
-/// How long one kind of the victim's requests took.
+/// The latencies of one kind of the victim's requests.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Times {
     pub p99: Duration,

@@ -1,4 +1,5 @@
-//! A connection to a port that is meant for members, from an address that no member has.
+//! A rogue peer: a connection to a quorum port or election port, from an address that no member
+//! has.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -11,7 +12,7 @@ use ironkeeper_proto::quorum_packet::{LearnerInfo, PROTOCOL_VERSION, Sender, pac
 use ironkeeper_proto::{Epoch, Packet, Put, ServerId, Zxid};
 use socket2::{Domain, Socket, Type};
 
-/// Members are on 127.0.0.1.
+/// Members have the address 127.0.0.1.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 const PATIENCE: Duration = Duration::from_millis(500);
 const DIAL_MAX: Duration = Duration::from_secs(2);
@@ -33,7 +34,7 @@ impl Stranger {
         Ok(Stranger { stream, unread: Vec::new() })
     }
 
-    /// False if the server has hung up, or does not read.
+    /// Sends bytes; returns `false` if the server has closed the connection or does not read.
     pub fn send_raw(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
@@ -44,7 +45,8 @@ impl Stranger {
         self.send_raw(&bytes)
     }
 
-    /// The next packet of a leader; `None` if it hangs up, is silent, or sends a tree.
+    /// Returns the next packet of a leader; `None` if the leader closes the connection, times out
+    /// or sends a snapshot.
     pub fn receive(&mut self) -> Option<Packet> {
         loop {
             if let Some(len) = packet_len(&self.unread, 4 * MAX_BUFFER_DEFAULT).ok()? {
@@ -58,12 +60,12 @@ impl Stranger {
         }
     }
 
-    /// Waits until the server hangs up or has been silent for a moment.
+    /// Waits until the server closes the connection or a read times out.
     pub fn wait_for_end(&mut self) {
         while self.stream.read(&mut [0; 4096]).is_ok_and(|len| len > 0) {}
     }
 
-    /// Presents itself as a learner and returns the leader's epoch.
+    /// Sends FOLLOWERINFO or OBSERVERINFO and returns the leader's epoch.
     pub fn greet(&mut self, greeting: &Packet) -> Option<Epoch> {
         self.send(greeting);
         match self.receive()? {
@@ -72,7 +74,7 @@ impl Stranger {
         }
     }
 
-    /// Goes through the handshake of a learner up to the acknowledgement of NEWLEADER.
+    /// Performs the handshake of a learner up to the acknowledgement of NEWLEADER.
     pub fn join(&mut self, greeting: &Packet) -> Result<Epoch> {
         let epoch = self.greet(greeting).context("no LEADERINFO")?;
         self.send(&Packet::AckEpoch { last: Zxid::ZERO, current: Some(Epoch(0)) });
@@ -81,12 +83,12 @@ impl Stranger {
     }
 }
 
-/// How a follower presents itself.
+/// Returns the first packet of a follower.
 pub fn follower(id: i64, accepted: Epoch) -> Packet {
     Packet::FollowerInfo { accepted, info: info(id) }
 }
 
-/// How an observer presents itself.
+/// Returns the first packet of an observer.
 pub fn observer(id: i64) -> Packet {
     Packet::ObserverInfo { accepted: Epoch(0), info: info(id) }
 }
@@ -95,7 +97,7 @@ fn info(id: i64) -> LearnerInfo {
     LearnerInfo { server: Some(ServerId(id)), protocol: PROTOCOL_VERSION, config_version: 0 }
 }
 
-/// A packet head that announces this much data.
+/// Returns a packet header that announces this much data.
 pub fn announced(kind: i32, len: i32) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.put_i32(kind);

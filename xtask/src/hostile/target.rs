@@ -1,4 +1,4 @@
-//! What is attacked: one server, or an ensemble of three.
+//! The target of an attack: one server, or an ensemble of three.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::ensemble::cluster::{Cluster, Terms};
 use crate::ensemble::links::PeerPorts;
 use crate::server::{Program, Server, Setup};
 
-/// A fresh server or ensemble, and how much of an attack is wanted.
+/// A fresh server or ensemble, and the size of the attacks on it.
 #[derive(Debug)]
 pub struct Target {
     servers: Servers,
     size: Size,
 }
 
-/// Whether attacks have the size that their text says, or one that CI has the time for.
+/// Whether attacks have the size in their description, or a smaller size for CI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
     Full,
@@ -33,7 +33,7 @@ enum Servers {
 impl Target {
     pub fn alone(binary: &Path, size: Size, dir: &Path) -> Result<Target> {
         let setup = Setup::on_free_port()?
-            // Attackers of one machine stand for attackers of many.
+            // Attackers on one machine represent attackers on many machines.
             .set("maxClientCnxns", 0)
             .set("extendedTypesEnabled", true);
         let server = Server::start(&Program::Ironkeeper(binary.to_owned()), setup, dir)?;
@@ -52,7 +52,7 @@ impl Target {
         Ok(Target { servers: Servers::Ensemble { cluster, leader }, size })
     }
 
-    /// `full`, or a part of it in the short form.
+    /// Returns `full`, or a part of it in the short form.
     pub fn count(&self, full: usize) -> usize {
         match self.size {
             Size::Full => full,
@@ -60,7 +60,7 @@ impl Target {
         }
     }
 
-    /// Where clients connect; in an ensemble to the leader.
+    /// Returns the client port; in an ensemble that of the leader.
     pub fn port(&self) -> u16 {
         match &self.servers {
             Servers::Alone(server) => server.port(),
@@ -68,14 +68,14 @@ impl Target {
         }
     }
 
-    /// All ports for clients, that of [`Target::port`] first.
+    /// Returns all client ports, that of [`Target::port`] first.
     pub fn ports(&self) -> Vec<u16> {
         let mut ports: Vec<u16> = self.servers().map(Server::port).collect();
         ports.sort_by_key(|port| *port != self.port());
         ports
     }
 
-    /// Where members meet the leader.
+    /// Returns the peer ports of the leader.
     pub fn leader_ports(&self) -> Result<PeerPorts> {
         match &self.servers {
             Servers::Alone(_) => anyhow::bail!("a server alone has no ports for others"),
@@ -83,7 +83,7 @@ impl Target {
         }
     }
 
-    /// The number of a member that follows.
+    /// Returns the id of a follower.
     pub fn follower_id(&self) -> i64 {
         match &self.servers {
             Servers::Ensemble { leader: 0, .. } => 2,
@@ -106,7 +106,7 @@ impl Target {
         self.servers().map(Server::log_path).collect()
     }
 
-    /// The newest epoch that a server knows; zero where there is no ensemble.
+    /// Returns the newest epoch of any server; zero for a single server.
     pub fn epoch(&self) -> i64 {
         let epochs = self.servers().filter_map(|server| {
             let zxid = server.last_zxid()?;
@@ -115,21 +115,21 @@ impl Target {
         epochs.map(|zxid| zxid >> 32).max().unwrap_or(0)
     }
 
-    /// Has all servers forget the syncs of their logs so far.
+    /// Resets the sync statistics of all servers.
     pub fn forget_syncs(&self) {
         for server in self.servers() {
-            // One that does not answer now fails the check at the end.
+            // A server that does not reply now fails the check at the end.
             let _ = server.ask("srst");
         }
     }
 
-    /// The longest sync of a log since then.
+    /// Returns the longest sync of a log since [`Target::forget_syncs`].
     pub fn longest_sync(&self) -> Duration {
         let longest = self.servers().filter_map(|server| longest_sync(&server.ask("mntr").ok()?));
         longest.max().unwrap_or_default()
     }
 
-    /// An error names the first server that does not answer.
+    /// Returns an error with the first server that does not reply.
     pub fn check_alive(&self) -> Result<()> {
         for (at, server) in self.servers().enumerate() {
             let answer =

@@ -1,8 +1,8 @@
-//! The client that is measured while another one attacks.
+//! The client that is measured during an attack.
 //!
-//! It sends one request every [`PACE`]: a read, then a small write, on a connection and a node of
-//! its own. A request that takes long stands for those that would have been sent meanwhile, so that
-//! a stall weighs as much as it lasts.
+//! The victim sends one request every [`PACE`]: a read, then a small write, on its own connection
+//! and node. A slow request is also recorded for the requests that would have been sent meanwhile,
+//! so that a stall is weighted by its length (correction of coordinated omission).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,15 +17,15 @@ use super::op::Op;
 
 const PACE: Duration = Duration::from_millis(10);
 const NODE: &str = "/victim";
-/// How long to wait before a server that hung up is dialled again.
+/// The pause before a server that closed the connection is dialled again.
 const REDIAL: Duration = Duration::from_millis(20);
 
-/// How long requests of one kind took.
+/// The latencies of one kind of request.
 #[derive(Debug, Default, Clone)]
 pub struct Latencies(Vec<Duration>);
 
 impl Latencies {
-    /// Notes a request, and those that the client could not send before it was answered.
+    /// Records a request, and the requests that the client could not send before the reply arrived.
     fn note(&mut self, took: Duration) {
         self.0.push(took);
         let mut unsent = took.saturating_sub(PACE);
@@ -35,7 +35,7 @@ impl Latencies {
         }
     }
 
-    /// The shortest time within which `percent` of 100 requests were answered.
+    /// Returns the shortest time within which `percent` % of the requests were completed.
     pub fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -48,10 +48,10 @@ impl Latencies {
     }
 }
 
-/// What a victim has measured.
+/// The measurements of a victim.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// A read waits for no disk.
+    /// Reads, which do not wait for the disk.
     pub reads: Latencies,
     pub writes: Latencies,
 }
@@ -63,8 +63,8 @@ pub struct Victim {
 }
 
 impl Victim {
-    /// Connects to the first of the ports and makes its node; the others are for when that one
-    /// hangs up.
+    /// Connects to the first of the ports and creates its node; the other ports are used after that
+    /// server has closed the connection.
     pub fn start(ports: Vec<u16>) -> Result<Victim> {
         let first = *ports.first().context("a victim needs a server")?;
         let mut client = Client::connect(first)?;

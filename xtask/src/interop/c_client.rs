@@ -1,7 +1,7 @@
-//! The C client: its shell `cli_mt`, and a program of ours against `libzookeeper_mt`.
+//! The C client: its shell `cli_mt`, and a program of ours with `libzookeeper_mt`.
 //!
-//! `cli_mt` is used in both of its ways: one process per command, compared with a recording like `zkCli`'s, and
-//! one conversation for what needs a session that stays.
+//! `cli_mt` is tested in both modes: one process per command, compared with a recording like that
+//! of `zkCli`, and one interactive session for commands that need a lasting session.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -17,10 +17,10 @@ use super::{Lab, Tally, driver};
 use crate::peers::CClient;
 use crate::{repo, tools};
 
-/// How long `cli_mt` may take to say what is waited for.
+/// The longest wait for an expected line of `cli_mt`.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// Commands that `cli_mt` runs and then ends by itself.
+/// Commands that `cli_mt` runs in a process of their own.
 const ONE_SHOT: [&str; 22] = [
     "ls /",
     "create /a",
@@ -46,7 +46,8 @@ const ONE_SHOT: [&str; 22] = [
     "reconfig -remove 2",
 ];
 
-/// A conversation: what is typed, and what has to appear before the next line is typed.
+/// An interactive session: each input line, and the output that must appear before the next line is
+/// sent.
 const CONVERSATION: [(&str, &str); 8] = [
     ("wexists /talk", "Error -101 for /talk"),
     ("create +e /talk", "Watcher CREATED_EVENT state = CONNECTED_STATE for path /talk"),
@@ -75,7 +76,7 @@ pub fn run(lab: &Lab<'_>) -> Result<Tally> {
     Ok(tally)
 }
 
-/// The program of `interop/c`, compiled; the address is still to come.
+/// Compiles the program of `interop/c` and returns its command; the caller adds the address.
 pub fn driver(lab: &Lab<'_>) -> Result<Command> {
     let client = lab.cache.c_client()?;
     let (source, with) = (repo::interop("c/client.c"), client.lib.display().to_string());
@@ -114,7 +115,7 @@ fn one_shot(client: &CClient, address: &str, words: &str) -> Result<Step> {
     if talk.ended_late() {
         lines.push(format!("(did not end within {ANSWER_MAX:?})"));
     }
-    // Children come in the order of a hash table.
+    // Children are listed in the order of a hash table.
     if words.starts_with("ls") {
         lines.sort();
     }
@@ -143,7 +144,7 @@ fn converse(client: &CClient, address: &str) -> Result<Tally> {
     Ok(tally)
 }
 
-/// A running `cli_mt`: it prints everything to its standard error.
+/// A running `cli_mt`, which prints everything to its standard error.
 struct Talk {
     child: std::process::Child,
     lines: mpsc::Receiver<String>,
@@ -160,7 +161,7 @@ impl Talk {
             .context("cannot run cli_mt")?;
         let stderr = BufReader::new(child.stderr.take().context("stderr was piped")?);
         let (sender, lines) = mpsc::channel();
-        // Ends with the process, which is ended when this is dropped.
+        // The thread ends with the process, which is killed when `Talk` is dropped.
         thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
@@ -171,14 +172,14 @@ impl Talk {
         Ok(Self { child, lines, late: false })
     }
 
-    /// Types a line. A `cli_mt` that is gone is noticed by what it does not answer.
+    /// Sends a line. If `cli_mt` has terminated, the missing output shows it.
     fn say(&mut self, words: &str) {
         if let Some(stdin) = &mut self.child.stdin {
             let _ = stdin.write_all(format!("{words}\n").as_bytes());
         }
     }
 
-    /// The next line; `None` at the end or after too long a wait.
+    /// Returns the next line; `None` at the end of the output or after a timeout.
     fn line(&mut self) -> Option<String> {
         match self.lines.recv_timeout(ANSWER_MAX) {
             Ok(line) => Some(line),
@@ -197,15 +198,15 @@ impl Talk {
 
 impl Drop for Talk {
     fn drop(&mut self) {
-        // Fails only when the process is gone, which is what is wanted.
+        // Both calls fail only if the process has already terminated.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Drops the client's own chatter and replaces what differs from run to run.
+/// Drops the client's diagnostic lines and replaces values that differ from run to run.
 fn mask(line: &str) -> Option<String> {
-    // Two threads print; what only says that something was sent or connected comes in any order.
+    // Two threads print; lines that only report a sent packet or a connection have no fixed order.
     const CHATTER: [&str; 5] =
         ["time = ", "Got a new session id", "Batch mode: ", "Creating [", "Watcher SESSION_EVENT"];
     if line.is_empty()

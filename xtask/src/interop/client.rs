@@ -1,8 +1,8 @@
-//! Our own client: its tests against real servers (`crates/ironkeeper-client/tests/servers`), on the server
-//! under test instead of the embedded one.
+//! Our own client: its tests against real servers (`crates/ironkeeper-client/tests/servers`), on
+//! the server under test instead of the embedded server.
 //!
-//! The tests ask for restarts over a control connection: a line `restart`, answered by a line when the server
-//! is there again.
+//! The tests request restarts over a control connection: a test sends the line `restart` and
+//! receives a line when the server serves again.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -25,7 +25,7 @@ pub fn run(lab: &Lab<'_>) -> Result<Tally> {
     let tests = OwnTests {
         package: "ironkeeper-client",
         binary: "servers",
-        // A restart ends the connections of all tests.
+        // A restart closes the connections of all tests.
         threads: 1,
         address: &address,
         environment: &[("IRONKEEPER_TEST_CONTROL", control_address.to_string())],
@@ -36,13 +36,13 @@ pub fn run(lab: &Lab<'_>) -> Result<Tally> {
                 if done.load(Ordering::Acquire) {
                     return;
                 }
-                // A test that gets no answer fails and says so.
+                // A test without a reply fails and reports it.
                 let _ = restart(&stream, &server);
             }
         });
         let tally = tests.run(lab);
         done.store(true, Ordering::Release);
-        // Wakes the thread, which then sees that it is done.
+        // Wakes the thread, which then reads `done`.
         let _ = TcpStream::connect(control_address);
         tally
     })

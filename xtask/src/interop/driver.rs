@@ -1,8 +1,8 @@
-//! Small programs of ours in other languages, each written against a foreign client.
+//! Drivers: small programs of ours in other languages, each written with a third-party client.
 //!
-//! A driver is given the server's address and prints `ok NAME` or `FAIL NAME: why` for each check and, last,
-//! `N passed, N failed`. When it prints `@restart` it wants the server stopped and started again on the same
-//! data; it is told by an empty line on its standard input when that is done.
+//! A driver receives the server's address and prints `ok NAME` or `FAIL NAME: why` for each check
+//! and, last, `N passed, N failed`. When it prints `@restart`, the server is stopped and started
+//! again on the same data; then the driver receives an empty line on its standard input.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -18,10 +18,10 @@ use anyhow::{Context, Result};
 use super::Tally;
 use crate::server::Server;
 
-/// A driver that takes longer hangs, and is ended.
+/// The longest time of a driver; after it the driver is killed.
 const TIME_MAX: Duration = Duration::from_secs(240);
 
-/// Runs a driver of one server to its end. Its standard error goes to a file next to the server's log.
+/// Runs a driver with one server. Its standard error goes to a file next to the server's log.
 pub fn run(command: &mut Command, server: &mut Server) -> Result<Tally> {
     let log_path = server.log_path().with_file_name("driver.log");
     run_with(command, &log_path, || {
@@ -30,7 +30,7 @@ pub fn run(command: &mut Command, server: &mut Server) -> Result<Tally> {
     })
 }
 
-/// Runs a driver to its end; `restart` is what it gets when it asks for that.
+/// Runs a driver; `restart` is called when the driver prints `@restart`.
 pub fn run_with(
     command: &mut Command,
     log_path: &Path,
@@ -47,7 +47,7 @@ pub fn run_with(
     let stdout = BufReader::new(child.stdout.take().context("stdout was piped")?);
     let mut stdin = child.stdin.take().context("stdin was piped")?;
 
-    // The reader below blocks on the driver; the watchdog is what bounds that.
+    // The reader below blocks on the driver; the watchdog bounds the wait.
     let (finished, watch) = mpsc::channel::<()>();
     let timed_out = Arc::new(AtomicBool::new(false));
     let watchdog = {
@@ -67,7 +67,7 @@ pub fn run_with(
         let line = line?;
         if line == "@restart" {
             restart()?;
-            // A driver that died meanwhile is reported below.
+            // A driver that terminated meanwhile is reported below.
             let _ = stdin.write_all(b"\n");
         } else if line.starts_with("ok ") {
             tally.passed += 1;

@@ -1,4 +1,4 @@
-//! Foreign clients on three members, whose leader is killed when a driver asks for a restart.
+//! Third-party clients on three members; `@restart` of a driver kills the leader.
 
 use std::process::Command;
 
@@ -11,10 +11,10 @@ use crate::ensemble::cluster::{Cluster, Terms};
 use crate::java as java_programs;
 use crate::server::Program;
 
-/// Tells a driver that its server is not alone.
+/// The argument that tells a driver that its server is a member of an ensemble.
 const MEMBER: &str = "member";
 
-/// Curator's recipes over all members, then its whole driver through one that follows.
+/// Runs Curator's recipes on all members, then its whole driver through a follower.
 pub fn curator(lab: &Lab<'_>) -> Result<Tally> {
     let mut cluster = start(lab)?;
     let mut tally = run(
@@ -29,7 +29,7 @@ pub fn curator(lab: &Lab<'_>) -> Result<Tally> {
     Ok(tally)
 }
 
-/// The C client's driver through a member that follows.
+/// Runs the C client's driver through a follower.
 pub fn c(lab: &Lab<'_>) -> Result<Tally> {
     let mut cluster = start(lab)?;
     let follower = follower(&cluster)?;
@@ -53,8 +53,8 @@ fn start(lab: &Lab<'_>) -> Result<Cluster> {
     Cluster::start(&cast, &Programs::only(kind, lab.program.clone()), &terms, &lab.dir)
 }
 
-/// A member that follows. All sessions of a driver go there: one reads what another was told, and elsewhere it might
-/// not have arrived yet.
+/// Returns the address of a follower. All sessions of a driver use it: one session reads what
+/// another session has written, and other members might not have applied it yet.
 fn follower(cluster: &Cluster) -> Result<String> {
     let leader = cluster.wait_for_leader(|_| true)?;
     let follower = (0..cluster.size()).find(|at| *at != leader).context("somebody follows")?;

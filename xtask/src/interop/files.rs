@@ -1,11 +1,12 @@
 //! Data directories that move between Apache ZooKeeper and the server under test.
 //!
-//! A [`Place`] is a data directory; servers are started on it one after the other, or on copies of it. What a
-//! server makes of it is an [`Observation`]: every node with its data, Stat and ACL, and the digest the server
-//! itself has computed. Observations before and after a move must be equal.
+//! A [`Place`] is a data directory; servers are started on it one after the other, or on copies of
+//! it. An [`Observation`] is the state of a server after recovery: every node with its data, Stat
+//! and ACL, and the digest that the server itself has computed. Observations before and after a
+//! move must be equal.
 //!
-//! Digests are shown by `hash`, which knows them at round zxids only; requests that fail take the server to
-//! the next one without a change of the tree.
+//! Digests are read with `hash`, which returns them only for multiples of `DIGEST_INTERVAL`;
+//! rejected requests advance the zxid to the next multiple without a change of the tree.
 
 mod client;
 mod garden;
@@ -29,18 +30,18 @@ use crate::tools;
 use client::{Client, Dump};
 use load::Load;
 
-/// Small, so that a run sees many snapshots and logs.
+/// Small, so that a run creates many snapshots and logs.
 const SNAP_COUNT: u32 = 300;
-/// Every how many transactions a server keeps a digest.
+/// The number of transactions between two digests that a server keeps.
 const DIGEST_INTERVAL: i64 = 128;
 /// Acknowledged writes before a server is stopped or killed: several times `SNAP_COUNT`.
 const WRITES: u64 = 2_500;
-/// Snapshots wanted from a run of writes, and how often `WRITES` more are made for them.
+/// The required snapshots of a run of writes, and the bound of repetitions of `WRITES` to get them.
 const SNAPSHOTS: usize = 4;
 const PATIENCE: usize = 40;
 /// How long a snapshot of Apache may take: many times what it takes on a busy machine.
 const SNAPSHOT_MAX: Duration = Duration::from_secs(60);
-/// Snapshots that are tried each by itself.
+/// The number of snapshots that are tested one by one.
 const TRIED_ALONE: usize = 5;
 
 pub fn run(lab: &Lab<'_>) -> Result<Tally> {
@@ -72,7 +73,7 @@ struct Suite {
     tally: Tally,
 }
 
-/// What a server makes of its files.
+/// The state of a server after recovery.
 #[derive(Debug)]
 struct Observation {
     tree: Dump,
@@ -121,7 +122,7 @@ impl Observation {
     }
 }
 
-/// A data directory and the settings servers are started with on it.
+/// A data directory and the settings of the servers on it.
 #[derive(Debug, Clone)]
 struct Place {
     dir: PathBuf,
@@ -155,7 +156,7 @@ impl Place {
             .with_context(|| format!("{} does not start", program.name()))
     }
 
-    /// A copy of the files, without the servers' own logs.
+    /// Copies the files, without the servers' own logs.
     fn copy(&self, name: &str) -> Result<Self> {
         let dir = self.dir.with_file_name(name);
         for folder in ["data", "log"] {
@@ -183,13 +184,13 @@ impl Place {
     }
 }
 
-/// The zxid in a file's name.
+/// Returns the zxid in a file's name.
 fn zxid_of(path: &Path, prefix: &str) -> Option<i64> {
     let name = path.file_name()?.to_str()?.strip_prefix(prefix)?;
     i64::from_str_radix(name.split('.').next()?, 16).ok()
 }
 
-/// The files with a zxid in their names, in its order.
+/// Returns the files with a zxid in their names, ordered by zxid.
 fn numbered(dir: &Path, prefix: &str) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -202,21 +203,21 @@ fn numbered(dir: &Path, prefix: &str) -> Result<Vec<PathBuf>> {
     Ok(files.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Whether writes went on while a snapshot was taken: its last section holds the zxid at its end. Only told
-/// of plain ones.
+/// Returns whether writes were applied while a snapshot was taken: its last section holds the zxid
+/// at its end. Returns `false` for compressed snapshots.
 fn is_fuzzy(snapshot: &Path) -> Result<bool> {
     if snapshot.extension().is_some_and(|ext| ext == "gz" || ext == "snappy") {
         return Ok(false);
     }
     let mut bytes = Vec::new();
     File::open(snapshot)?.read_to_end(&mut bytes)?;
-    // The zxid, then a seal: eight bytes of checksum and the string "/".
+    // The zxid, then the seal: eight bytes of checksum and the string "/".
     let last = bytes.len().checked_sub(8 + 8 + 5).and_then(|at| bytes[at..].first_chunk::<8>());
     let last = i64::from_be_bytes(*last.context("a snapshot without an end")?);
     Ok(zxid_of(snapshot, "snapshot.").is_some_and(|first| first < last))
 }
 
-/// Where the last record of a log begins and ends.
+/// Returns the begin and the end of the last record of a log.
 fn last_record(log: &[u8]) -> Result<(usize, usize)> {
     let mut at = FILE_HEADER_LEN;
     let mut last = None;
@@ -232,14 +233,14 @@ fn last_record(log: &[u8]) -> Result<(usize, usize)> {
     last.context("a log without records")
 }
 
-/// A way to leave the last record unfinished.
+/// A way in which the last record is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tear {
     InChecksum,
     InLength,
     InBody,
     BeforeEndMark,
-    /// The second half of the record, its end mark included, never reached the disk.
+    /// The second half of the record, including its end mark, was not written to the disk.
     HalfZero,
 }
 
@@ -247,7 +248,7 @@ impl Tear {
     const ALL: [Self; 5] =
         [Self::InChecksum, Self::InLength, Self::InBody, Self::BeforeEndMark, Self::HalfZero];
 
-    /// Those tried on Apache as well, which takes seconds to start.
+    /// Returns whether this tear is also tested on Apache, which takes seconds to start.
     fn is_tried_twice(self) -> bool {
         matches!(self, Self::InBody | Self::HalfZero)
     }
@@ -278,7 +279,7 @@ impl Tear {
 }
 
 impl Suite {
-    /// Runs what may break halfway; that is one more failure and the next section goes on.
+    /// Runs a section; an error that ends it counts as one failure, and the next section runs.
     fn section(&mut self, name: &str, work: impl FnOnce(&mut Self) -> Result<()>) {
         if let Err(why) = work(self) {
             self.check(&format!("{name}: to its end"), Err(why));
@@ -295,7 +296,7 @@ impl Suite {
         Place { dir: self.dir.join(name), compression: None, separate_log: false }
     }
 
-    /// Plants a garden and writes for a while with snapshots in between, then looks at it all.
+    /// Creates the sample tree, writes until enough snapshots were taken, and reads the result.
     fn fill(
         &self,
         place: &Place,
@@ -307,7 +308,7 @@ impl Suite {
         let load = Load::start(server.port(), round)?;
         for _ in 0..PATIENCE {
             load.wait_for(WRITES)?;
-            // A busy machine is slow with snapshots, not only with writes.
+            // On a busy machine snapshots are slow, too, not only writes.
             if place.snapshots()?.len() >= before + SNAPSHOTS {
                 break;
             }
@@ -386,8 +387,8 @@ impl Suite {
         Ok(())
     }
 
-    /// Starts a server with one snapshot and all logs, for each of some snapshots: fuzzy ones first,
-    /// then the newest.
+    /// For each of some snapshots, starts a server with this snapshot alone and all logs: fuzzy
+    /// snapshots first, then the newest.
     fn each_snapshot_alone(
         &self,
         place: &Place,
@@ -431,7 +432,7 @@ impl Suite {
         let by_apache = Observation::of(&server)?;
         self.check("apache killed: what apache itself recovers", read.same_as(&by_apache));
 
-        // The last record is to be one whose loss can be seen.
+        // The last record must be one whose loss is visible.
         let mut client = Client::open(server.port())?;
         let open = ironkeeper_proto::acl::open();
         client.create("/torn", Some(b"first"), ironkeeper_proto::CreateMode::Persistent, &open)?;
@@ -445,7 +446,8 @@ impl Suite {
         Ok(())
     }
 
-    /// Both servers drop a torn last record, and apache takes what is written behind it.
+    /// Checks that both servers drop a torn last record, and that Apache reads what Ironkeeper
+    /// writes after it.
     fn torn(&self, place: &Place, tear: Tear) -> Result<()> {
         let copy = place.copy(&format!("torn-{}", tear.name()))?;
         tear.apply(copy.logs()?.last().context("no log")?)?;
@@ -463,7 +465,7 @@ impl Suite {
         client.set("/torn", Some(b"written again"))?;
         let written = Observation::of(&server)?;
         server.kill()?;
-        // All snapshots but the oldest go, so that apache has to read over the tear.
+        // Without all snapshots but the oldest, Apache has to read the log across the tear.
         for snapshot in copy.snapshots()?.iter().skip(1) {
             fs::remove_file(snapshot)?;
         }
@@ -570,7 +572,7 @@ impl Suite {
         Ok(())
     }
 
-    /// Our own checks of every file, where the server under test has them.
+    /// Checks every file with our own tools, if the server under test is Ironkeeper.
     fn read_by_our_tools(&mut self, place: &Place, name: &str) {
         let Program::Ironkeeper(binary) = &self.ours else {
             self.tally.skipped += 1;
@@ -588,7 +590,7 @@ impl Suite {
         self.check(name, result);
     }
 
-    /// Apache's tools on some files; what they count must be what our own tools count.
+    /// Runs Apache's tools on some files and compares their counts with those of our tools.
     fn read_by_apaches_tools(&self, snapshots: &[PathBuf], logs: &[PathBuf]) -> Result<()> {
         let newest_logs = &logs[logs.len().saturating_sub(2)..];
         for snapshot in snapshots {
@@ -596,7 +598,7 @@ impl Suite {
             let text = tools::run(
                 formatter.arg("org.apache.zookeeper.server.SnapshotFormatter").arg(snapshot),
             )?;
-            // Apache files the root under two names and counts it twice.
+            // Apache stores the root under two names and counts it twice.
             let nodes = number_behind(&text, "ZNode Details (count=")?.saturating_sub(1);
             if let Program::Ironkeeper(binary) = &self.ours {
                 let ours = check_file(binary, "snapshot", snapshot)?;
@@ -619,7 +621,7 @@ impl Suite {
     }
 }
 
-/// Runs our check of one file; its summary.
+/// Runs our check of one file and returns its summary.
 fn check_file(binary: &Path, kind: &str, file: &Path) -> Result<serde_json::Value> {
     let text = tools::run(Command::new(binary).arg(kind).args(["--check", "--json"]).arg(file))
         .with_context(|| file.display().to_string())?;
@@ -650,7 +652,7 @@ fn all_compressed(snapshots: &[PathBuf], method: &str) -> Result<()> {
     }
 }
 
-/// Comes back to sessions made on another server.
+/// Resumes sessions that were opened on another server.
 fn resume(server: &Server, sessions: &[SessionId]) -> Result<()> {
     for &session in sessions {
         Client::resume(server.port(), session)?;

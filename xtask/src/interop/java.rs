@@ -1,4 +1,4 @@
-//! The Java drivers: Apache's own client, and Curator's framework and recipes on top of it.
+//! The Java drivers: Apache's client, and Curator's framework and recipes.
 
 use anyhow::Result;
 
@@ -17,7 +17,8 @@ pub fn curator(lab: &Lab<'_>) -> Result<Tally> {
 /// The driver of Curator.
 pub const CURATOR: &str = "CuratorFrameworkClient";
 
-/// What the drivers want of servers: containers go soon, and the superuser is `super:test`.
+/// Server flags for the drivers: empty containers are reaped soon, and the superuser is
+/// `super:test`.
 pub const SERVER_FLAGS: [&str; 2] = [
     "-Dznode.container.checkIntervalMs=200",
     "-Dzookeeper.DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=",

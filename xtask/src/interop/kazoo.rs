@@ -1,8 +1,9 @@
-//! kazoo's own test suite, its servers started by its own harness.
+//! kazoo's own test suite, whose harness starts the servers.
 //!
-//! The harness runs `java` from PATH; for Ironkeeper a stand-in of that name comes first (see
-//! `interop/kazoo/bin/java`). `interop/kazoo/expected.txt` lists the tests that pass on one Apache server: each of
-//! them has to pass, on one server and on three; on three those of `expected-ensemble.txt` as well.
+//! The harness runs `java` from PATH; for Ironkeeper a replacement of that name precedes it (see
+//! `interop/kazoo/bin/java`). `interop/kazoo/expected.txt` lists the tests that pass on one Apache
+//! server: each of them has to pass, on one server and on three; on three also the tests of
+//! `expected-ensemble.txt`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -17,25 +18,26 @@ use crate::count::SecondTry;
 use crate::server::Program;
 use crate::{foreign_races, ports, repo, tools};
 
-/// On what the suite is run. Each worker process has servers of its own.
+/// The servers and workers of a run. Each worker process has its own servers.
 #[derive(Debug)]
 pub struct Arrangement {
     servers: u16,
     workers: u16,
 }
 
-/// Nearly all of the suite's time is waiting.
+/// Four workers: nearly all of the suite's time is waiting.
 pub const ALONE: Arrangement = Arrangement { servers: 1, workers: 4 };
 pub const ENSEMBLE: Arrangement = Arrangement { servers: 3, workers: 2 };
 
-/// In `interop/kazoo`: the tests that pass on one Apache server, and those that need more servers.
+/// In `interop/kazoo`: the tests that pass on one Apache server, and the tests that need more
+/// servers.
 const EXPECTED: &str = "expected.txt";
 const EXPECTED_BESIDES: &str = "expected-ensemble.txt";
 
-/// Ports the harness leaves to each server.
+/// The number of ports that the harness reserves for each server.
 const PORTS: u16 = 10;
 
-/// Tests set aside: TLS and SASL belong to no standalone server without them.
+/// Excluded tests: TLS and SASL need a server that is configured for them.
 const SET_ASIDE: [&str; 2] = ["test_sasl.py", "test_client.py::TestSSLClient"];
 
 pub fn run(lab: &Lab<'_>, arrangement: &Arrangement) -> Result<Tally> {
@@ -43,7 +45,7 @@ pub fn run(lab: &Lab<'_>, arrangement: &Arrangement) -> Result<Tally> {
     let workers = arrangement.workers;
     println!("   kazoo {} with {workers} workers (some minutes)", suite.version);
     let mut outcomes = suite.play("all", &[], workers)?;
-    // What passes on one server has to pass on three as well: it is recorded on one.
+    // The tests that pass are recorded on one server; they have to pass on three as well.
     if lab.bless && arrangement.servers == 1 {
         record(&repo::interop("kazoo").join(EXPECTED), &outcomes)?;
     }
@@ -56,7 +58,7 @@ pub fn run(lab: &Lab<'_>, arrangement: &Arrangement) -> Result<Tally> {
     Ok(Tally { second_tries, ..judge(lab, &expected, &outcomes) })
 }
 
-/// kazoo's tests, ready to be run against the servers of an arrangement.
+/// kazoo's tests, configured for the servers of an arrangement.
 struct Suite<'a> {
     lab: &'a Lab<'a>,
     python: PathBuf,
@@ -73,7 +75,7 @@ impl<'a> Suite<'a> {
         Ok(Suite { lab, python: kazoo.python, version: kazoo.version, tests, servers })
     }
 
-    /// Runs the tests named, or all of them; `what` names the files of this run.
+    /// Runs the named tests, or all of them; `what` is the name of the output files.
     fn play(&self, what: &str, names: &[&str], workers: u16) -> Result<BTreeMap<String, Outcome>> {
         let (lab, servers) = (self.lab, self.servers);
         let report = lab.dir.join(format!("{what}.tsv"));
@@ -98,10 +100,11 @@ impl<'a> Suite<'a> {
             .env("INTEROP_PORTS", ports::block(workers * servers * PORTS)?.to_string())
             .env("INTEROP_PORTS_EACH", (servers * PORTS).to_string())
             .env("ZOOKEEPER_CLUSTER_SIZE", servers.to_string())
-            // The harness wants a version to choose settings by, and a class path to be content with.
+            // The harness chooses settings by the version, and requires a class path.
             .env("ZOOKEEPER_VERSION", "3.9")
             .env("ZOOKEEPER_CLASSPATH", "unused")
-            // In what kazoo takes for its own CI it believes the variable above instead of asking the server.
+            // With `CI` set, kazoo trusts the variable above instead of asking the server for its
+            // version.
             .env_remove("CI")
             .current_dir(&lab.dir);
         match lab.program {
@@ -122,7 +125,7 @@ impl<'a> Suite<'a> {
             .status()
             .context("cannot run pytest")?;
         let outcomes = read_report(&report)?;
-        // 0: all passed, 1: some failed. Anything else is pytest's own trouble.
+        // 0: all passed, 1: some failed. Any other status is an error of pytest itself.
         if outcomes.is_empty() || !matches!(status.code(), Some(0 | 1)) {
             let log = fs::read(&output).unwrap_or_default();
             let tail = tools::tail(&String::from_utf8_lossy(&log), 20);
@@ -131,8 +134,7 @@ impl<'a> Suite<'a> {
         Ok(outcomes)
     }
 
-    /// Gives those of the failed tests a second try, each on its own, that have a known race. What
-    /// comes back are those that passed then.
+    /// Repeats failed tests with a known race, each alone. Returns the tests that passed then.
     fn try_again(
         &self,
         outcomes: &mut BTreeMap<String, Outcome>,
@@ -164,7 +166,7 @@ fn expected_text(name: &str) -> Result<String> {
         .with_context(|| format!("cannot read interop/kazoo/{name}"))
 }
 
-/// Writes down what passed as what has to.
+/// Records the passed tests as the expected ones.
 fn record(path: &Path, outcomes: &BTreeMap<String, Outcome>) -> Result<()> {
     let mut text = String::from(
         "# Tests of kazoo that pass on one Apache ZooKeeper server; TLS and SASL aside.\n",
@@ -205,7 +207,7 @@ fn judge(lab: &Lab<'_>, expected: &BTreeSet<&str>, outcomes: &BTreeMap<String, O
     tally
 }
 
-/// The folder kazoo's tests were installed to; they ship inside the package.
+/// Returns the installed directory of kazoo's tests, which are part of the package.
 fn tests_dir(python: &Path) -> Result<PathBuf> {
     let code = "import kazoo.tests, os; print(os.path.dirname(kazoo.tests.__file__))";
     Ok(PathBuf::from(tools::run(Command::new(python).args(["-c", code]))?.trim()))
@@ -220,7 +222,7 @@ fn path_with(first: &Path) -> OsString {
     path
 }
 
-/// What came of one test.
+/// The result of one test.
 #[derive(Debug)]
 struct Outcome {
     /// `passed`, `failed` or `skipped`.
@@ -228,7 +230,7 @@ struct Outcome {
     why: String,
 }
 
-/// Test name to outcome, as `interop/kazoo/report.py` writes them.
+/// Reads the report of `interop/kazoo/report.py`: a result for each test name.
 fn read_report(path: &Path) -> Result<BTreeMap<String, Outcome>> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines()

@@ -1,10 +1,12 @@
-//! `cargo xtask interop`: foreign software against a standalone server, and some of it against three members.
+//! `cargo xtask interop`: runs third-party software against a standalone server, and some of it
+//! against three members.
 //!
-//! Each [`Suite`] runs one foreign program, unchanged, against Ironkeeper or against Apache ZooKeeper. What a
-//! suite demands is written down in `interop/` and was recorded from Apache (`--peer apache --bless`), so a
-//! run against Ironkeeper alone is a comparison with Apache, and a run against Apache checks the record.
+//! Each `Suite` runs one third-party program, unchanged, against Ironkeeper or against Apache
+//! ZooKeeper. The expected results of a suite are stored in `interop/` and were recorded from
+//! Apache (`--peer apache --bless`), so a run against Ironkeeper alone is a comparison with Apache,
+//! and a run against Apache checks the recording.
 //!
-//! Suites run side by side, each with servers of its own: they wait more than they compute.
+//! Suites run concurrently, each with its own servers: they wait more than they compute.
 
 mod c_client;
 mod client;
@@ -41,25 +43,26 @@ pub use tally::Tally;
 /// Options of `cargo xtask interop`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The ironkeeper binary to test; by default that of this tree is built, with all assertions.
+    /// The ironkeeper binary to test [default: build this working tree, with all assertions]
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
     /// Run only this suite; may be repeated.
     #[arg(long, value_name = "NAME")]
     only: Vec<Suite>,
-    /// The server to run against [default: ours; and Apache's for what is our own, unless suites are named]
+    /// The server to run against [default: ours, and Apache for our own tests, unless suites are
+    /// named]
     #[arg(long, value_enum)]
     peer: Option<Peer>,
-    /// The suites that are run only when asked for as well.
+    /// Also run the suites that otherwise run only if named.
     #[arg(long)]
     long: bool,
-    /// Record what Apache does as what is expected, instead of comparing; needs `--peer apache`.
+    /// Record Apache's behaviour as the expected one instead of comparing; needs `--peer apache`.
     #[arg(long)]
     bless: bool,
-    /// How many suites run at a time.
+    /// The number of suites that run at a time.
     #[arg(long, value_name = "N", default_value_t = 3)]
     at_once: usize,
-    /// Keep the logs of servers and drivers even if all is well.
+    /// Keep the logs of servers and drivers even if all suites pass.
     #[arg(long)]
     keep: bool,
 }
@@ -71,7 +74,7 @@ enum Peer {
     Both,
 }
 
-/// One foreign program.
+/// One third-party program, or one of our own test suites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Suite {
     /// Apache's shell, every command.
@@ -82,7 +85,7 @@ enum Suite {
     Java,
     /// Curator's framework and recipes.
     Curator,
-    /// The C client: cli_mt and a program against libzookeeper_mt.
+    /// The C client: cli_mt and a program with libzookeeper_mt.
     C,
     /// zookeeper-client from crates.io.
     Rust,
@@ -98,9 +101,9 @@ enum Suite {
     RecipeTests,
     /// kazoo's own test suite on three members.
     KazooEnsemble,
-    /// Curator on three members, whose leader fails.
+    /// Curator on three members, whose leader is killed.
     CuratorEnsemble,
-    /// The C client on three members, whose leader fails.
+    /// The C client on three members, whose leader is killed.
     CEnsemble,
     /// Data directories that move between Apache ZooKeeper and the server.
     Files,
@@ -127,15 +130,17 @@ impl Suite {
         }
     }
 
-    /// Whether it is run only when asked for. The tests of our recipes are run on the embedded server anyway.
+    /// Returns whether the suite runs only on demand. The tests of our recipes also run on the
+    /// embedded server.
     fn is_on_demand(self) -> bool {
         matches!(self, Self::KazooEnsemble | Self::RecipeTests)
     }
 
-    /// What is our own is run on Apache's server as well.
+    /// Our own tests, which also run on Apache's server.
     const OURS: [Suite; 2] = [Self::Client, Self::RecipeTests];
 
-    /// Whether it takes longer than most: it goes first, so that nothing is left to run alone at the end.
+    /// Returns whether the suite takes longer than most: it starts first, so that none runs alone
+    /// at the end.
     fn takes_long(self) -> bool {
         matches!(
             self,
@@ -153,7 +158,7 @@ impl Suite {
     }
 }
 
-/// What a suite is given: the server to test, the peers, and a folder of its own.
+/// The environment of a suite: the server to test, the peers, and its own directory.
 #[derive(Debug)]
 struct Lab<'a> {
     cache: &'a Cache,
@@ -165,7 +170,7 @@ struct Lab<'a> {
 }
 
 impl Lab<'_> {
-    /// Starts the server under test; `adjust` sees the usual setup first.
+    /// Starts the server under test; `adjust` receives the default setup and may change it.
     fn server(&self, adjust: impl FnOnce(Setup) -> Setup) -> Result<Server> {
         let setup = Setup::on_free_port()?
             .set("extendedTypesEnabled", true)
@@ -190,7 +195,7 @@ impl Verdict {
         }
     }
 
-    /// What an error means for a suite: a peer that cannot be had, or something broken.
+    /// Converts an error into the result of a suite: a missing peer, or a failure.
     fn of_error(why: &anyhow::Error) -> Self {
         match why.downcast_ref::<MissingPeer>() {
             Some(missing) => {
@@ -221,7 +226,7 @@ struct Row {
 const OURS: &str = "ironkeeper";
 const APACHE: &str = "apache";
 
-/// What to run, in the order of the closing table.
+/// Returns the selected jobs, in the order of the final table.
 fn jobs(options: &Options) -> Vec<Job> {
     let all = Suite::value_variants().iter().copied();
     let usual: Vec<Suite> = all.filter(|suite| options.long || !suite.is_on_demand()).collect();
@@ -238,12 +243,12 @@ fn jobs(options: &Options) -> Vec<Job> {
     }
 }
 
-/// Runs the chosen suites and prints a table; false when anything failed.
+/// Runs the selected suites and prints a table; returns `false` when any of them failed.
 pub fn run(options: &Options) -> Result<bool> {
     Ok(play(options, &Lanes::new(options.at_once))?.is_good())
 }
 
-/// Runs the chosen suites, as many at a time as there are lanes, and prints a table.
+/// Runs the selected suites, at most as many at a time as `lanes` has slots, and prints a table.
 pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
     if options.bless && options.peer != Some(Peer::Apache) {
         bail!("only Apache's behaviour is worth recording: --bless needs --peer apache");
@@ -257,7 +262,7 @@ pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
     let apache = wants(APACHE).then(|| cache.apache().map(Program::Apache));
     let binary = match &options.server {
         Some(given) => Some(fs::canonicalize(given)?),
-        // Our shell is tried on Apache's server, too.
+        // Our shell is also tested on Apache's server.
         None if wants(OURS) || jobs.iter().any(|job| job.suite == Suite::Shell) => {
             Some(ironkeeper::build_checked()?)
         }
@@ -297,7 +302,8 @@ pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
     Ok(count)
 }
 
-/// Runs so many at a time, long ones first; what came of them is in the order in which they were given.
+/// Runs the jobs, long ones first, as slots become free; returns the results in the order of the
+/// jobs.
 fn run_all(
     jobs: &[Job],
     lanes: &Lanes,
@@ -328,7 +334,7 @@ fn run_one(lab: &Lab<'_>, job: Job) -> Row {
     Row { job, verdict, took: start.elapsed() }
 }
 
-/// The closing table and the sum of it. A missing peer is a failure in CI only.
+/// Returns the final table and its sum. A missing peer is a failure in CI only.
 fn summarise(rows: &[Row], in_ci: bool) -> (String, Count) {
     let mut text = format!(
         "\n{:<11} {:<16} {:>7} {:>7} {:>8} {:>9}\n",

@@ -1,5 +1,5 @@
 //! Our own recipes: their tests (`crates/ironkeeper-recipes/tests/recipes`), all on one server,
-//! each below a path of its own.
+//! each below its own path.
 
 use anyhow::Result;
 
@@ -7,11 +7,11 @@ use super::own_tests::OwnTests;
 use super::{Lab, Tally};
 use crate::apache::QUICK_START;
 
-/// Tests wait for replies most of the time, so there are more of them at a time than cores.
+/// Tests wait for replies most of the time, so more of them run at a time than there are cores.
 const THREADS: usize = 6;
 
 pub fn run(lab: &Lab<'_>) -> Result<Tally> {
-    // As the embedded server is: empty containers go soon, and nobody waits for the disk.
+    // Like the embedded server: empty containers are reaped soon, and there is no fsync.
     let server = lab.server(|setup| {
         let setup = QUICK_START.iter().fold(setup, |setup, flag| setup.jvm_flag(flag));
         setup.set("forceSync", "no").jvm_flag("-Dznode.container.checkIntervalMs=200")

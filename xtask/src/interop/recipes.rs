@@ -1,6 +1,6 @@
-//! Our recipes beside those of others, on the same paths. A driver takes part itself and tells a Rust partner, the
-//! example `partner` of `ironkeeper-recipes`, what to do: `interop/java/src/CuratorRecipes.java` for Curator,
-//! `interop/kazoo/recipes.py` for kazoo.
+//! Our recipes and third-party recipes on the same paths. A driver uses the third-party recipe and
+//! sends commands to a Rust process, the example `partner` of `ironkeeper-recipes`:
+//! `interop/java/src/CuratorRecipes.java` for Curator, `interop/kazoo/recipes.py` for kazoo.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! Our own shell, against the recording of Apache's: the same session gives the same output, except for the
-//! differences listed here with their reasons.
+//! Our own shell, compared with the recording of Apache's shell: the same session gives the same
+//! output, except for the differences listed here with their reasons.
 
 use std::fs;
 use std::process::Command;
@@ -10,12 +10,12 @@ use super::transcript::{self, Step};
 use super::{Lab, Tally, shell_session};
 use crate::repo;
 
-/// A command whose output is meant to differ from that of Apache's shell.
+/// A command whose output differs from that of Apache's shell on purpose.
 struct Difference {
     command: &'static str,
-    /// Which of the equal commands of the session, counted from zero.
+    /// The index among equal commands of the session, from zero.
     nth: usize,
-    /// What our shell prints.
+    /// The output of our shell.
     ours: &'static [&'static str],
     why: &'static str,
 }
@@ -120,12 +120,12 @@ const DIFFERENCES: &[Difference] = &[
     ),
 ];
 
-/// What Apache's shell says before the result of a single command. Ours says nothing: `$(... get /x)` is to be
-/// the data.
+/// The line that Apache's shell prints before the result of a single command. Ours omits it, so
+/// that `$(... get /x)` is the data.
 const CONNECTING: &str = "Connecting to $ADDRESS";
 
 pub fn run(lab: &Lab<'_>) -> Result<Tally> {
-    // The shell under test is ours, whichever server it talks to.
+    // The shell under test is ours, on either server.
     let binary = lab.binary.context("no ironkeeper binary was built")?;
     let recording = repo::interop("zkcli/session.expected.txt");
     let text = fs::read_to_string(&recording)
@@ -140,7 +140,7 @@ pub fn run(lab: &Lab<'_>) -> Result<Tally> {
         shell.args(["shell", "-server", &address]);
         shell
     };
-    // As many events as are to be printed, which differs for a command or two.
+    // The number of expected events, which differs from the recording for some commands.
     let events = |number: usize, _| {
         let lines = wanted.get(number).map_or(&[][..], |step| &step.lines);
         lines.iter().filter(|line| line.starts_with("WatchedEvent ")).count()
@@ -159,7 +159,8 @@ pub fn run(lab: &Lab<'_>) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Turns the recording into what our shell has to print; returns the differences that found no command.
+/// Changes the recording into the expected output of our shell; returns the differences whose
+/// command does not occur.
 fn apply_differences(wanted: &mut [Step]) -> Vec<&'static Difference> {
     for step in wanted.iter_mut().filter(|step| step.title.starts_with("$ ")) {
         step.lines.retain(|line| line != CONNECTING);

@@ -1,8 +1,8 @@
-//! A scripted session in a shell: `interop/zkcli/session.txt` typed into Apache's shell or ours.
+//! A scripted session in a shell: `interop/zkcli/session.txt` as input of Apache's shell or ours.
 //!
-//! The script is typed into one shell and what it prints is taken apart, command by command. Servers start
-//! empty and see the same requests, so transaction ids must agree; only times and session ids are masked. A few
-//! commands are also run the way scripts do, one process each, for their exit status.
+//! The script is sent to one shell, and its output is split by command. Servers start empty and
+//! receive the same requests, so zxids must be equal; only times and session ids are masked. A few
+//! commands also run as single processes, as in scripts, to check their exit status.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -17,12 +17,13 @@ use anyhow::{Context, Result};
 use super::transcript::Step;
 use crate::repo;
 
-/// Typed after each command; what it prints, connected or not, tells where the command's output ends.
+/// Sent after each command; its output, with or without a connection, marks the end of the
+/// command's output.
 const MARKER: &str = "printwatches";
 const MARKER_OUTPUT: &str = "printwatches is ";
-/// How the shell prints an event, below a line `WATCHER::`.
+/// The prefix of an event, which follows a line `WATCHER::`.
 const EVENT_OUTPUT: &str = "WatchedEvent ";
-/// How long the shell may take to print an event; nothing depends on it being short.
+/// The longest wait for an event; no check depends on it being short.
 const EVENT_MAX: Duration = Duration::from_secs(30);
 
 /// Commands given as arguments: the shell runs them and exits with their status.
@@ -36,9 +37,10 @@ const ONE_SHOT: [&[&str]; 7] = [
     &["-timeout", "5000", "-waitforconnection", "stat", "/nothing"],
 ];
 
-/// Plays the whole session. `shell` makes the command line of a shell connected to the server at `address`,
-/// to which options and a command can be added; `events` changes how many events the command of a number is
-/// waited for. What the shell printed is kept in `dir`.
+/// Runs the whole session. `shell` returns the command line of a shell connected to the server at
+/// `address`, to which options and a command can be added; `events` maps the index and the event
+/// count of a command to the number of events to wait for. The output of the shell is written to
+/// `dir`.
 pub fn play(
     shell: impl Fn() -> Command,
     address: &str,
@@ -69,13 +71,14 @@ pub fn play(
     Ok(steps)
 }
 
-/// A line of the script, and how many events it makes the shell print.
+/// A line of the script, and the number of events that the shell prints for it.
 struct Entry<'a> {
     command: &'a str,
     events: usize,
 }
 
-/// The script's commands, behind a first entry for what the shell prints by itself: banner and connection.
+/// Parses the script's commands; the first entry stands for the output at the start: banner and
+/// connection.
 fn parse(script: &str) -> Vec<Entry<'_>> {
     let mut entries = vec![Entry { command: "(start)", events: 1 }];
     for line in script.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -88,12 +91,12 @@ fn parse(script: &str) -> Vec<Entry<'_>> {
     entries
 }
 
-/// Types the script and returns all that the shell printed.
+/// Sends the script to a shell and returns its whole output.
 ///
-/// Events are printed by another thread than results and into the middle of them; the next command is typed
-/// only when the events of the last one have appeared.
+/// Another thread than that of the results prints events, also in the middle of results; therefore
+/// the next command is sent only when the events of the last one have appeared.
 fn type_into_shell(mut shell: Command, address: &str, entries: &[Entry<'_>]) -> Result<String> {
-    // One pipe for both streams keeps their order; the shell's errors and results are told apart by nobody.
+    // One pipe for both streams keeps their order; errors and results are not distinguished.
     let (reader, writer) = std::io::pipe()?;
     shell.arg("-waitforconnection");
     let mut child = shell
@@ -102,7 +105,7 @@ fn type_into_shell(mut shell: Command, address: &str, entries: &[Entry<'_>]) -> 
         .stderr(writer)
         .spawn()
         .with_context(|| format!("cannot run {:?}", shell.get_program()))?;
-    // The command holds the writing ends; the reader sees the end only when they are gone.
+    // The command owns the writing ends; the reader gets the end of file only when they are closed.
     drop(shell);
     let mut stdin = child.stdin.take().context("stdin was piped")?;
     let (event, events) = mpsc::channel();
@@ -110,7 +113,7 @@ fn type_into_shell(mut shell: Command, address: &str, entries: &[Entry<'_>]) -> 
         scope.spawn(move || {
             for entry in entries {
                 let command = entry.command.replace("$ADDRESS", address);
-                // A shell that ended early is seen in its output, an event that stays away as well.
+                // A shell that terminated early, or a missing event, shows in the output.
                 if entry.command != "(start)" {
                     let _ = writeln!(stdin, "{command}");
                 }
@@ -136,7 +139,7 @@ fn type_into_shell(mut shell: Command, address: &str, entries: &[Entry<'_>]) -> 
     Ok(output)
 }
 
-/// One step per entry, events behind results.
+/// Splits the output into one step per entry, with events after results.
 fn split(entries: &[Entry<'_>], output: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut results = Vec::new();
@@ -153,7 +156,8 @@ fn split(entries: &[Entry<'_>], output: &str) -> Vec<Step> {
             results.push(line.to_owned());
         }
     }
-    // What comes behind the last marker is the end of the shell, which may or may not be told.
+    // Output after the last marker belongs to the exit of the shell, which may or may not be
+    // printed.
     steps
 }
 
@@ -182,7 +186,7 @@ fn run_to_end(command: &mut Command) -> Result<Output> {
         .with_context(|| format!("cannot run {:?}", command.get_program()))
 }
 
-/// Replaces what differs from run to run: times, session ids, the server's port.
+/// Replaces values that differ from run to run: times, session ids, the server's port.
 fn mask(line: &str, address: &str) -> String {
     let line = line.replace(address, "$ADDRESS");
     for key in ["ctime = ", "mtime = "] {
@@ -190,7 +194,8 @@ fn mask(line: &str, address: &str) -> String {
             return format!("{key}<time>");
         }
     }
-    // Containers and TTL nodes mark their kind in the top byte; those have sixteen digits and stay.
+    // The owners of containers and TTL nodes encode the kind in the top byte; they have sixteen
+    // digits and are kept.
     if let Some(owner) = line.strip_prefix("ephemeralOwner = 0x")
         && owner != "0"
         && owner.len() < 16

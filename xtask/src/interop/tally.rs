@@ -1,4 +1,4 @@
-//! What came of a suite.
+//! The result of a suite.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use crate::count::SecondTry;
 pub struct Tally {
     pub passed: usize,
     pub skipped: usize,
-    /// One line or more for each failed check, its name first.
+    /// One line or more for each failed check, starting with its name.
     pub failures: Vec<String>,
-    /// Checks that passed at a second try only.
+    /// Checks that passed only at the second attempt.
     pub second_tries: Vec<SecondTry>,
-    /// Checks that fail on Apache as well and are therefore not demanded.
+    /// Checks that fail on Apache as well and are therefore not required.
     pub excused: usize,
 }
 

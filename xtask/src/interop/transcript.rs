@@ -1,4 +1,4 @@
-//! Recorded conversations: what a foreign program printed against Apache, kept as a text in `interop/`.
+//! Recordings: the output of a third-party program against Apache, stored as text in `interop/`.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::Tally;
 
-/// One step of a session: what was asked and what was printed, volatile parts already replaced.
+/// One step of a session: the input and the output, with volatile parts already replaced.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Step {
     pub title: String,
@@ -25,7 +25,7 @@ pub fn compare(path: &Path, steps: &[Step], bless: bool) -> Result<Tally> {
     Ok(check(&parse(&text), steps))
 }
 
-/// Compares steps with what was expected of them, one by one.
+/// Compares steps with the expected steps, one by one.
 pub fn check(expected: &[Step], steps: &[Step]) -> Tally {
     let mut tally = Tally::default();
     for (number, step) in steps.iter().enumerate() {
@@ -46,7 +46,7 @@ pub fn check(expected: &[Step], steps: &[Step]) -> Tally {
     tally
 }
 
-/// `> title` lines, each followed by what was printed, indented.
+/// Formats steps as `> title` lines, each followed by its indented output.
 fn render(steps: &[Step]) -> String {
     let mut text = String::new();
     for step in steps {
@@ -58,7 +58,7 @@ fn render(steps: &[Step]) -> String {
     text
 }
 
-/// Reads a recording back.
+/// Parses a recording.
 pub fn parse(text: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for line in text.lines() {
@@ -71,7 +71,7 @@ pub fn parse(text: &str) -> Vec<Step> {
     steps
 }
 
-/// Replaces every run of characters `is_part` accepts that follows `prefix` by `word`.
+/// Replaces each run of characters for which `is_part` holds and that follows `prefix` by `word`.
 pub fn mask(line: &str, prefix: &str, word: &str, is_part: impl Fn(char) -> bool) -> String {
     let mut masked = String::new();
     let mut rest = line;

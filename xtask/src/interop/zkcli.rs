@@ -1,4 +1,4 @@
-//! Apache's shell (`zkCli.sh` without the shell script): every command, against a recording.
+//! Apache's shell (`zkCli.sh` without the shell script): every command, compared with a recording.
 //!
 //! The session of [`shell_session`] is compared, command by command, with `session.expected.txt`.
 

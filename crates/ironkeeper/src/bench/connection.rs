@@ -1,4 +1,4 @@
-//! A non-blocking connection with an established session: bytes out, replies in.
+//! A non-blocking connection with an established session: sends requests, receives replies.
 
 use std::io::{ErrorKind, Read, Result, Write};
 
@@ -6,13 +6,14 @@ use mio::net::TcpStream;
 
 use super::reply_scanner::ReplyScanner;
 
-/// Owned by the one thread that polls it. The outgoing buffer is bounded by what may be in flight.
+/// A connection owned by the thread that polls it. The outgoing buffer is bounded by the number of
+/// requests in flight.
 #[derive(Debug)]
 pub struct Connection {
     pub stream: TcpStream,
     pub scanner: ReplyScanner,
     out: Vec<u8>,
-    /// Bytes of `out` that the kernel has taken.
+    /// Bytes of `out` that the kernel has accepted.
     written: usize,
 }
 
@@ -21,13 +22,13 @@ impl Connection {
         Connection { stream, scanner: ReplyScanner::new(), out: Vec::new(), written: 0 }
     }
 
-    /// Where requests are appended; [`Connection::flush`] sends them.
+    /// Returns the buffer to which requests are appended; [`Connection::flush`] sends them.
     pub fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
-    /// Sends as much as the kernel takes and returns how much that was. The rest goes with the next call,
-    /// which is due when the connection becomes writable.
+    /// Sends as many bytes as the kernel accepts and returns their number. The caller flushes the
+    /// rest when the connection becomes writable.
     pub fn flush(&mut self) -> Result<usize> {
         let before = self.written;
         while self.written < self.out.len() {
@@ -45,7 +46,7 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Reads once: `None` when there is nothing. The end of the stream is an error.
+    /// Reads once. Returns `None` when no bytes are available; the end of the stream is an error.
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>> {
         loop {
             match self.stream.read(buffer) {

@@ -1,4 +1,4 @@
-//! A big tree, made as fast as the server takes it, and kept.
+//! Creates a large tree as fast as the server accepts it, and keeps it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -48,7 +48,8 @@ pub fn run(common: &Common, server: SocketAddr, fill: &Fill) -> Result<Report> {
     Ok(report)
 }
 
-/// The nodes of the multis that succeeded. Only the last multi may be smaller than the others.
+/// Returns the number of nodes that the successful multis created. Only the last multi may be
+/// smaller than the others.
 fn nodes_made(fill: &Fill, outcome: &Outcome) -> u64 {
     (outcome.operations() * u64::from(fill.batch)).min(u64::from(fill.nodes))
 }

@@ -1,7 +1,8 @@
-//! Latencies, counted in buckets that are never wider than one part in 128 of their value.
+//! A histogram of latencies. A bucket is at most 1/128 of its value wide.
 //!
-//! Values below 128 have a bucket each; above that, every power of two is cut into 128 buckets. Recording is
-//! a shift, an add and an increment, which is what a generator of millions of requests a second can afford.
+//! Values below 128 have one bucket each; above that, each power of two is divided into 128
+//! buckets. Recording a value is a shift, an add and an increment, which is cheap enough for
+//! millions of requests per second.
 
 use serde::Serialize;
 
@@ -44,7 +45,8 @@ impl Histogram {
         self.count
     }
 
-    /// The value that `share` (0 to 1) of all values do not exceed, rounded up to its bucket's end.
+    /// Returns the value that `share` (0 to 1) of all values do not exceed, rounded up to the end
+    /// of its bucket.
     pub fn quantile(&self, share: f64) -> u64 {
         let rank = ((share * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
@@ -70,7 +72,7 @@ impl Histogram {
     }
 }
 
-/// What is told about a histogram, in microseconds.
+/// The summary of a histogram, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Latency {
     pub mean: f64,
@@ -91,7 +93,7 @@ fn bucket(value: u64) -> usize {
     ((shift as usize + 1) << SUB_BITS) + ((value >> shift) as usize - SUB)
 }
 
-/// The largest value that falls into a bucket.
+/// Returns the largest value of a bucket.
 fn bucket_end(index: usize) -> u64 {
     if index < SUB {
         return index as u64;

@@ -1,4 +1,4 @@
-//! Many sessions that do nothing but stay: what an idle session costs a server, and whether it keeps them.
+//! Holds many idle sessions, and measures their cost for the server and how many the server closes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::session::Session;
 use super::template::request;
 use crate::open_files;
 
-/// How long answers to the last pings are awaited.
+/// How long the replies to the last pings, and then the closing of the sessions, are awaited.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 pub fn run(common: &Common, server: SocketAddr, idle: &Idle) -> Result<Report> {
@@ -87,7 +87,7 @@ impl Holding {
         Ok(Holding { poll, lanes, interval, answered: Histogram::new(), buffer: vec![0; 16 << 10] })
     }
 
-    /// Pings go out evenly: session after session, each once in an interval.
+    /// Pings the sessions in turn, evenly over time: each session once per interval.
     fn hold(&mut self, began: Instant, seconds: Duration) -> Result<()> {
         let ping = request(Xid::PING.0, OpCode::Ping, |_| ());
         let gap = self.interval / u32::try_from(self.lanes.len()).unwrap_or(u32::MAX);
@@ -107,7 +107,7 @@ impl Holding {
                 next += gap;
             }
             let wait = if now < end { next.min(end) } else { end + LAST_ANSWERS };
-            // Shorter waits than this are not worth a system call each: pings go out in small groups.
+            // Wait at least 1 ms: one system call then covers a small group of pings.
             let wait = wait.saturating_duration_since(now).max(Duration::from_millis(1));
             match self.poll.poll(&mut events, Some(wait)) {
                 Err(why) if why.kind() == std::io::ErrorKind::Interrupted => {}
@@ -160,7 +160,8 @@ impl Holding {
         self.lanes.iter().filter(|lane| lane.lost).count() as u32
     }
 
-    /// Asks the server to end the sessions. Nothing is measured any more, so nothing is awaited either.
+    /// Sends closeSession on every connection and waits at most `LAST_ANSWERS` until the server has
+    /// closed them. Nothing is measured.
     fn close(mut self) {
         let close = request(1, OpCode::CloseSession, |_| ());
         for lane in self.lanes.iter_mut().filter(|lane| !lane.lost) {

@@ -1,13 +1,16 @@
-//! The engine: keeps a number of requests in flight on a number of connections and times their replies.
+//! The load engine: keeps a fixed number of requests in flight on each connection and measures the
+//! latency of their replies.
 //!
-//! Sessions are opened first. Then each thread polls its share of the connections: read what came, match
-//! replies with requests (a server answers a connection in order, so a queue of send times does it), send as
-//! many new requests as were answered. A request's time runs from the batch it was put into, before the
-//! write, to the batch its reply was read in.
+//! Sessions are opened first. Then each thread polls its share of the connections. It reads the
+//! bytes that have arrived, matches replies with requests (a server replies to a connection in
+//! order, so a queue of send times is enough), and sends as many new requests as there were
+//! replies. The latency of a request runs from the creation of its batch, before the write, to the
+//! read of the batch that contains its reply.
 //!
-//! A run goes through [`Phase`]s: replies count only while measuring; afterwards what is in flight is
-//! awaited, and the sessions are closed. The calling thread only watches: it samples the CPU time of
-//! the server at the edges of the measurement and keeps the progress line.
+//! A run passes through the [`Phase`]s: replies are counted only while measuring; then the replies
+//! in flight are awaited and the sessions are closed. The calling thread only observes: it samples
+//! the CPU time of the server at the start and the end of the measurement and updates the progress
+//! line.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -30,18 +33,18 @@ use super::session::Session;
 use super::template::append_request;
 use crate::open_files;
 
-/// How long what is in flight at the end may take to be answered.
+/// How long the replies to the requests in flight at the end are awaited.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
-/// How often a thread looks at the clock when nothing arrives.
+/// How often a thread reads the clock when no bytes arrive.
 const TICK: Duration = Duration::from_millis(50);
 const RECEIVE_BYTES: usize = 256 << 10;
-/// The longest replies that are remembered with their time.
+/// How many of the slowest replies are kept with their send time.
 const LONGEST: usize = 10;
 
-/// What was seen while measuring.
+/// The result of a measurement.
 #[derive(Debug)]
 pub struct Outcome {
-    /// By kind of request; errors are not in here.
+    /// By kind of request; replies with an error are not included.
     pub latencies: [Histogram; KINDS],
     pub errors: BTreeMap<i32, u64>,
     pub began: SystemTime,
@@ -49,7 +52,7 @@ pub struct Outcome {
     pub sent_bytes: u64,
     pub received_bytes: u64,
     pub lost_connections: u32,
-    /// Requests whose reply never came.
+    /// Requests without a reply.
     pub unanswered: u64,
     /// The slowest replies, slowest first.
     pub longest: Vec<Slow>,
@@ -62,11 +65,12 @@ pub struct Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slow {
     pub latency_ns: u64,
-    /// When it was sent, since measuring began.
+    /// When the request was sent, since measuring began.
     pub at_ns: u64,
 }
 
-/// Runs one source on each thread. The connections are dealt out to the servers and to the threads evenly.
+/// Runs one source per thread. The connections are distributed evenly over the servers and the
+/// threads.
 pub fn run<S: Source>(
     servers: &[SocketAddr],
     common: &Common,
@@ -116,7 +120,7 @@ pub fn run<S: Source>(
     })
 }
 
-/// Watches the threads from outside; returns what this process and the server used while measuring.
+/// Observes the worker threads; returns what this process and the server used while measuring.
 fn watch(
     stops: &mpsc::Receiver<()>,
     warmup: Duration,
@@ -178,13 +182,13 @@ impl Outcome {
         other.longest.into_iter().for_each(|slow| keep_longest(&mut self.longest, slow));
     }
 
-    /// Replies without an error.
+    /// Returns the number of replies without an error.
     pub fn operations(&self) -> u64 {
         self.latencies.iter().map(Histogram::count).sum()
     }
 }
 
-/// Inserts into a short list that is sorted, slowest first.
+/// Inserts into a short list, sorted slowest first.
 fn keep_longest(longest: &mut Vec<Slow>, slow: Slow) {
     if longest.len() == LONGEST
         && longest.last().is_some_and(|last| last.latency_ns >= slow.latency_ns)
@@ -207,12 +211,12 @@ impl Clock {
     }
 }
 
-/// When to measure, on the run's clock.
+/// The time window of the measurement, on the clock of the run.
 #[derive(Debug, Clone, Copy)]
 struct Schedule {
     from_ns: u64,
     until_ns: u64,
-    /// Replies after which this thread has done its share.
+    /// Number of replies after which this thread stops measuring.
     replies: u64,
 }
 
@@ -237,17 +241,17 @@ impl Schedule {
 enum Phase {
     WarmingUp,
     Measuring,
-    /// Nothing new is sent; what is in flight is awaited.
+    /// No new requests are sent; the replies in flight are awaited.
     Draining,
-    /// Every session has been asked to close.
+    /// closeSession has been sent on every connection.
     Closing,
 }
 
-/// One connection and what is in flight on it.
+/// One connection and its requests in flight.
 #[derive(Debug)]
 struct Lane {
     connection: Connection,
-    /// Send times in nanoseconds, the kind of the request in the lowest bit, oldest first.
+    /// Send times in nanoseconds, oldest first; the lowest bit is the kind of the request.
     in_flight: VecDeque<u64>,
     pipeline: usize,
     next_xid: i32,
@@ -280,7 +284,7 @@ struct Worker<'a, S> {
     phase: Phase,
     clock: Clock,
     outcome: Outcome,
-    /// Replies seen while measuring, errors included.
+    /// Replies received while measuring, errors included.
     replies: u64,
     done: &'a AtomicU64,
     buffer: Box<[u8]>,
@@ -314,7 +318,7 @@ impl<'a, S: Source> Worker<'a, S> {
         })
     }
 
-    /// `stopped` is told when measuring is over.
+    /// Runs all phases. Sends to `stopped` when the measurement ends.
     fn run(mut self, stopped: &mpsc::Sender<()>) -> Result<Outcome> {
         let now = self.clock.now();
         self.advance(now);
@@ -328,7 +332,7 @@ impl<'a, S: Source> Worker<'a, S> {
                 self.finish(self.clock.now());
             }
         }
-        // The watching thread has left when another worker was first.
+        // The receiver is dropped if another worker has stopped first.
         let _ = stopped.send(());
         self.drain(&mut events)?;
         self.phase = Phase::Closing;
@@ -345,7 +349,7 @@ impl<'a, S: Source> Worker<'a, S> {
         Ok(self.outcome)
     }
 
-    /// Waits until nothing is in flight.
+    /// Waits at most `DRAIN_MAX` until no request is in flight.
     fn drain(&mut self, events: &mut Events) -> Result<()> {
         let deadline = Instant::now() + DRAIN_MAX;
         while !self.all_idle() && Instant::now() < deadline {
@@ -362,7 +366,7 @@ impl<'a, S: Source> Worker<'a, S> {
         self.lanes.iter().all(Lane::is_idle)
     }
 
-    /// Waits for something to happen and handles it.
+    /// Waits for events, at most one `TICK`, and handles them.
     fn turn(&mut self, events: &mut Events) -> Result<()> {
         match self.poll.poll(events, Some(TICK)) {
             Err(why) if why.kind() == std::io::ErrorKind::Interrupted => return Ok(()),
@@ -386,8 +390,8 @@ impl<'a, S: Source> Worker<'a, S> {
         Ok(())
     }
 
-    /// Reads all there is; each batch of replies makes room for as many requests. `ended`: the server has
-    /// closed the connection, and its last bytes may still be there.
+    /// Reads until the socket is empty; each batch of replies permits as many new requests.
+    /// `ended`: the server has closed the connection, and its last bytes may still be unread.
     fn receive(&mut self, at: usize, ended: bool) -> Result<()> {
         loop {
             let received = match self.lanes[at].connection.receive(&mut self.buffer) {
@@ -402,8 +406,8 @@ impl<'a, S: Source> Worker<'a, S> {
             self.advance(now);
             self.replied(at, received, now)?;
             self.send(at, now);
-            // A read that did not fill the buffer emptied the socket; the next bytes raise an event. The end
-            // of the stream does not raise a second one.
+            // A read that did not fill the buffer has emptied the socket; the next bytes raise an
+            // event. The end of the stream raises no second event.
             if received < self.buffer.len() && !ended {
                 return Ok(());
             }
@@ -456,7 +460,7 @@ impl<'a, S: Source> Worker<'a, S> {
         Ok(())
     }
 
-    /// Fills the lane up with new requests while the run lasts, and sends what is to be sent.
+    /// Refills the pipeline with new requests while the run lasts, and flushes the connection.
     fn send(&mut self, at: usize, now: u64) {
         let lane = &mut self.lanes[at];
         if matches!(self.phase, Phase::WarmingUp | Phase::Measuring) && !self.exhausted {
@@ -482,7 +486,7 @@ impl<'a, S: Source> Worker<'a, S> {
         }
     }
 
-    /// The server closed a connection. While closing that is an answer.
+    /// Records that the server closed a connection. In phase `Closing` this is the expected reply.
     fn lose(&mut self, at: usize) {
         let lane = &mut self.lanes[at];
         if !std::mem::replace(&mut lane.lost, true) && self.phase != Phase::Closing {
@@ -491,7 +495,7 @@ impl<'a, S: Source> Worker<'a, S> {
         }
     }
 
-    /// Moves the run on as time passes.
+    /// Advances the phase by the clock.
     fn advance(&mut self, now: u64) {
         if self.phase == Phase::WarmingUp && now >= self.schedule.from_ns {
             self.phase = Phase::Measuring;
@@ -502,8 +506,8 @@ impl<'a, S: Source> Worker<'a, S> {
         }
     }
 
-    /// Ends the measurement. A measurement by time lasted exactly as long as it should: replies are counted
-    /// by the clock.
+    /// Ends the measurement. A measurement by time has exactly the configured duration, because the
+    /// clock decides which replies are counted.
     fn finish(&mut self, now: u64) {
         if matches!(self.phase, Phase::WarmingUp | Phase::Measuring) {
             let end = now.min(self.schedule.until_ns);
@@ -567,14 +571,15 @@ mod tests {
         assert_eq!(xid_after(i32::MAX), 1);
     }
 
-    /// What a scripted server does with a request.
+    /// The reaction of a scripted server to a request.
     enum Answer {
         Reply { xid: i32, error: Option<ErrorCode> },
         HangUp,
     }
 
-    /// A server on a port of its own that answers with `script(request number, xid)`, one thread for each of
-    /// `connections`, in pieces that cut frames. The threads end with their connections.
+    /// Starts a server on its own port that replies with `script(request number, xid)`, with one
+    /// thread for each of `connections`. It sends in pieces that split frames. The threads end with
+    /// their connections.
     fn serve(connections: usize, script: fn(usize, i32) -> Answer) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -662,7 +667,7 @@ mod tests {
     #[test]
     fn every_request_is_answered_and_counted_once() {
         let outcome = run_against(serve(5, reply), &rate(Some(5000), 5, 2)).unwrap();
-        // A batch of replies is never cut, so a little more than asked for may be counted.
+        // A batch of replies is counted as a whole, so the count may exceed the limit by a batch.
         assert!((5000..5000 + 2 * 7).contains(&outcome.operations()), "{}", outcome.operations());
         assert!(outcome.latencies.iter().all(|histogram| histogram.count() > 1000));
         assert_eq!((outcome.lost_connections, outcome.unanswered), (0, 0));
@@ -672,7 +677,7 @@ mod tests {
 
     #[test]
     fn connections_are_dealt_out_to_all_servers() {
-        // Each server takes as many connections as it is said to, and the run wants all five.
+        // Each server accepts the given number of connections, and the run needs all five.
         let servers = [serve(3, reply), serve(2, reply)];
         let outcome = run_against_all(&servers, &rate(Some(1000), 5, 1)).unwrap();
         assert!(outcome.operations() >= 1000);

@@ -1,15 +1,15 @@
-//! A load generator for any server that speaks the client protocol, ours or Apache's.
+//! A load generator for any server of the ZooKeeper client protocol, Ironkeeper or Apache.
 //!
-//! It shares the machine with the server it measures more often than not, so its own cost decides what it
-//! can see. The sketch: one OS thread (or a few) drives all connections through epoll; a request is a copy
-//! of a template with its xid and the digits of its path patched in; a reply is its 16-byte header, the rest
-//! is skipped by its length; the clock is read once per batch of replies. That is one read, one write and
-//! no allocation for each batch, a small fraction of a microsecond for each request when requests are
-//! pipelined.
+//! The generator usually shares the machine with the measured server, so its own cost limits what
+//! it can measure. Therefore: one OS thread (or a few) drives all connections through epoll; a
+//! request is a copy of a template, with its xid and the digits of its path patched in; of a reply
+//! only the 16-byte header is read, and the rest is skipped by its length; the clock is read once
+//! per batch of replies. This costs one read, one write and no allocation per batch: a small
+//! fraction of a microsecond per request when requests are pipelined.
 //!
-//! [`load`] is the engine of everything that is a stream of requests (`read`, `write`, `create`, `mixed`,
-//! `stall`, `fill`); `watch`, `idle` and `sessions` have loops of their own. What a workload asks is in
-//! [`requests`], what is printed in [`report`].
+//! [`load`] runs all workloads that are a stream of requests (`read`, `write`, `create`, `mixed`,
+//! `stall`, `fill`); `watch`, `idle` and `sessions` have their own loops. [`requests`] encodes the
+//! requests of a workload, [`report`] prints the result.
 
 mod connection;
 mod fill;
@@ -39,7 +39,7 @@ use requests::{Creates, Mix};
 use template::Layout;
 use tree::Prefix;
 
-/// Runs one workload and prints what it saw.
+/// Runs one workload and prints its report.
 pub fn run(args: Args) -> Result<()> {
     let Args { common, workload } = args;
     let servers = resolve(&common.server)?;
@@ -89,7 +89,7 @@ fn mixed(
     Ok(report)
 }
 
-/// Creates nodes, all below one parent that is new in each run.
+/// Creates nodes below one parent, which is new in each run.
 fn create(common: &options::Common, servers: &[SocketAddr], load: &Load) -> Result<Report> {
     let prefix = Prefix::make(servers[0], common)?;
     let parent = prefix.make_child(&format!("c{:x}", tree::unix_millis()))?;
@@ -104,7 +104,7 @@ fn create(common: &options::Common, servers: &[SocketAddr], load: &Load) -> Resu
     Ok(report)
 }
 
-/// The addresses of one server or more; never none.
+/// Resolves the addresses of one or more servers; the result is not empty.
 fn resolve(servers: &str) -> Result<Vec<SocketAddr>> {
     servers
         .split(',')

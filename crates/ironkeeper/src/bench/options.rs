@@ -14,27 +14,28 @@ pub struct Args {
     pub workload: Workload,
 }
 
-/// What every workload understands.
+/// Options of all workloads.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Common {
-    /// The server to measure, or members of an ensemble with commas between them: connections of read, write,
-    /// mixed, create and stall are dealt out to them, other workloads use the first
+    /// The server to measure, or several members of an ensemble separated by commas: read, write,
+    /// mixed, create and stall distribute their connections over them, other workloads use the
+    /// first
     #[arg(long, global = true, default_value = "127.0.0.1:2181", value_name = "HOST:PORT")]
     pub server: String,
-    /// The node everything happens below; it is made, and removed again if this run made it
+    /// The parent of all nodes of a run; created if missing, and then deleted after the run
     #[arg(long, global = true, default_value = "/ironkeeper-bench", value_parser = prefix)]
     pub prefix: String,
-    /// Leave the nodes of this run in place
+    /// Keep the nodes of this run
     #[arg(long, global = true)]
     pub keep: bool,
     /// Print the result as JSON
     #[arg(long, global = true)]
     pub json: bool,
-    /// Process id of a server on this machine, to report its CPU time and memory as well; of several, with
-    /// commas between them, the sums
+    /// Process id of a server on this machine, to report its CPU time and memory as well; for
+    /// several ids, separated by commas, the sums are reported
     #[arg(long, global = true, value_name = "PID", value_delimiter = ',')]
     pub pid: Vec<u32>,
-    /// Session timeout to ask for, in milliseconds
+    /// Session timeout to request, in milliseconds
     #[arg(long, global = true, default_value_t = 30_000, value_name = "MS",
           value_parser = value_parser!(i32).range(1..))]
     pub session_timeout: i32,
@@ -50,21 +51,21 @@ pub enum Workload {
     Mixed(Mixed),
     /// Create nodes below one parent
     Create(Load),
-    /// Write one at a time and show the longest stalls
+    /// Send one write at a time and show the longest stalls
     Stall(Stall),
-    /// Let many sessions watch one node: time from the write to the last event
+    /// Watch one node from many sessions: time from the write to the last event
     Watch(Watch),
     /// Hold many sessions that only ping
     Idle(Idle),
     /// Open and close sessions
     Sessions(Sessions),
-    /// Create a big tree, and keep it
+    /// Create a large tree, and keep it
     Fill(Fill),
-    /// Remove what earlier runs left below the prefix
+    /// Delete the nodes that earlier runs left below the prefix
     Clean,
 }
 
-/// How fast and how long: the part of the options the engine needs.
+/// The load and its duration: the options that the load engine needs.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Rate {
     /// Connections, each with a session of its own
@@ -79,7 +80,7 @@ pub struct Rate {
     /// How long to measure [default: 10]
     #[arg(long, short, alias = "duration", value_parser = seconds, conflicts_with = "operations")]
     pub seconds: Option<Duration>,
-    /// Measure this many operations instead of a time
+    /// Measure this many operations instead of a duration
     #[arg(long, short = 'n', value_parser = value_parser!(u64).range(1..))]
     pub operations: Option<u64>,
     /// Seconds of load before measuring starts
@@ -87,7 +88,7 @@ pub struct Rate {
     pub warmup: Duration,
 }
 
-/// When a measurement is over.
+/// The condition that ends a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
     Elapsed(Duration),
@@ -217,10 +218,10 @@ pub struct Sessions {
     /// How long to measure [default: 10]
     #[arg(long, short, alias = "duration", value_parser = seconds, conflicts_with = "operations")]
     pub seconds: Option<Duration>,
-    /// Open this many sessions instead
+    /// Open this many sessions instead of measuring for a duration
     #[arg(long, short = 'n', value_parser = value_parser!(u64).range(1..))]
     pub operations: Option<u64>,
-    /// Measure opening alone: hold every session until the end (wants --operations)
+    /// Measure opening alone: hold every session until the end (requires --operations)
     #[arg(long, requires = "operations")]
     pub hold: bool,
 }
@@ -249,7 +250,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|why| why.to_string())
 }
 
-/// The root would make `clean` remove everything, and a relative path is no path at all.
+/// Parses a prefix. The root is rejected because `clean` would delete the whole tree; a relative
+/// path is not a valid path.
 fn prefix(text: &str) -> Result<String, String> {
     if text.len() < 2 || !text.starts_with('/') || text.ends_with('/') {
         return Err("a path below the root, such as /bench".to_owned());

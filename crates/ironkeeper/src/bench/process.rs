@@ -1,26 +1,27 @@
-//! CPU time and memory of a process, as Linux shows them under `/proc`.
+//! CPU time and memory of a process, read from Linux `/proc`.
 
 use std::fs;
 use std::time::Duration;
 
-/// Kernel ticks per second in `/proc/<pid>/stat`: 100 on every architecture Linux has today.
+/// Kernel ticks per second in `/proc/<pid>/stat`: 100 on every architecture of Linux today.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What a process has used so far.
+/// The resources that a process has used so far.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usage {
     pub cpu: Duration,
     pub resident_bytes: u64,
 }
 
-/// The usage of a process; `None` when it is gone or the system has no `/proc`.
+/// Returns the usage of a process; `None` when it has ended or the system has no `/proc`.
 pub fn usage(pid: u32) -> Option<Usage> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     Some(Usage { cpu: cpu(&stat)?, resident_bytes: resident(&status)? })
 }
 
-/// The usage of several processes together; `None` when there are none, or one is gone.
+/// Returns the sum of the usage of several processes; `None` if `pids` is empty or a process has
+/// ended.
 pub fn total_usage(pids: &[u32]) -> Option<Usage> {
     let mut usages = pids.iter().map(|pid| usage(*pid));
     let first = usages.next()??;
@@ -33,13 +34,13 @@ pub fn total_usage(pids: &[u32]) -> Option<Usage> {
     })
 }
 
-/// The usage of this process.
+/// Returns the usage of this process.
 pub fn own_usage() -> Option<Usage> {
     usage(std::process::id())
 }
 
-/// User and system time: fields 14 and 15. The name in field 2 may contain anything, so counting starts
-/// behind its closing parenthesis.
+/// Reads user and system time: fields 14 and 15. The name in field 2 may contain any character, so
+/// fields are counted from its closing parenthesis.
 fn cpu(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<u64>);

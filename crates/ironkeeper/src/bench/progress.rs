@@ -1,11 +1,11 @@
-//! One line that says how far a run is, on a terminal only.
+//! A progress line, on a terminal only.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
 const EVERY: Duration = Duration::from_millis(500);
 
-/// Rewrites a line of standard error; erases it when dropped.
+/// A line of standard error that is rewritten; erased on drop.
 #[derive(Debug)]
 pub struct Progress {
     shown: bool,
@@ -25,7 +25,7 @@ impl Progress {
         }
     }
 
-    /// Shows the count and its rate since the line before, if it is time.
+    /// Shows the count and the rate since the last update, at most once per `EVERY`.
     pub fn show(&mut self, count: u64, of: &str) {
         let now = Instant::now();
         if !self.terminal || now < self.next {
@@ -36,7 +36,7 @@ impl Progress {
         self.last = (now, count);
         self.next = now + EVERY;
         self.shown = true;
-        // A terminal that went away takes nothing from the measurement.
+        // Losing the terminal must not fail the measurement.
         let _ = write!(stderr(), "\r\x1b[K  {count} {of}, {rate:.0} /s");
     }
 }

@@ -1,21 +1,23 @@
-//! Finds the replies in what a connection receives, without keeping or copying their bodies.
+//! Finds the replies in the bytes that a connection receives, without keeping or copying their
+//! bodies.
 //!
-//! Bytes arrive in pieces cut anywhere. A frame that lies whole in a piece is looked at in place; of one
-//! that is cut, only its head is kept and the rest is counted. A reply is told when its last byte is there.
+//! Bytes arrive in arbitrary pieces. A frame that is complete in one piece is parsed in place; of a
+//! split frame only the head is kept, and the remaining bytes are counted. A reply is reported when
+//! its last byte has arrived.
 
 use thiserror::Error;
 
-/// The part of a frame that is kept when it is cut: length, reply header, the first result of a multi.
+/// The part of a split frame that is kept: length, reply header, the first result of a multi.
 const HEAD_MAX: usize = 4 + REPLY_HEADER + MULTI_HEADER;
 const REPLY_HEADER: usize = 16;
 const MULTI_HEADER: usize = 9;
 
-/// A reply header and the beginning of what follows it.
+/// A reply header and the beginning of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply<'a> {
     pub xid: i32,
     pub err: i32,
-    /// At least the first nine bytes of the body, if it has as many.
+    /// At least the first nine bytes of the body, if the body has as many.
     pub body: &'a [u8],
 }
 
@@ -28,8 +30,8 @@ impl<'a> Reply<'a> {
         Reply { xid: word(4), err: word(16), body: &frame[20..] }
     }
 
-    /// The error of a multi. Its header says success even when nothing was done; then the first result is
-    /// an error (type -1), with code 0 when a later operation is to blame.
+    /// Returns the error of a multi. The header of a failed multi reports success; its first result
+    /// is then an error (type -1), with code 0 if a later operation failed.
     pub fn multi_err(&self) -> i32 {
         const NOT_THE_FIRST: i32 = -2;
         match self.body {
@@ -45,18 +47,18 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// A frame too short for a reply header; whatever follows cannot be trusted.
+/// A frame that is too short for a reply header. The bytes behind it cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the server sent a frame of {0} bytes, too short for a reply")]
 pub struct BadFrame(i32);
 
-/// The place in the stream of one connection.
+/// The parser state of one connection.
 #[derive(Debug)]
 pub struct ReplyScanner {
     head: [u8; HEAD_MAX],
     /// Bytes of `head` that are filled; zero between frames.
     have: usize,
-    /// Bytes of the current frame behind its head that are still to come; meaningful once the head is full.
+    /// Remaining bytes of the current frame behind its head; valid once the head is full.
     skip: usize,
 }
 
@@ -65,7 +67,7 @@ impl ReplyScanner {
         ReplyScanner { head: [0; HEAD_MAX], have: 0, skip: 0 }
     }
 
-    /// Takes what was received next and tells each reply that ends in it.
+    /// Consumes the next received bytes and calls `on_reply` for each reply that ends in them.
     #[inline]
     pub fn feed(
         &mut self,
@@ -86,7 +88,7 @@ impl ReplyScanner {
         }
     }
 
-    /// The slow way, for the frame that is cut; returns what lies behind it.
+    /// Handles a frame that is split (the slow path); returns the bytes behind it.
     fn feed_cut<'b>(
         &mut self,
         mut bytes: &'b [u8],
@@ -119,7 +121,8 @@ impl ReplyScanner {
         Ok(&bytes[skipped..])
     }
 
-    /// How much of the current frame is kept. Its length has been checked.
+    /// Returns how many bytes of the current frame are kept. The length of the frame has been
+    /// checked.
     fn head_len(&self) -> usize {
         let len = i32::from_be_bytes([self.head[0], self.head[1], self.head[2], self.head[3]]);
         HEAD_MAX.min(4 + usize::try_from(len).unwrap_or(0))

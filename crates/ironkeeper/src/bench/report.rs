@@ -1,4 +1,4 @@
-//! What a run says in the end, for people and as JSON.
+//! The report of a run, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -13,7 +13,7 @@ use super::load::Outcome;
 use super::process::Usage;
 use super::session::code_name;
 
-/// The result of a workload. What does not apply to it is left out.
+/// The result of a workload. Fields that do not apply to the workload are omitted.
 #[derive(Debug, Serialize)]
 pub struct Report {
     workload: &'static str,
@@ -22,7 +22,7 @@ pub struct Report {
     seconds: f64,
     operations: u64,
     rate_per_s: f64,
-    /// By what was timed.
+    /// One entry for each kind of operation.
     latency_us: Vec<Timed>,
     errors: BTreeMap<String, u64>,
     lost_connections: u32,
@@ -82,7 +82,7 @@ impl Report {
         }
     }
 
-    /// Takes over what the engine saw; `kinds` names the kinds of its requests.
+    /// Copies the result of the load engine; `kinds` names the kinds of its requests.
     pub fn take_load(&mut self, outcome: &Outcome, kinds: &[&'static str]) {
         for (what, histogram) in kinds.iter().zip(&outcome.latencies) {
             self.timed(what, histogram);
@@ -129,7 +129,8 @@ impl Report {
         self.lost_connections = connections;
     }
 
-    /// CPU time while measuring, of this process and of the server. To be told after the rate.
+    /// Sets the CPU time while measuring, of this process and of the server. Call after
+    /// [`Report::rate`].
     pub fn used(&mut self, client: Option<Duration>, server: Option<Usage>) {
         self.client_cpu_s = client.map(|cpu| cpu.as_secs_f64());
         if let Some(server) = server {
@@ -216,7 +217,7 @@ fn write_row(f: &mut fmt::Formatter<'_>, label: &str, cells: [String; 6]) -> fmt
     writeln!(f)
 }
 
-/// Microseconds in the unit that keeps three digits.
+/// Formats microseconds in the unit that keeps three digits.
 fn micros(us: f64) -> String {
     let (value, unit) = match us {
         us if us < 1000.0 => (us, "us"),
@@ -227,7 +228,7 @@ fn micros(us: f64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// The time of day, as server logs show it.
+/// Formats the time of day as server logs do.
 fn time_of_day(unix_ms: u64) -> String {
     let (s, ms) = (unix_ms / 1000 % 86_400, unix_ms % 1000);
     format!("{:02}:{:02}:{:02}.{ms:03} UTC", s / 3600, s / 60 % 60, s % 60)
@@ -243,7 +244,7 @@ fn bytes(count: u64) -> String {
     }
 }
 
-/// A number with its thousands apart; one decimal when it is small.
+/// Formats a number with thousands separators; small numbers have one decimal.
 fn grouped(number: f64) -> String {
     if number < 100.0 && number.fract() != 0.0 {
         return format!("{number:.1}");

@@ -1,4 +1,4 @@
-//! What the workloads ask for, one request after the other.
+//! The requests of the workloads.
 
 use ironkeeper_proto::reply::MultiHeader;
 use ironkeeper_proto::{OpCode, Put};
@@ -6,28 +6,29 @@ use ironkeeper_proto::{OpCode, Put};
 use super::reply_scanner::Reply;
 use super::template::{Layout, NODES_MAX, Template};
 
-/// Kinds of requests that are counted apart.
+/// The number of kinds of requests that are counted separately.
 pub const KINDS: usize = 2;
 
-/// A stream of requests. Each thread has one of its own.
+/// A stream of requests. Each thread owns one.
 pub trait Source: Send {
-    /// Appends the next request and returns its kind, below [`KINDS`]; `None` when there is no more.
+    /// Appends the next request and returns its kind, below [`KINDS`]; `None` at the end of the
+    /// stream.
     fn append(&mut self, xid: i32, out: &mut Vec<u8>) -> Option<u8>;
 
-    /// The error code in a reply to one of these requests; 0 is none.
+    /// Returns the error code of a reply to one of these requests; 0 is success.
     #[inline]
     fn err(reply: &Reply<'_>) -> i32 {
         reply.err
     }
 }
 
-/// getData (kind 0) and setData (kind 1) of nodes picked at random.
+/// getData (kind 0) and setData (kind 1) of randomly chosen nodes.
 #[derive(Debug)]
 pub struct Mix {
     get: Template,
     set: Template,
     nodes: u32,
-    /// Reads are drawn when 32 random bits are below this.
+    /// A request is a read if 32 random bits are below this.
     reads_below: u64,
     random: Random,
 }
@@ -56,7 +57,7 @@ impl Source for Mix {
     }
 }
 
-/// Creates of new nodes; thread `thread` of `threads` takes every `threads`-th number.
+/// Creates of new nodes; thread `thread` of `threads` uses every `threads`-th number.
 #[derive(Debug)]
 pub struct Creates {
     create: Template,
@@ -82,7 +83,7 @@ impl Source for Creates {
     }
 }
 
-/// Creates of the nodes 0 to `nodes`, once, one to a request.
+/// Creates of the nodes 0 to `nodes`, one per request.
 #[derive(Debug)]
 pub struct FillOneByOne {
     creates: Creates,
@@ -104,7 +105,7 @@ impl Source for FillOneByOne {
     }
 }
 
-/// Creates of the nodes 0 to `nodes`, once, `batch` to a multi.
+/// Creates of the nodes 0 to `nodes`, `batch` per multi.
 #[derive(Debug)]
 pub struct FillInBatches {
     create: Template,
@@ -142,7 +143,7 @@ impl Source for FillInBatches {
     }
 }
 
-/// Numbers without a pattern the server could profit from; the same ones in every run.
+/// A pseudo-random sequence, the same in every run, so that the server sees no access pattern.
 #[derive(Debug)]
 struct Random(u64);
 
@@ -151,7 +152,7 @@ impl Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// xorshift, with a multiplication to make the high bits good.
+    /// Returns the next number: xorshift, multiplied to improve the high bits.
     #[inline]
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;

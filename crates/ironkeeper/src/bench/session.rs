@@ -1,4 +1,4 @@
-//! A session that waits for its answers: what a run uses to make its nodes, and how every session starts.
+//! A blocking session: creates the nodes of a run, and opens the sessions of all workloads.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,17 +12,18 @@ use ironkeeper_proto::{ErrorCode, OpCode, Put, Reader, SessionId, Zxid};
 use super::connection::Connection;
 use super::template::append_request;
 
-/// Sessions being opened at once. Apache's listen queue holds 50; what does not fit waits a second.
+/// Sessions that are opened at the same time. Apache's listen queue holds 50; a connection that
+/// does not fit is delayed by a second.
 const OPEN_AT_ONCE: usize = 32;
-/// Requests in flight of [`Session::codes`]: few enough that both directions fit into socket buffers.
+/// Requests in flight of [`Session::codes`]: few enough for the socket buffers of both directions.
 const IN_FLIGHT: usize = 256;
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// A server that says nothing for so long is given up.
+/// A server that sends nothing for so long is treated as failed.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// The longest reply we take: the names of some ten million children.
+/// The longest accepted reply: the names of some ten million children.
 const FRAME_MAX: usize = 256 << 20;
 
-/// A session on a blocking connection, with no watches and hence no events.
+/// A session on a blocking connection. It has no watches and hence receives no events.
 #[derive(Debug)]
 pub struct Session {
     stream: BufReader<TcpStream>,
@@ -37,7 +38,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Opens `count` sessions, some at a time.
+    /// Opens `count` sessions, `OPEN_AT_ONCE` at a time.
     pub fn open_many(server: SocketAddr, timeout_ms: i32, count: u32) -> Result<Vec<Session>> {
         let count = count as usize;
         let mut sessions = Vec::with_capacity(count);
@@ -53,8 +54,9 @@ impl Session {
         Ok(sessions)
     }
 
-    /// Opens `count` sessions, dealt out to the servers in turn. Each has seen all that was written before: what one
-    /// member of an ensemble has answered, another may not have heard of yet.
+    /// Opens `count` sessions, distributed over the servers in turn. With several servers each
+    /// session sends a sync, so that it reads all earlier writes: a write that one member has
+    /// acknowledged may not be applied on another member yet.
     pub fn open_spread(
         servers: &[SocketAddr],
         timeout_ms: i32,
@@ -101,12 +103,12 @@ impl Session {
         Ok(())
     }
 
-    /// The timeout the server granted.
+    /// Returns the timeout that the server granted.
     pub fn timeout_ms(&self) -> i32 {
         self.timeout_ms
     }
 
-    /// Sends one request and returns its answer: the body, or the error code.
+    /// Sends one request and returns the body of the reply, or its error code.
     pub fn call(
         &mut self,
         op: OpCode,
@@ -119,7 +121,7 @@ impl Session {
         self.answer(xid)
     }
 
-    /// Sends one request for each item, many at a time, and returns their error codes (0: none) in order.
+    /// Sends one request per item, many in flight, and returns the error codes (0: none) in order.
     pub fn codes<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,
@@ -148,9 +150,9 @@ impl Session {
         self.call(OpCode::CloseSession, |_| ())?.map(drop).map_err(unexpected)
     }
 
-    /// Hands the session over to a loop that does not wait.
+    /// Converts the session to a non-blocking connection.
     pub fn into_connection(self) -> Result<Connection> {
-        // Nothing is buffered: a server says nothing unasked to a session without watches.
+        // The buffer is empty: a session without watches receives only replies.
         let stream = self.stream.into_inner();
         stream.set_nonblocking(true)?;
         Ok(Connection::new(mio::net::TcpStream::from_std(stream)))
@@ -191,7 +193,7 @@ impl Session {
     }
 }
 
-/// The first frame of a new session.
+/// Encodes the connect request of a new session.
 pub fn connect_request(timeout_ms: i32) -> Vec<u8> {
     let mut body = Vec::new();
     ConnectRequest {
@@ -208,12 +210,12 @@ pub fn connect_request(timeout_ms: i32) -> Vec<u8> {
     frame
 }
 
-/// An error code where none was expected.
+/// Returns the error for an unexpected error code.
 pub fn unexpected(code: i32) -> anyhow::Error {
     anyhow::anyhow!("the server answered {}", code_name(code))
 }
 
-/// How an error code is shown.
+/// Returns the text of an error code.
 pub fn code_name(code: i32) -> String {
     ErrorCode::from_code(code)
         .map_or_else(|| format!("error {code}"), |error| error.text().to_owned())

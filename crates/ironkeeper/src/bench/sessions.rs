@@ -1,7 +1,8 @@
-//! Sessions opened, and closed, one after the other on a number of connections at once.
+//! Opens and closes sessions, a number of them at the same time.
 //!
-//! Opening is timed from the call that connects to the server's answer. Without `--hold`, a session is
-//! closed as soon as it is open and the next one takes its place; with it, all stay until the end.
+//! The latency of opening runs from the call of connect to the reply to the connect request.
+//! Without `--hold`, a session is closed as soon as it is open, and the next session replaces it;
+//! with `--hold`, all sessions stay open until the end.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -23,9 +24,9 @@ use super::template::request;
 use crate::open_files;
 
 const TICK: Duration = Duration::from_millis(100);
-/// A server that says nothing for so long is given up.
+/// A server that sends nothing for so long is treated as failed.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// The length of the answer to a connect request that says `readOnly`, with its own length in front.
+/// The length of a connect response with the `readOnly` field, including its length prefix.
 const RESPONSE_BYTES: usize = 4 + 37;
 
 pub fn run(common: &Common, server: SocketAddr, sessions: &Sessions) -> Result<Report> {
@@ -68,13 +69,13 @@ pub fn run(common: &Common, server: SocketAddr, sessions: &Sessions) -> Result<R
     Ok(report)
 }
 
-/// Where a session is in its short life.
+/// The state of one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Connecting,
-    /// The connect request is sent.
+    /// The connect request has been sent.
     Opening,
-    /// The close request is sent.
+    /// closeSession has been sent.
     Closing,
     Held,
     Over,
@@ -96,7 +97,8 @@ struct Opener {
     hold: bool,
     limit: u64,
     begun: u64,
-    /// By token. The place of one that is over is taken by the next, unless sessions are held.
+    /// Indexed by token. The next session reuses the index of a finished one, unless sessions are
+    /// held.
     attempts: Vec<Attempt>,
     opened: Histogram,
     closed: Histogram,
@@ -128,7 +130,7 @@ impl Opener {
                 if !self.step(at)? {
                     continue;
                 }
-                // One is done: the next one takes its turn while there is time.
+                // This session is finished: start the next one while time is left.
                 let again = began.elapsed() < seconds && self.begin((!self.hold).then_some(at))?;
                 running -= usize::from(!again);
             }
@@ -140,7 +142,7 @@ impl Opener {
         Ok((self, began.elapsed()))
     }
 
-    /// Starts the next session, in the place of another or in a new one; `false` when there were enough.
+    /// Starts the next session, at the index `place` or at a new one; returns `false` at the limit.
     fn begin(&mut self, place: Option<usize>) -> Result<bool> {
         if self.begun == self.limit {
             return Ok(false);
@@ -159,7 +161,7 @@ impl Opener {
         Ok(true)
     }
 
-    /// Handles readiness; `true` when another session may start in place of this one.
+    /// Handles readiness; returns `true` when another session may start at this index.
     fn step(&mut self, at: usize) -> Result<bool> {
         let attempt = &mut self.attempts[at];
         if attempt.step == Step::Connecting {
@@ -174,7 +176,7 @@ impl Opener {
                 Err(_) => return Ok(self.fail(at)),
             }
             attempt.stream.set_nodelay(true)?;
-            // A fresh socket's buffer takes these few bytes whole.
+            // The send buffer of a new socket accepts these few bytes at once.
             if attempt.stream.write_all(&self.connect).is_err() {
                 return Ok(self.fail(at));
             }
@@ -213,18 +215,18 @@ impl Opener {
         }
     }
 
-    /// The server did not open this session.
+    /// Records that the server did not open this session.
     fn fail(&mut self, at: usize) -> bool {
         self.attempts[at].step = Step::Over;
         self.failed += 1;
         true
     }
 
-    /// Closes the sessions that were held and waits for the server to have done it.
+    /// Closes the held sessions and waits until the server has closed their connections.
     fn close_held(mut self) -> Result<()> {
         for attempt in self.attempts.iter_mut().filter(|attempt| attempt.step == Step::Held) {
             attempt.step = Step::Closing;
-            // A connection the server has dropped meanwhile needs no closing.
+            // A connection that the server has closed needs no closeSession.
             let _ = attempt.stream.write_all(&self.close);
         }
         let mut open = self.attempts.iter().filter(|attempt| attempt.step == Step::Closing).count();
@@ -249,7 +251,7 @@ impl Opener {
     }
 }
 
-/// Reads what is there; `true` when the server has closed the connection.
+/// Reads the available bytes; returns `true` when the server has closed the connection.
 fn read_all(attempt: &mut Attempt) -> bool {
     let mut buffer = [0; 256];
     loop {

@@ -1,20 +1,21 @@
-//! Requests that are encoded once and then only patched.
+//! Requests that are encoded once and then patched.
 //!
-//! Every node of a run has a number. Its path is the number in a fixed count of digits, so that all paths of
-//! a run, and hence all its requests of one kind, have the same length and differ in a few bytes.
+//! Every node of a run has a number. Its path contains the number with a fixed count of digits, so
+//! all paths of a run, and all its requests of one kind, have the same length and differ in a few
+//! bytes.
 
 use ironkeeper_proto::reply::MultiHeader;
 use ironkeeper_proto::request::RequestHeader;
 use ironkeeper_proto::{AclVec, CreateMode, OpCode, Put, Xid};
 
-/// Nodes a layout can number.
+/// The number of nodes that a layout can address.
 pub const NODES_MAX: u32 = 100_000_000;
 const NAME_DIGITS: usize = 8;
-/// Children of one folder, where folders are used.
+/// Children per folder, if folders are used.
 const FOLDER_NODES: u32 = 1000;
 const FOLDER_DIGITS: usize = 5;
 
-/// Where the nodes of a run are.
+/// The paths of the nodes of a run.
 #[derive(Debug, Clone)]
 pub struct Layout {
     parent: String,
@@ -22,17 +23,18 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// All nodes are children of `parent`.
+    /// Creates a layout in which all nodes are children of `parent`.
     pub fn flat(parent: &str) -> Layout {
         Layout { parent: parent.to_owned(), folders: false }
     }
 
-    /// `nodes` nodes below `parent`, in folders of a thousand as soon as there are more than a thousand.
+    /// Creates a layout of `nodes` nodes below `parent`; more than a thousand nodes are divided
+    /// into folders of a thousand.
     pub fn over(parent: &str, nodes: u32) -> Layout {
         Layout { parent: parent.to_owned(), folders: nodes > FOLDER_NODES }
     }
 
-    /// The folders that `nodes` nodes need.
+    /// Returns the paths of the folders of `nodes` nodes.
     pub fn folders(&self, nodes: u32) -> impl Iterator<Item = String> + '_ {
         let count = if self.folders { nodes.div_ceil(FOLDER_NODES) } else { 0 };
         (0..count).map(|folder| format!("{}/{folder:0FOLDER_DIGITS$}", self.parent))
@@ -48,7 +50,7 @@ impl Layout {
         }
     }
 
-    /// Where the digits of name and folder stand, counted from the end of a path.
+    /// Returns the positions of the digits of name and folder, counted from the end of a path.
     fn digits_from_end(&self) -> (usize, Option<usize>) {
         (NAME_DIGITS, self.folders.then_some(NAME_DIGITS + 1 + FOLDER_DIGITS))
     }
@@ -78,7 +80,7 @@ impl Template {
         Template::request(OpCode::Create, layout, |out| put_create_rest(out, size))
     }
 
-    /// A create as it stands inside a multi.
+    /// Encodes a create as an operation of a multi.
     pub fn create_in_multi(layout: &Layout, size: u32) -> Template {
         let mut bytes = Vec::new();
         MultiHeader { kind: OpCode::Create.code(), done: false, err: -1 }.encode(&mut bytes);
@@ -106,7 +108,7 @@ impl Template {
         Template { bytes, name_at: end - name, folder_at: folder.map(|back| end - back) }
     }
 
-    /// The bytes one use of the template takes.
+    /// Returns the length of the encoded bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -123,7 +125,7 @@ impl Template {
         }
     }
 
-    /// Appends the template, which is a whole request, for `node` and gives it its xid.
+    /// Appends the template, which is a whole request, for `node` and sets its xid.
     #[inline]
     pub fn append_request(&self, xid: i32, node: u32, out: &mut Vec<u8>) {
         let start = out.len();
@@ -132,14 +134,14 @@ impl Template {
     }
 }
 
-/// A whole request, length included.
+/// Encodes a whole request, with its length prefix.
 pub fn request(xid: i32, op: OpCode, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     append_request(xid, op, &mut out, body);
     out
 }
 
-/// Appends a whole request, length included.
+/// Appends a whole request, with its length prefix.
 pub fn append_request(xid: i32, op: OpCode, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.put_i32(0);
@@ -148,14 +150,14 @@ pub fn append_request(xid: i32, op: OpCode, out: &mut Vec<u8>, body: impl FnOnce
     patch_len(out, start);
 }
 
-/// What a create says behind its path: open to everybody, persistent.
+/// Appends the fields of a create behind its path: data, open ACL, persistent.
 pub fn put_create_rest(out: &mut Vec<u8>, size: u32) {
     out.put_buf(Some(&value(size)));
     AclVec::OPEN.encode(out);
     out.put_i32(CreateMode::Persistent.flags());
 }
 
-/// The content of every node: printable, and nothing a file system could squeeze to a single run.
+/// Returns the data of every node: printable, and not compressible to a single run of one byte.
 pub fn value(size: u32) -> Vec<u8> {
     (0..size).map(|at| b'a' + (at.wrapping_mul(7) % 26) as u8).collect()
 }

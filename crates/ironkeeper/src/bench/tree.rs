@@ -1,7 +1,8 @@
-//! The nodes of a run: made before, removed after.
+//! Creates the nodes of a run before it and deletes them after it.
 //!
-//! Everything is below one prefix whose data is a mark. Only a marked prefix is ever removed, and without
-//! being asked to (`clean`) only by the run that made it, so a mistyped `--prefix` costs nobody their data.
+//! All nodes are below one prefix, whose data marks it as created by the load generator. Only a
+//! marked prefix is ever deleted, and without `clean` only by the run that created it, so a
+//! mistyped `--prefix` deletes no data of other applications.
 
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,7 +16,7 @@ use super::template::{Layout, append_request, put_create_rest};
 
 const MARK: &[u8] = b"made by ironkeeper bench";
 
-/// The node a run works below.
+/// The parent of all nodes of a run.
 #[derive(Debug)]
 pub struct Prefix {
     path: String,
@@ -25,7 +26,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Makes the prefix, or takes the one that is there.
+    /// Creates the prefix, or uses the existing one.
     pub fn make(server: SocketAddr, common: &Common) -> Result<Prefix> {
         let mut session = Session::open(server, common.session_timeout)?;
         let path = common.prefix.clone();
@@ -40,7 +41,7 @@ impl Prefix {
         &self.path
     }
 
-    /// Makes a child of the prefix that must be new, and returns its path.
+    /// Creates a child of the prefix, which must not exist, and returns its path.
     pub fn make_child(&self, name: &str) -> Result<String> {
         let path = format!("{}/{name}", self.path);
         let mut session = Session::open(self.server, self.timeout_ms)?;
@@ -51,7 +52,7 @@ impl Prefix {
         Ok(path)
     }
 
-    /// Removes the prefix and everything below it, if this run made it and was not told to keep it.
+    /// Deletes the prefix and its subtree if this run created it and `--keep` is not set.
     pub fn remove(self) -> Result<()> {
         if self.remove {
             let mut session = Session::open(self.server, self.timeout_ms)?;
@@ -63,7 +64,7 @@ impl Prefix {
     }
 }
 
-/// Makes the folders and nodes of a layout. Nodes that are there already are used as they are.
+/// Creates the folders and nodes of a layout. Existing nodes are used unchanged.
 pub fn make_nodes(
     server: SocketAddr,
     common: &Common,
@@ -89,7 +90,7 @@ pub fn make_folders(
     session.close()
 }
 
-/// Removes the prefix and everything below it, if an earlier run made it. Returns the number of nodes.
+/// Deletes the prefix and its subtree if an earlier run created it. Returns the number of nodes.
 pub fn clean(server: SocketAddr, common: &Common) -> Result<u64> {
     let mut session = Session::open(server, common.session_timeout)?;
     let path = &common.prefix;
@@ -107,12 +108,12 @@ pub fn clean(server: SocketAddr, common: &Common) -> Result<u64> {
     Ok(removed)
 }
 
-/// Milliseconds since 1970: a name for this run that earlier ones do not have.
+/// Returns milliseconds since 1970: a name that no earlier run has used.
 pub fn unix_millis() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis())
 }
 
-/// Makes one node; `false` when it was there.
+/// Creates one node; returns `false` if it exists.
 fn create(session: &mut Session, path: &str, data: &[u8]) -> Result<bool> {
     let answer = session.call(OpCode::Create, |out| {
         out.put_str(path);
@@ -140,8 +141,8 @@ fn make_all(session: &mut Session, paths: impl Iterator<Item = String>, size: u3
     }
 }
 
-/// The first node that is not there, so that a big tree made by `fill` is not made again. Nodes are made in
-/// order, hence the ones that are there come first.
+/// Returns the first node that does not exist, so that a large tree of `fill` is not created again.
+/// Nodes are created in order, so the existing ones come first.
 fn first_missing(session: &mut Session, layout: &Layout, nodes: u32) -> Result<u32> {
     let (mut low, mut high) = (0, nodes);
     while low < high {
@@ -159,11 +160,11 @@ fn first_missing(session: &mut Session, layout: &Layout, nodes: u32) -> Result<u
     Ok(low)
 }
 
-/// Removes a node and everything below it, children first. Returns how many nodes that were.
+/// Deletes a node and its subtree, children first. Returns the number of deleted nodes.
 fn sweep(session: &mut Session, root: &str) -> Result<u64> {
     let mut removed = 0;
-    // Nodes to remove, parents before their children; a node with children is asked for them, put back, and
-    // found empty when it comes up again.
+    // A stack of nodes to delete, parents below their children. A node whose children have children
+    // is pushed again and deleted when it is popped the second time.
     let mut left = vec![root.to_owned()];
     while let Some(parent) = left.pop() {
         let paths = children(session, &parent)?;

@@ -1,7 +1,8 @@
-//! Watch fan-out: how long it takes until the last of many watchers has heard of a write.
+//! Watch fan-out: the time until the last of many watchers has received the event of a write.
 //!
-//! Each round, every watcher reads the node with a watch; when all have their answers, one more session
-//! writes the node, and the clock runs until the last watcher has its event.
+//! In each round every watcher reads the node with a watch. When all watchers have their replies,
+//! another session writes the node, and the clock runs until the last watcher has received its
+//! event.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use super::template::{Layout, request, value};
 use super::tree::{self, Prefix};
 use crate::open_files;
 
-/// The longest a round may take.
+/// The time limit of a round.
 const ROUND_MAX: Duration = Duration::from_secs(60);
 const XID: i32 = 1;
 
@@ -63,7 +64,7 @@ pub fn run(common: &Common, server: SocketAddr, watch: &Watch) -> Result<Report>
 struct FanOut {
     poll: Poll,
     events: Events,
-    /// The watchers; behind them the one that writes.
+    /// The watchers, followed by the writer.
     connections: Vec<Connection>,
     get: Vec<u8>,
     set: Vec<u8>,
@@ -103,7 +104,7 @@ impl FanOut {
         })
     }
 
-    /// Forgets what was measured so far.
+    /// Resets the measurements.
     fn forget(&mut self) {
         self.set_reply = Histogram::new();
         self.each_event = Histogram::new();
@@ -151,7 +152,8 @@ impl FanOut {
         Ok(())
     }
 
-    /// Handles what arrives, as connection, xid and time, until `enough` says so.
+    /// Passes each reply or event to `enough` (connection, xid, time) until `enough` returns
+    /// `true`.
     fn until(&mut self, mut enough: impl FnMut(usize, i32, Instant) -> bool) -> Result<()> {
         let deadline = Instant::now() + ROUND_MAX;
         loop {
@@ -174,7 +176,7 @@ impl FanOut {
                         err = if err == 0 { reply.err } else { err };
                         done |= enough(at, reply.xid, now);
                     })?;
-                    // The next bytes raise an event; the end of the stream does not raise a second one.
+                    // The next bytes raise an event; the end of the stream raises no second event.
                     if received < self.buffer.len() && !event.is_read_closed() {
                         break;
                     }
@@ -195,7 +197,7 @@ impl FanOut {
             connection.out().extend_from_slice(&close);
             connection.flush()?;
         }
-        // The server answers and then closes; either may be seen first.
+        // The server replies and then closes the connection; either may be detected first.
         let mut open = self.connections.len();
         let deadline = Instant::now() + ROUND_MAX;
         let mut closed = vec![false; open];

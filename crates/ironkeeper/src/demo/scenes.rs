@@ -1,4 +1,4 @@
-//! What can be played, in the order of the tour.
+//! The list of demos, in the order in which they run.
 
 mod barriers;
 mod elections;
@@ -17,16 +17,16 @@ use anyhow::Result;
 
 use super::stage::Stage;
 
-/// The future of a scene.
+/// The future of a demo.
 type Playing<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
-/// Something to be played.
+/// A demo.
 #[derive(Debug)]
 pub struct Scene {
     pub name: &'static str,
     pub what: &'static str,
     pub play: fn(&mut Stage) -> Playing<'_>,
-    /// The module and the function that play it, `locks :: mutex`.
+    /// The path of the demo's function, as `stringify!` prints it: `locks :: mutex`.
     source: &'static str,
 }
 
@@ -39,13 +39,13 @@ impl Scene {
         self.source.rsplit("::").next().unwrap_or_default().trim()
     }
 
-    /// Where its code is in the repository.
+    /// Returns the path of the demo's source file in the repository.
     pub fn file(&self) -> String {
         format!("crates/ironkeeper/src/demo/scenes/{}.rs", self.module())
     }
 }
 
-/// Names a scene's function and makes a table row of it.
+/// Builds the table of demos; derives `source` from the path of the function.
 macro_rules! scenes {
     ($($name:literal, $what:literal, $play:path;)*) => {
         &[$(Scene {
@@ -57,7 +57,7 @@ macro_rules! scenes {
     };
 }
 
-/// The tour.
+/// All demos, in the order in which they run.
 pub const ALL: &[Scene] = scenes! {
     "mutex", "a fair lock: each waits for the one before it, and a crash passes it on", locks::mutex;
     "fencing", "a holder that has lost its lock cannot write any more", locks::fencing;

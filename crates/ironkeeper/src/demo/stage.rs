@@ -1,5 +1,5 @@
-//! The stage of a demo: a server in this process, the clients that play on it, and a pair of eyes that
-//! tells what happens on the tree.
+//! The context of a demo: a server in this process, the clients of the demo, and an observer
+//! session that prints each change of the tree.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -14,12 +14,12 @@ use ironkeeper_client::{
 use ironkeeper_testing::TestServer;
 use tokio::task::JoinHandle;
 
-/// The longest a scene waits for something that must happen.
+/// The timeout of every wait in a demo.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// As much of a node's data as is shown.
+/// The number of characters of a node's data that are printed.
 const DATA_SHOWN_MAX: usize = 60;
 
-/// See the head of this file.
+/// The context of a demo, see the head of this file.
 #[derive(Debug)]
 pub struct Stage {
     server: TestServer,
@@ -30,7 +30,7 @@ pub struct Stage {
     colour: bool,
 }
 
-/// Somebody on the stage, with a session of its own.
+/// A client of the demo, with a session of its own.
 #[derive(Clone, Debug)]
 pub struct Actor {
     pub name: &'static str,
@@ -38,7 +38,7 @@ pub struct Actor {
 }
 
 impl Stage {
-    /// An empty stage.
+    /// Starts a server with an empty tree and an observer session.
     pub async fn open(pace: Duration) -> Result<Stage> {
         let server = TestServer::builder().set("extendedTypesEnabled", "true").start()?;
         let eyes = Client::connect(&server.connect_string()).await?;
@@ -47,36 +47,36 @@ impl Stage {
         Ok(Stage { server, eyes, events, cast: HashMap::new(), pace, colour })
     }
 
-    /// Somebody comes in.
+    /// Connects a client under a name.
     pub async fn enter(&mut self, name: &'static str) -> Result<Actor> {
         let client = Client::connect(&self.server.connect_string()).await?;
         self.cast.insert(client.session_id(), name);
         Ok(Actor { name, client })
     }
 
-    /// Somebody dies without a word: its session ends, as after a crash.
+    /// Ends the session of a client, as after a crash.
     pub async fn kill(&mut self, actor: &Actor) -> Result<()> {
         self.server.kill_session(actor.client.session_id())?;
         self.tells(format!("{} has crashed; the server ends its session", actor.name)).await
     }
 
-    /// Somebody is silent for so long that its session ends.
+    /// Ends the session of a client, as after a session timeout.
     pub async fn expire(&mut self, actor: &Actor) -> Result<()> {
         self.server.kill_session(actor.client.session_id())?;
         self.tells(format!("{} was silent for too long: its session is over", actor.name)).await
     }
 
-    /// The head of a scene.
+    /// Prints the title of a demo.
     pub fn title(&self, number: usize, of: usize, name: &str, what: &str) {
         println!("\n{} {}", self.paint("1;36", &format!("[{number}/{of}] {name}:")), what);
     }
 
-    /// Where the code of a scene is.
+    /// Prints the location of a demo's code.
     pub fn source(&self, file: &str, function: &str) {
         println!("  {:>8} {}", "", self.paint("2", &format!("code: {file}, fn {function}")));
     }
 
-    /// Tells what somebody has done, after what it has done to the tree.
+    /// Prints the pending changes of the tree, then what a client has done.
     pub async fn says(&mut self, actor: &Actor, line: impl Display) -> Result<()> {
         self.look().await?;
         println!("  {} {line}", self.paint("1", &format!("{:>8}", actor.name)));
@@ -84,7 +84,7 @@ impl Stage {
         Ok(())
     }
 
-    /// A word of explanation.
+    /// Prints the pending changes of the tree, then an explanation.
     pub async fn tells(&mut self, line: impl Display) -> Result<()> {
         self.look().await?;
         println!("  {:>8} {}", "", self.paint("3", &line.to_string()));
@@ -92,9 +92,9 @@ impl Stage {
         Ok(())
     }
 
-    /// Shows everything that has happened on the tree until now.
+    /// Prints all changes of the tree up to now.
     async fn look(&mut self) -> Result<()> {
-        // Events come before the answer of a sync that was sent after them.
+        // The server sends events before the reply to a later sync.
         self.eyes.sync("/").await?;
         loop {
             let Some(item) = now_or_never(self.events.next()).await else { return Ok(()) };
@@ -103,7 +103,7 @@ impl Stage {
         }
     }
 
-    /// Shows the tree until a node appears whose path contains this.
+    /// Prints changes of the tree until a node is created whose path contains `part`.
     pub async fn until_created(&mut self, part: &str) -> Result<()> {
         loop {
             let item = tokio::time::timeout(PATIENCE, self.events.next())
@@ -132,7 +132,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What a node holds and whose it is.
+    /// Describes the data and the ephemeral owner of a node.
     async fn detail(&self, path: &str) -> Result<String> {
         let node = match self.eyes.get(path).await {
             Ok(node) => node,
@@ -159,20 +159,20 @@ impl Stage {
         }
     }
 
-    /// Shows what is left to show.
+    /// Prints the remaining changes of the tree.
     pub async fn close(mut self) -> Result<()> {
         self.look().await
     }
 }
 
-/// Lets somebody do something while the scene goes on.
+/// Runs a future concurrently with the demo.
 pub fn meanwhile<T: Send + 'static, E: Into<anyhow::Error> + Send + 'static>(
     doing: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> JoinHandle<Result<T>> {
     tokio::spawn(async move { doing.await.map_err(Into::into) })
 }
 
-/// The end of what [`meanwhile`] began.
+/// Waits for the result of a task started by [`meanwhile`].
 pub async fn done<T>(doing: JoinHandle<Result<T>>) -> Result<T> {
     tokio::time::timeout(PATIENCE, doing).await.context("it takes too long")??
 }
@@ -184,7 +184,7 @@ fn event_of(item: Option<WatchItem>) -> Result<WatchEvent> {
     }
 }
 
-/// What a future gives if it is ready, without waiting for it.
+/// Returns the output of a future if it is ready, without waiting.
 async fn now_or_never<F: Future>(future: F) -> Option<F::Output> {
     tokio::select! {
         biased;
@@ -193,7 +193,7 @@ async fn now_or_never<F: Future>(future: F) -> Option<F::Output> {
     }
 }
 
-/// Without the ids that mark a node as somebody's: they are long, and say nothing to people.
+/// Removes the protection id from a path: it is long and of no use to the reader.
 fn short(path: &str) -> String {
     const MARK: &str = "_c_";
     const ID_LEN: usize = 36;

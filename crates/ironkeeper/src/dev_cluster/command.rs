@@ -1,9 +1,9 @@
-//! What can be done with a cluster.
+//! The commands of a dev cluster.
 
 pub const HELP: &str = "\
 commands status | kill N (as kill -9) | stop N | start N | pause N | resume N | log N [LINES] | help | quit";
 
-/// The commands as completion offers them, and whether the number of a server follows.
+/// The commands that completion offers, and whether a server number follows.
 pub const NAMES: [(&str, bool); 9] = [
     ("status", false),
     ("kill", true),
@@ -16,26 +16,26 @@ pub const NAMES: [(&str, bool); 9] = [
     ("quit", false),
 ];
 
-/// How many lines of a log are shown unless that is chosen.
+/// The default number of log lines that are printed.
 const LOG_LINES: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     Status,
-    /// At once, without a chance to clean up.
+    /// Ends the process immediately with SIGKILL.
     Kill(i64),
     Stop(i64),
     Start(i64),
-    /// Frozen, as by a long pause of the machine: connections stay, nobody answers.
+    /// Suspends the process: its connections stay open, but it does not reply.
     Pause(i64),
     Resume(i64),
-    /// The last lines of its log.
+    /// Prints the last lines of the log.
     Log(i64, usize),
     Help,
     Quit,
 }
 
-/// Reads a line. An empty one is no command; what is none either is complained about.
+/// Parses a line. Returns `None` for an empty line, and an error message for an unknown command.
 pub fn parse(line: &str) -> Result<Option<Command>, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let number = |text: &str| {

@@ -1,4 +1,4 @@
-//! Where the commands of a cluster come from: a prompt with completion and history, or a pipe.
+//! The source of a cluster's commands: a prompt with completion and history, or a pipe.
 
 use std::io::{IsTerminal, stdin};
 
@@ -13,7 +13,7 @@ use super::command::NAMES;
 use crate::line_editor::{self, LineEditor, Typed};
 
 const PROMPT: &str = "cluster> ";
-/// The name of the file in which commands are kept.
+/// The name of the history file.
 const HISTORY: &str = "dev-cluster-history";
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// Standard input; `servers` can be completed.
+    /// Opens standard input. Completion offers the ids in `servers`.
     pub fn open(servers: Vec<i64>) -> Input {
         if !stdin().is_terminal() {
             return Input::Pipe(read_lines());
@@ -33,11 +33,11 @@ impl Input {
             is_kept: |line| !line.trim().is_empty(),
             colour: false,
         };
-        // Nothing is printed while a line is typed.
+        // The printer is dropped: nothing is printed while a line is typed.
         Input::Prompt(LineEditor::start(ClusterHelper { servers }, settings, drop))
     }
 
-    /// The next line, or `None` at the end of the input or at Ctrl-C.
+    /// Returns the next line, or `None` at the end of the input or at Ctrl-C.
     pub async fn next(&mut self) -> Option<String> {
         match self {
             Input::Pipe(lines) => lines.recv().await,
@@ -48,14 +48,14 @@ impl Input {
         }
     }
 
-    /// To be called when no line is waited for.
+    /// Closes the input. Must not be called while [`Input::next`] is pending.
     pub fn close(self) {
         if let Input::Prompt(editor) = self {
             editor.close();
         }
     }
 
-    /// To be called when the last [`Input::next`] was dropped.
+    /// Closes the input after a pending [`Input::next`] was dropped.
     pub fn abandon(self) {
         if let Input::Prompt(editor) = self {
             editor.abandon();
@@ -63,10 +63,10 @@ impl Input {
     }
 }
 
-/// Lines of the standard input, until it ends.
+/// Reads the lines of standard input until it ends.
 fn read_lines() -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(1);
-    // A thread that waits for input cannot be interrupted; it goes with the process.
+    // A thread that blocks on standard input cannot be interrupted; it ends with the process.
     std::thread::spawn(move || {
         for line in stdin().lines().map_while(Result::ok) {
             if sender.blocking_send(line).is_err() {
@@ -84,7 +84,7 @@ struct ClusterHelper {
 }
 
 impl ClusterHelper {
-    /// Where the word begins that ends the line, and what it can become.
+    /// Returns the start of the last word of the line, and its completions.
     fn candidates(&self, line: &str) -> (usize, Vec<String>) {
         let mut letters = line.char_indices().rev();
         let blank = letters.find(|(_, letter)| letter.is_whitespace());

@@ -1,4 +1,4 @@
-//! Where the members of a cluster are: directories, ports, and a `zoo.cfg` for each.
+//! The directories, ports and `zoo.cfg` files of the members of a cluster.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,7 +11,7 @@ use ironkeeper_proto::membership::PeerRole;
 use ironkeeper_server::config::{Config, Sources};
 use socket2::{Domain, Socket, Type};
 
-/// As far from the client ports as Apache's usual 2888 and 3888 are from 2181.
+/// The same distance from the client ports as between Apache's usual 2888 and 3888 and 2181.
 const QUORUM_PORT_OFFSET: u16 = 707;
 const ELECTION_PORT_OFFSET: u16 = 1707;
 
@@ -19,11 +19,11 @@ const ELECTION_PORT_OFFSET: u16 = 1707;
 pub struct Layout {
     pub dir: PathBuf,
     pub places: Vec<Place>,
-    /// A server that does not run must not lose its ports.
+    /// Keeps the ports of stopped servers reserved. Empty if the cluster existed before this run.
     _ports: Ports,
 }
 
-/// The place of one member.
+/// The directory, ports and role of one member.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub id: i64,
@@ -36,8 +36,8 @@ pub struct Place {
 }
 
 impl Layout {
-    /// The cluster that was left in `dir`, or a new one.
-    /// `settings` are further lines of a new one's configuration.
+    /// Loads the cluster that exists in `dir`, or creates a new one. `settings` are additional
+    /// lines for the configuration of a new cluster.
     pub fn prepare(
         dir: &Path,
         voters: u8,
@@ -67,7 +67,7 @@ fn place(dir: &Path, id: i64, votes: bool, client_port: u16) -> Place {
     Place { id, votes, client, client_port, config, log }
 }
 
-/// The members whose files are here, in their order.
+/// Returns the members whose files are in `dir`, ordered by id.
 fn left_in(dir: &Path) -> Result<Vec<Place>> {
     let mut places = Vec::new();
     let entries = match fs::read_dir(dir) {
@@ -143,7 +143,8 @@ fn write_files(place: &Place, servers: &str, settings: &[String]) -> Result<()> 
          standaloneEnabled=false\n{servers}",
         place.client_port
     );
-    // A key that is chosen is written once: the line above it would be reported as overridden.
+    // A key in `settings` replaces the default line; the configuration parser would report a
+    // repeated key as overridden.
     let key = |line: &str| line.split('=').next().unwrap_or_default().trim().to_owned();
     let chosen: Vec<String> = settings.iter().map(|line| key(line)).collect();
     let mut config: String = config
@@ -159,19 +160,19 @@ fn write_files(place: &Place, servers: &str, settings: &[String]) -> Result<()> 
     Ok(fs::write(&place.config, config)?)
 }
 
-/// Ports that nobody else has.
+/// Reserved ports.
 #[derive(Debug, Default)]
 struct Ports {
-    /// Bound, so that the system gives them to nobody, but not listening. Linux lets a server of ours
-    /// listen beside that; elsewhere they are let go.
+    /// Bound so that the system assigns the ports to no other process, but not listening. Linux
+    /// lets a member listen on the same port nevertheless; on other systems the sockets are closed.
     held: Vec<Socket>,
 }
 
 impl Ports {
-    /// This one, or any if it is zero or taken.
+    /// Reserves the port `wanted`, or any free port if `wanted` is zero or in use.
     fn take(&mut self, wanted: u16) -> Result<u16> {
         let mut socket = bind(wanted).or_else(|_| bind(0)).context("there is no free port")?;
-        // Sockets that do not listen may share a port, so a second one has to be noticed here.
+        // Sockets that do not listen may share a port, so duplicates must be detected here.
         while self.has(port(&socket)?) {
             socket = bind(0).context("there is no free port")?;
         }
@@ -192,7 +193,7 @@ fn port(socket: &Socket) -> Result<u16> {
 
 fn bind(port: u16) -> std::io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    // Connections that have ended a moment ago do not matter.
+    // Allows ports with connections in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
     Ok(socket)

@@ -1,4 +1,4 @@
-//! One member of a cluster: a process.
+//! One member of a cluster, as a process.
 
 use std::fs::OpenOptions;
 use std::future::Future;
@@ -14,18 +14,19 @@ use tokio::time::timeout;
 use super::layout::Place;
 use crate::four_letter::{self, Overview};
 
-/// How long a member may take to say how it is.
+/// The timeout of a status request to a member.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// How long a member may take to end in good order.
+/// How long a member may take to shut down.
 const END_WITHIN: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
 pub struct Member {
     pub place: Place,
-    /// Ends with the cluster, whatever ends that.
+    /// Killed on drop. It survives only if the cluster process is killed by a signal that cannot be
+    /// caught.
     process: Option<Child>,
     paused: bool,
-    /// What it logs, if that was chosen.
+    /// The log filter, if one was specified.
     log_filter: Option<String>,
 }
 
@@ -34,12 +35,12 @@ impl Member {
         Member { place, process: None, paused: false, log_filter }
     }
 
-    /// Whether there is a process, paused or not.
+    /// Returns whether the process exists, paused or not.
     pub fn is_running(&mut self) -> bool {
         self.pid().is_some() && !self.has_ended()
     }
 
-    /// Starts the process unless it runs. What it has to say goes to its log.
+    /// Starts the process unless it runs. Its output is appended to its log.
     pub fn start(&mut self) -> Result<()> {
         if self.is_running() {
             return Ok(());
@@ -52,7 +53,7 @@ impl Member {
         command.arg("serve").arg("--config").arg(&self.place.config);
         command.env("IRONKEEPER_LOG", self.log_filter.as_deref().unwrap_or("info"));
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-        // A Ctrl-C is for the cluster, which then stops its members in order.
+        // Ctrl-C is meant for the cluster, which then stops its members in order.
         #[cfg(unix)]
         command.process_group(0);
         let process = command.kill_on_drop(true).spawn().context("a server cannot be started")?;
@@ -61,7 +62,7 @@ impl Member {
         Ok(())
     }
 
-    /// Notices that the process has ended.
+    /// Checks whether the process has ended, and forgets it if so.
     fn has_ended(&mut self) -> bool {
         let Some(process) = &mut self.process else { return true };
         let ended = !matches!(process.try_wait(), Ok(None));
@@ -71,7 +72,7 @@ impl Member {
         ended
     }
 
-    /// Whether it runs, and is not paused.
+    /// Returns whether the process runs and is not paused.
     pub fn is_up(&mut self) -> bool {
         !self.has_ended() && !self.paused
     }
@@ -80,7 +81,7 @@ impl Member {
         self.process.as_ref().and_then(Child::id)
     }
 
-    /// How a member is that does not say so itself.
+    /// Returns the state of a member that does not reply.
     pub fn condition(&self) -> &'static str {
         match &self.process {
             None => "stopped",
@@ -91,18 +92,18 @@ impl Member {
 
     pub async fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // It may have ended by itself.
+            // The process may have ended already.
             let _ = process.kill().await;
         }
     }
 
-    /// Asks it to end in good order.
+    /// Sends SIGTERM.
     pub fn terminate(&mut self) {
         self.resume();
         self.signal(Signal::TERM);
     }
 
-    /// Waits for the end, but not for ever.
+    /// Waits until the process has ended, at most `END_WITHIN`, then kills it.
     pub async fn ended(&mut self) {
         if let Some(process) = &mut self.process
             && timeout(END_WITHIN, process.wait()).await.is_err()
@@ -128,7 +129,7 @@ impl Member {
         pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
     }
 
-    /// How it is; `None` if it does not serve.
+    /// Requests the status of the member; `None` if it does not serve requests.
     pub fn ask(&self) -> impl Future<Output = Option<Overview>> + use<> {
         let host = Host::new("127.0.0.1", self.place.client_port);
         async move { four_letter::overview(&host, ANSWER_WITHIN).await.ok() }

@@ -1,13 +1,14 @@
-//! Who holds a lock: what this process writes of itself, and what is printed of another holder.
+//! Descriptions of lock holders: the data that this process writes to its node, and the text
+//! printed about another holder.
 
 use ironkeeper_recipes::lock::Mutex;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// Longer data of a holder is cut on the terminal.
+/// The number of characters of a holder's data that are printed.
 const DATA_CHARS_MAX: usize = 100;
 
-/// `anna@db1, process 4711`: the data of a node whose owner gives none.
+/// Returns the default data of the lock's node, `anna@db1, process 4711`.
 pub fn this_process() -> String {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let user = variable("USER").or_else(|| variable("LOGNAME"));
@@ -18,8 +19,8 @@ pub fn this_process() -> String {
     format!("{user}@{host}, process {}", std::process::id())
 }
 
-/// `held by 'anna@db1, process 4711' (session 0x1…, in line since 2026-11-18 00:20:11)`, and how
-/// many wait; `None` if the lock is free by now.
+/// Returns `held by 'anna@db1, process 4711' (session 0x1…, in line since 2026-11-18 00:20:11)` and
+/// the number of waiting contenders; `None` if the lock is free.
 pub async fn describe(mutex: &Mutex) -> Option<String> {
     let line = mutex.participants().await.ok()?;
     let holder = line.iter().find(|one| one.is_granted)?;

@@ -1,9 +1,9 @@
-//! The program that runs under a lock, and everything that it has started.
+//! The program that runs under a lock, and all its descendants.
 //!
-//! A script whose shell is stopped leaves what it was just running behind, and that would go on without the lock. So
-//! all descendants are told to end. Whoever loses its parent becomes a child of this process (where the system is
-//! Linux), so that nobody among them is overlooked; groups of processes are left alone, since a terminal reads and
-//! interrupts by them.
+//! If only the shell of a script were stopped, the command that it was running would continue
+//! without the lock. So all descendants are stopped. On Linux an orphaned descendant becomes a
+//! child of this process, so none is missed. Process groups are not changed, because a terminal
+//! uses them for input and for interrupts.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,7 +15,8 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-/// How often it is looked who is left: only a look tells.
+/// The interval at which the remaining descendants are polled; there is no notification of their
+/// end.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 pub struct Program {
@@ -31,18 +32,19 @@ impl Program {
         Ok(Program { child: command.kill_on_drop(true).spawn()? })
     }
 
-    /// Resolves when the program itself has ended. What it has left to run behind it is its own affair.
+    /// Resolves when the program itself has ended. Background processes that it leaves are not
+    /// awaited.
     pub async fn ended(&mut self) -> Result<ExitStatus> {
         self.child.wait().await.context("cannot wait for the program")
     }
 
-    /// Passes a signal on to the program itself.
+    /// Sends a signal to the program itself.
     pub fn tell(&self, what: Signal) {
         let pid = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         pid.into_iter().for_each(|pid| send(pid, what));
     }
 
-    /// Ends the program and all that it has started: they are told to, and killed if they take longer than this.
+    /// Stops the program and all its descendants: sends SIGTERM, and SIGKILL after `patience`.
     pub async fn stop(mut self, patience: Duration) -> Result<()> {
         self.tell(Signal::TERM);
         for process in descendants() {
@@ -62,30 +64,30 @@ impl Program {
     }
 }
 
-/// Whoever kills this process with a signal that it cannot catch kills the program with it, though not what that has
-/// started.
+/// Makes the kernel kill the program when this process is killed by a signal that it cannot catch.
+/// This does not apply to the descendants of the program.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 fn end_with_parent(command: &mut Command) {
     let parent = getpid();
     let ask = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // It may have died before it was asked.
+        // The parent may have ended before the call.
         match rustix::process::getppid() == Some(parent) {
             true => Ok(()),
             false => Err(std::io::ErrorKind::BrokenPipe.into()),
         }
     };
-    // SAFETY: between fork and exec it makes two system calls and nothing else.
+    // SAFETY: between fork and exec the closure makes two system calls and nothing else.
     unsafe { command.pre_exec(ask) };
 }
 
 fn send(to: Pid, what: Signal) {
-    // Whoever is not there any more needs no telling.
+    // The process may have ended already.
     let _ = kill_process(to, what);
 }
 
-/// All processes below this one that have not ended. None where there is no `/proc`.
+/// Returns all descendants of this process that have not ended; none where there is no `/proc`.
 fn descendants() -> Vec<Pid> {
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -106,9 +108,9 @@ fn descendants() -> Vec<Pid> {
     found
 }
 
-/// A process and its parent, unless it has ended and only waits to be asked how.
+/// Returns a process and its parent, unless the process is a zombie.
 fn parse_stat(stat: &str) -> Option<(Pid, Pid)> {
-    // The name of the program stands in parentheses, and may have any in it.
+    // The program name is in parentheses, and may contain parentheses.
     let (pid, rest) = stat.split_once(' ')?;
     let mut fields = rest.rsplit_once(") ")?.1.split(' ');
     let (state, parent) = (fields.next()?, fields.next()?);

@@ -1,4 +1,4 @@
-//! Whether the data can be read: a start is rehearsed on it.
+//! Checks whether the data can be read, by a dry-run start on it.
 
 use ironkeeper_server::config::Config;
 use ironkeeper_server::{Rehearsal, rehearse};

@@ -1,12 +1,12 @@
-//! Whether the servers as they run can be replaced one by one, and in which order.
+//! Checks whether the running servers can be replaced one by one, and in which order.
 
 use super::findings::{Findings, Weight};
 use crate::four_letter::{Overview, Silence};
 
-/// The oldest release whose servers Ironkeeper has been tried with.
+/// The oldest release whose servers Ironkeeper was tested with.
 const OLDEST: (u32, u32) = (3, 5);
 
-/// Looks at what the servers said.
+/// Checks the status replies of the servers.
 pub fn check(answers: &[(String, Result<Overview, Silence>)], findings: &mut Findings) {
     findings.section("servers");
     for (server, answer) in answers {
@@ -46,12 +46,13 @@ pub fn check(answers: &[(String, Result<Overview, Silence>)], findings: &mut Fin
     }
 }
 
-/// Whether it is a server of Ironkeeper.
+/// Returns whether the server runs Ironkeeper.
 fn is_ours(seen: &Overview) -> bool {
     seen.version.contains("ironkeeper")
 }
 
-/// Observers and followers first: each change of the leader costs an election.
+/// Sorts the servers: observers and followers first, because each replacement of the leader costs
+/// an election.
 fn order<'a>(mut seen: Vec<(&'a str, &'a Overview)>) -> Vec<(&'a str, &'a Overview)> {
     let rank = |mode: &str| match mode {
         "observer" => 0,
@@ -71,7 +72,7 @@ fn step(server: &str, seen: &Overview) -> String {
     }
 }
 
-/// `3.9.5` is of 3.9.
+/// Parses `3.9.5` as (3, 9).
 fn release(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))

@@ -1,25 +1,25 @@
-//! What a check has found, told to a person.
+//! The findings of a check, as a report for people.
 
 use std::fmt;
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     Good,
-    /// Worth knowing; nothing breaks.
+    /// Informative; nothing breaks.
     Note,
-    /// What would have to be known to say that the way is free.
+    /// A fact that could not be determined and that decides whether the migration is possible.
     Unknown,
-    /// Something that is used today would not work.
+    /// A feature in use that would not work.
     Obstacle,
 }
 
 #[derive(Debug, Default)]
 pub struct Findings {
     sections: Vec<Section>,
-    /// What to do, if nothing stands in the way.
+    /// The steps of the migration, if there are no obstacles.
     steps: Vec<String>,
-    /// Parts of Apache's server that are in use and not in ours.
+    /// Features of Apache's server that are in use and not implemented in Ironkeeper.
     losses: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Whether every setting of a `zoo.cfg` means the same here.
+//! Checks whether every setting of a `zoo.cfg` has the same meaning in Ironkeeper.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use ironkeeper_server::config::{Config, ConfigError, Loaded, Notice, NoticeKind,
 use super::findings::{Findings, Weight};
 use crate::java_env::{self, Effect};
 
-/// The configuration, if it can be used at all.
+/// Returns the configuration, if it is valid.
 pub fn check(file: &Path, findings: &mut Findings) -> Option<Config> {
     findings.section(format!("settings in {}", file.display()));
     let flags = |name| std::env::var(name).unwrap_or_default();
@@ -44,7 +44,7 @@ pub fn check(file: &Path, findings: &mut Findings) -> Option<Config> {
     Some(config)
 }
 
-/// The HTTP server of Apache's runs unless it is forbidden.
+/// Returns whether the file disables the admin server, which Apache's server starts by default.
 fn disables_admin_server(file: &Path) -> bool {
     let text = std::fs::read(file).unwrap_or_default();
     String::from_utf8_lossy(&text).lines().any(|line| {
@@ -53,7 +53,8 @@ fn disables_admin_server(file: &Path) -> bool {
     })
 }
 
-/// Flags that `zkServer.sh` takes from the scripts beside the file. `ironkeeper serve` does not.
+/// Checks the flags in the scripts beside the file. `zkServer.sh` uses them, `ironkeeper serve`
+/// does not.
 fn check_java_env(file: &Path, with: &Overrides<'_>, config: &Config, findings: &mut Findings) {
     for (property, effect) in java_env::effects_beside(file, with, config) {
         match effect {
@@ -79,14 +80,15 @@ fn refuse(error: &ConfigError, findings: &mut Findings) {
     }
 }
 
-/// What clients and other members would notice is an obstacle; what only operators would notice is not.
+/// Returns the weight of a notice: an obstacle if clients or other members are affected, a note if
+/// only operators are.
 fn weight(notice: &Notice) -> Weight {
     match &notice.kind {
         NoticeKind::NotYet { part: Part::Tls | Part::Sasl | Part::AuthProviders } => {
             Weight::Obstacle
         }
-        // Apache's observers that are told of these ports dial no other, and find nobody once the last of
-        // Apache's followers is replaced.
+        // Apache's observers that are configured with these ports connect to no others, so they
+        // find no server once the last follower of Apache's is replaced.
         NoticeKind::NotYet { part: Part::ObserverMasters } => Weight::Obstacle,
         NoticeKind::EnsembleOnly | NoticeKind::NotNeeded { .. } => Weight::Good,
         _ => Weight::Note,
@@ -106,7 +108,8 @@ fn summary(config: &Config) -> String {
     format!("server {}{role} of {voters} voters{others}, {clients}", ensemble.my_id)
 }
 
-/// Where the members serve clients. Those that do not say are taken to use the same port.
+/// Returns the client addresses of the members. A member without one is assumed to use the same
+/// port.
 pub fn members(config: &Config) -> Vec<Host> {
     let Some(ensemble) = &config.ensemble else {
         let host = config.client_address.host.as_deref().unwrap_or("localhost");

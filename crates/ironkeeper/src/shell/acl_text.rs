@@ -1,11 +1,11 @@
-//! Access control lists as they are typed (`world:anyone:cdrwa,ip:10.0.0.1:r`) and printed.
+//! The text form of access control lists (`world:anyone:cdrwa,ip:10.0.0.1:r`), parsed and printed.
 
 use std::fmt::{self, Display};
 
 use ironkeeper_client::{Acl, Perms};
 use serde::{Serialize, Serializer};
 
-/// The letters of the permissions, in the order zkCli prints them.
+/// The letters of the permissions, in the order in which zkCli prints them.
 const LETTERS: [(char, Perms); 5] = [
     ('c', Perms::CREATE),
     ('d', Perms::DELETE),
@@ -14,13 +14,13 @@ const LETTERS: [(char, Perms); 5] = [
     ('a', Perms::ADMIN),
 ];
 
-/// Reads a list, or returns everything that is wrong with it. (zkCli leaves out what it does not
-/// understand and sets the rest: with unknown letters a list that locks the node for all.)
+/// Parses a list, or returns all errors in it. (zkCli ignores the parts that it cannot parse and
+/// sets the rest; with unknown letters such a list can deny all access to the node.)
 pub fn parse(text: &str) -> Result<Vec<Acl>, Vec<String>> {
     let mut list = Vec::new();
     let mut complaints = Vec::new();
     for entry in text.split(',') {
-        // The id may have colons of its own.
+        // The id may contain colons.
         let parts =
             entry.split_once(':').and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once(':')?)));
         let Some((scheme, (id, letters))) = parts else {
@@ -39,12 +39,12 @@ pub fn parse(text: &str) -> Result<Vec<Acl>, Vec<String>> {
     if complaints.is_empty() { Ok(list) } else { Err(complaints) }
 }
 
-/// The permissions as letters.
+/// Returns the permissions as letters.
 pub fn letters(perms: Perms) -> String {
     LETTERS.iter().filter(|(_, bit)| perms.allows(*bit)).map(|(letter, _)| letter).collect()
 }
 
-/// The permissions of these letters; `None` if one of them is not known.
+/// Returns the permissions of these letters; `None` if a letter is unknown.
 pub fn perms(letters: &str) -> Option<Perms> {
     letters.chars().try_fold(Perms(0), |perms, letter| {
         let (_, bit) = LETTERS.iter().find(|(known, _)| *known == letter)?;
@@ -52,7 +52,7 @@ pub fn perms(letters: &str) -> Option<Perms> {
     })
 }
 
-/// An entry to be printed: two lines in zkCli's form.
+/// An entry to be printed, as two lines in zkCli's format.
 #[derive(Clone, Debug)]
 pub struct AclText(pub Acl);
 

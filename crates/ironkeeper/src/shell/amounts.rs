@@ -1,9 +1,9 @@
-//! Sizes and times as people write and read them: `10k`, `2h`, `1.5 MiB`, `3d 4h`.
+//! Sizes and times in readable notation: `10k`, `2h`, `1.5 MiB`, `3d 4h`.
 
 use std::cmp::Ordering;
 use std::time::Duration;
 
-/// A limit in the manner of find(1): `+10k` is more than that, `-10k` is less, `10k` exactly.
+/// A limit with the syntax of find(1): `+10k` is more than that, `-10k` is less, `10k` exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit<T> {
     side: Ordering,
@@ -25,7 +25,7 @@ impl<T: Ord + Copy> Limit<T> {
     }
 }
 
-/// `512`, `10k`, `3M`, `1G`: powers of 1024.
+/// Parses `512`, `10k`, `3M`, `1G`: powers of 1024.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let (digits, shift) = match text.char_indices().next_back()? {
         (at, 'k' | 'K') => (&text[..at], 10),
@@ -36,7 +36,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     number(digits)?.checked_mul(1 << shift)
 }
 
-/// `90`, `90s`, `5m`, `2h`, `3d`; seconds if nothing is said.
+/// Parses `90`, `90s`, `5m`, `2h`, `3d`; the default unit is seconds.
 pub fn parse_seconds(text: &str) -> Option<u64> {
     let (digits, seconds) = match text.char_indices().next_back()? {
         (at, 's') => (&text[..at], 1),
@@ -48,12 +48,12 @@ pub fn parse_seconds(text: &str) -> Option<u64> {
     number(digits)?.checked_mul(seconds)
 }
 
-/// Digits alone: no sign, which `parse` would take.
+/// Parses digits only: `str::parse` would accept a sign.
 fn number(digits: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// `0 B`, `1023 B`, `1.0 KiB`, `17 MiB`.
+/// Formats as `0 B`, `1023 B`, `1.0 KiB`, `17 MiB`.
 pub fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -61,7 +61,7 @@ pub fn human_bytes(bytes: u64) -> String {
     }
     let mut amount = bytes as f64 / 1024.0;
     let mut unit = 0;
-    // What would be rounded to 1024 is one of the next.
+    // A value that would be rounded to 1024 uses the next unit.
     while amount >= 1023.5 && unit + 1 < UNITS.len() {
         amount /= 1024.0;
         unit += 1;
@@ -72,7 +72,7 @@ pub fn human_bytes(bytes: u64) -> String {
     }
 }
 
-/// The two largest units: `12s`, `5m 2s`, `3d 4h`.
+/// Formats the two largest units: `12s`, `5m 2s`, `3d 4h`.
 pub fn human_time(time: Duration) -> String {
     let seconds = time.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -84,7 +84,7 @@ pub fn human_time(time: Duration) -> String {
     }
 }
 
-/// `1 node`, `2 nodes`.
+/// Formats as `1 node`, `2 nodes`.
 pub fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -1,8 +1,8 @@
-//! `-client-configuration FILE`: the properties by which Apache's client is told to speak TLS.
+//! `-client-configuration FILE`: the properties that configure TLS for Apache's client.
 //!
-//! Stores are PEM files: the trust store holds the certificates of authorities, the key store a private key
-//! and its certificates. What would make the connection less safe than the file says is an error; what
-//! cannot matter here is said on standard error.
+//! Stores are PEM files: the trust store contains the certificates of authorities, the key store a
+//! private key and its certificates. A property is an error if ignoring it would make the
+//! connection less secure than configured; other ignored properties are reported on standard error.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,8 @@ use anyhow::{Context, Result, bail};
 use ironkeeper_client::{TlsSettings, TlsTransport};
 use ironkeeper_server::config::properties;
 
-/// Of a Java client's business, or empty: there is nothing to choose here.
+/// Properties that are ignored without a message: specific to the Java client, or valid only if
+/// empty.
 const MEANINGLESS: [&str; 8] = [
     "zookeeper.clientCnxnSocket",
     "zookeeper.sasl.client",
@@ -23,7 +24,7 @@ const MEANINGLESS: [&str; 8] = [
     "zookeeper.ssl.trustStore.type",
 ];
 
-/// The transport a file asks for; `None` if it is plain TCP.
+/// Returns the transport that a file configures; `None` for plain TCP.
 pub fn transport(file: &str) -> Result<Option<TlsTransport>> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
     Configuration::parse(&text)
@@ -31,7 +32,7 @@ pub fn transport(file: &str) -> Result<Option<TlsTransport>> {
         .with_context(|| file.to_owned())
 }
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Configuration {
     secure: bool,
@@ -85,7 +86,7 @@ impl Configuration {
     }
 }
 
-/// What to do with a store that is no PEM file.
+/// Advice for a store that is not a PEM file.
 const CONVERT: &str = "`openssl pkcs12 -in STORE.p12 -out STORE.pem -nodes` makes a PEM file without password of a \
                        PKCS12 store, `keytool -importkeystore -deststoretype pkcs12` one of those of a JKS store";
 

@@ -1,4 +1,4 @@
-//! The table of commands: what the shell knows, from which help, completion and dispatch come.
+//! The table of commands, from which help, completion and dispatch are derived.
 
 use std::fmt::{self, Display, Write};
 use std::future::Future;
@@ -11,58 +11,58 @@ use super::context::Context;
 use super::failure::Outcome;
 use super::options::{Arguments, Opt};
 
-/// A command running. It lives on the shell's own thread and need not be `Send`.
+/// A running command. It stays on the shell's own thread, so it need not be `Send`.
 pub type Running<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
 
 /// One command of the shell.
 #[derive(Debug)]
 pub struct Command {
     pub name: &'static str,
-    /// Older names, and how they are to be seen is up to the command.
+    /// Older names. A command may behave differently under an alias.
     pub aliases: &'static [&'static str],
-    /// What follows the name in its usage.
+    /// The arguments in the usage line, after the name.
     pub usage: &'static str,
-    /// One line for the help.
+    /// The text for the help; its first line is the headline.
     pub summary: &'static str,
     pub group: Group,
     pub options: &'static [Opt],
-    /// Lines to be typed, for the help.
+    /// Example lines for the help.
     pub examples: &'static [&'static str],
-    /// Starts the command. Arguments are parsed by its options already.
+    /// Starts the command. The arguments are already parsed according to `options`.
     pub run: for<'a> fn(&'a mut Context, &'a Arguments) -> Running<'a>,
 }
 
-/// Where a command comes from.
+/// The origin of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// Known from zkCli, and compatible with it.
+    /// A command of zkCli, compatible with it.
     ZkCli,
-    /// What zkCli does not have.
+    /// A command that zkCli does not have.
     More,
 }
 
-/// All commands, in the order zkCli lists them: by name, capitals first.
+/// Returns all commands in the order in which zkCli lists them: by name, capitals first.
 pub fn all() -> impl Iterator<Item = &'static Command> {
     commands::ALL.iter().copied()
 }
 
-/// The command of that name or alias.
+/// Returns the command with that name or alias.
 pub fn find(name: &str) -> Option<&'static Command> {
     all().find(|command| command.name == name || command.aliases.contains(&name))
 }
 
 impl Command {
-    /// `name options path`, as zkCli prints it.
+    /// Returns `name options path`, as zkCli prints it.
     pub fn usage_line(&self) -> String {
         format!("{} {}", self.name, self.usage).trim_end().to_owned()
     }
 
-    /// The first line of its summary.
+    /// Returns the first line of the summary.
     pub fn headline(&self) -> &'static str {
         self.summary.lines().next().unwrap_or_default()
     }
 
-    /// The usage line, and in it the options that zkCli does not have or does not name.
+    /// Returns the usage line with the options that zkCli does not have or does not list.
     fn full_usage_line(&self) -> String {
         let is_named = |option: &Opt| self.usage.contains(&format!("-{}", option.name));
         let unnamed = self.options.iter().filter(|option| !is_named(option));
@@ -90,7 +90,7 @@ impl Command {
     }
 }
 
-/// An option as it is typed.
+/// Returns an option as it is typed.
 fn written(option: &Opt) -> String {
     match option.value {
         Some(value) => format!("-{} {value}", option.name),
@@ -98,7 +98,7 @@ fn written(option: &Opt) -> String {
     }
 }
 
-/// What `help name` and `name --help` print.
+/// The output of `help name` and `name --help`.
 #[derive(Debug)]
 pub struct Help(pub &'static Command);
 
@@ -194,7 +194,7 @@ mod tests {
         for command in all() {
             for option in command.options {
                 let named = command.usage.contains(&format!("-{}", option.name));
-                // zkCli's own usage lines leave two of removewatches out.
+                // zkCli's usage lines omit two options of removewatches.
                 assert!(
                     named || command.group == Group::ZkCli,
                     "{} -{}",

@@ -1,6 +1,7 @@
-//! Completion by Tab: commands, their options, and the paths there are on the server right now.
+//! Tab completion of commands, their options, and the paths that exist on the server.
 //!
-//! Runs on the line editor's thread. A server that does not answer soon costs the completion, not the prompt.
+//! Runs on the line editor's thread. If the server does not reply in time, there is no completion,
+//! but the prompt stays usable.
 
 use std::time::Duration;
 
@@ -15,21 +16,21 @@ use super::command;
 use super::session::SharedClient;
 use super::words;
 
-/// How long Tab may take.
+/// The time limit of a completion.
 const ANSWER_WITHIN: Duration = Duration::from_millis(700);
-/// A node can have a million children; a list of more than this helps no one.
+/// The number of candidates that are shown; a node can have a million children.
 const CANDIDATES_MAX: usize = 1000;
 
 #[derive(Debug)]
 pub struct ShellHelper {
     runtime: Handle,
     client: SharedClient,
-    /// Hints are told from what was typed by their colour alone.
+    /// Whether hints are shown: only their colour distinguishes them from typed text.
     hints: bool,
 }
 
 impl ShellHelper {
-    /// The runtime has to be driven by another thread.
+    /// Creates a helper. Another thread must drive the runtime.
     pub fn new(runtime: Handle, client: SharedClient, colour: bool) -> ShellHelper {
         ShellHelper { runtime, client, hints: colour }
     }
@@ -54,7 +55,7 @@ impl ShellHelper {
                 .map(|option| candidate(option.clone(), option + " "))
                 .collect();
         }
-        // The few words that can be nothing else.
+        // Arguments with a fixed set of words.
         let fixed: &[&str] = match (command.name, before.last()) {
             ("printwatches", _) => &["on", "off"],
             ("addWatch", Some(&"-m")) => &["PERSISTENT", "PERSISTENT_RECURSIVE"],
@@ -67,7 +68,7 @@ impl ShellHelper {
             .collect()
     }
 
-    /// The nodes whose paths start with `word`.
+    /// Returns the nodes whose paths start with `word`.
     fn paths(&self, word: &str) -> Vec<Pair> {
         let Some(client) = self.client.current() else { return Vec::new() };
         if !client.state().is_connected() {
@@ -81,7 +82,8 @@ impl ShellHelper {
                 let mut children = client.children(above).await.ok()?;
                 children.retain(|child| child.starts_with(prefix) && words::quote(child).is_some());
                 children.sort_unstable();
-                // The only one can be finished: with a slash if there is more below.
+                // A single candidate is completed with a slash if it has children, otherwise with a
+                // blank.
                 let end = match &children[..] {
                     [only] => {
                         let path = format!("{parent}/{only}");
@@ -100,7 +102,8 @@ impl ShellHelper {
         let pairs = children.into_iter().enumerate().filter_map(|(at, child)| {
             let path = format!("{parent}/{child}");
             let typed = words::quote(&path)?;
-            // Below a quoted word nothing can follow but its closing quote, which would have to go first.
+            // Nothing can be typed after a closing quote, so a quoted word is not completed with a
+            // slash.
             let end = if typed != path && end == "/" { "" } else { end };
             let display = match left_out > 0 && at + 1 == count {
                 true => format!("{child} (and {left_out} before it)"),
@@ -112,9 +115,9 @@ impl ShellHelper {
     }
 }
 
-/// At most `max` of some sorted names, and how many are left out. The first and the last are kept:
-/// the editor completes what all names have in common, which in a sorted list is what these two
-/// have in common.
+/// Shortens sorted names to at most `max`, and returns the number of omitted names. The first and
+/// the last name are kept: the editor completes the common prefix of all names, which in a sorted
+/// list is the common prefix of these two.
 fn shortened(mut names: Vec<String>, max: usize) -> (Vec<String>, usize) {
     let left_out = names.len().saturating_sub(max);
     if left_out > 0 {
@@ -123,7 +126,7 @@ fn shortened(mut names: Vec<String>, max: usize) -> (Vec<String>, usize) {
     (names, left_out)
 }
 
-/// The commands whose names start with `word`.
+/// Returns the commands whose names start with `word`.
 fn names(word: &str) -> Vec<Pair> {
     command::all()
         .filter(|command| command.name.starts_with(word))
@@ -149,7 +152,7 @@ impl Completer for ShellHelper {
     }
 }
 
-/// Shown behind the cursor, never taken into the line.
+/// A hint that is shown behind the cursor and never inserted into the line.
 #[derive(Debug)]
 pub struct UsageHint(&'static str);
 
@@ -166,7 +169,7 @@ impl Hint for UsageHint {
 impl Hinter for ShellHelper {
     type Hint = UsageHint;
 
-    /// What the command wants next, once its name is typed.
+    /// Returns the usage of the command once its name is typed.
     fn hint(&self, line: &str, pos: usize, _: &Context<'_>) -> Option<UsageHint> {
         if pos < line.len() || !self.hints {
             return None;

@@ -1,12 +1,12 @@
-//! A question on a terminal that is answered by y or n.
+//! A yes/no prompt on the terminal.
 
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
 use super::failure::{Failure, Outcome};
 
-/// Asks; anything but yes is no. Reading happens beside the runtime, so that the session stays alive while
-/// somebody thinks about it.
+/// Prompts; every reply except yes is no. Standard input is read on a blocking thread, so that the
+/// session stays alive meanwhile.
 pub async fn ask(question: &str) -> Outcome<bool> {
     let prompt = format!("{question} [y/N] ");
     let answer = tokio::task::spawn_blocking(move || DefaultEditor::new()?.readline(&prompt)).await;

@@ -1,4 +1,4 @@
-//! What a command is given: the session, the output, the history, and how it was called.
+//! The context of a command: the session, the output, the history, and the mode of the shell.
 
 use std::io::{IsTerminal, stderr, stdin, stdout};
 
@@ -14,24 +14,25 @@ use super::session::Session;
 
 #[derive(Debug)]
 pub struct Context {
-    /// Where results go; in JSON if the shell or this command was told so.
+    /// The output of results; JSON if requested for the shell or for this command.
     pub out: Output,
     pub session: Session,
     pub history: History,
-    /// `--yes`: nothing is asked.
+    /// `--yes`: commands do not ask for confirmation.
     pub yes: bool,
     pub terminal: Terminal,
-    /// Whether a person types the commands. False for one command and for commands from a pipe.
+    /// Whether a user types the commands. False for a single command and for commands from a pipe.
     pub interactive: bool,
-    /// Whether commands are read from standard input, by a person or from a pipe: then it has nothing else.
+    /// Whether commands are read from standard input, typed or from a pipe. If so, no data can be
+    /// read from it.
     pub reads_commands: bool,
-    /// Where relative paths begin, if `cd` was used.
+    /// The node that relative paths start from, if `cd` was used.
     pub directory: Option<String>,
-    /// Whether the first command that fails is the last one.
+    /// Whether the shell ends after the first command that fails.
     pub stops_on_error: bool,
     /// The exit status of the last command.
     pub status: u8,
-    /// The exit status of the first command that failed, which is that of a script.
+    /// The exit status of the first command that failed, which is the status of a script.
     pub first_failure: u8,
     /// Set by `quit`.
     pub quit: bool,
@@ -56,36 +57,36 @@ impl Terminal {
         }
     }
 
-    /// Whether standard output may be coloured.
+    /// Returns whether standard output may be coloured.
     pub fn colour(&self) -> bool {
         self.stdout && Colours::allowed()
     }
 }
 
 impl Context {
-    /// The session's client, or the error of a command that needs one.
+    /// Returns the client of the session, or an error if there is no session.
     pub fn client(&self) -> Outcome<Client> {
         self.session.client()
     }
 
-    /// Whether commands come from a pipe: a script, perhaps one that was made for zkCli.
+    /// Returns whether commands come from a pipe: a script, possibly written for zkCli.
     pub fn is_script(&self) -> bool {
         self.reads_commands && !self.interactive
     }
 
-    /// Prints advice on standard error: not in JSON, and not into the output of a script, which
-    /// zkCli's compares to.
+    /// Prints advice on standard error. Not in JSON mode, and not for scripts, whose output should
+    /// equal that of zkCli.
     pub fn hint(&self, text: impl std::fmt::Display) -> Outcome {
         if self.is_script() { Ok(()) } else { self.out.note(text) }
     }
 
-    /// The colours of results.
+    /// Returns the colour setting of results.
     pub fn colours(&self) -> Colours {
         Colours::when(self.terminal.colour() && !self.out.is_json())
     }
 
-    /// Asks before something that cannot be undone. Without a person at a terminal, or with `--yes`, the
-    /// answer is yes: scripts know what they do.
+    /// Asks for confirmation before an irreversible change. Without a terminal, or with `--yes`,
+    /// the change is confirmed without asking.
     pub async fn confirm(&self, question: &str) -> Outcome {
         let asks = self.terminal.stdin && self.terminal.stderr && !self.yes;
         if !asks || confirm::ask(question).await? {

@@ -1,7 +1,7 @@
-//! A node's data to be shown: text where it is text, a table of bytes where it is not.
+//! The printed form of a node's data: text if it is text, otherwise a hex dump.
 //!
-//! zkCli prints whatever bytes there are as if they were text, which can wreck a terminal. Here data that is
-//! not UTF-8, or has control characters other than line ends and tabs, is shown as `get -x` shows it.
+//! zkCli prints all bytes as text, which can corrupt the state of a terminal. Here data that is not
+//! UTF-8, or contains control characters other than line ends and tabs, is printed as by `get -x`.
 
 use std::fmt::{self, Display};
 
@@ -12,10 +12,10 @@ use serde::{Serialize, Serializer};
 
 use super::hex_dump::HexDump;
 
-/// How data is to be shown.
+/// The form in which data is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Text if it is text.
+    /// Text if the data is text, otherwise a hex dump.
     #[default]
     Auto,
     Base64,
@@ -25,7 +25,7 @@ pub enum Form {
 /// Data to be printed. In JSON it is `"data"` as text or `"data_base64"`; use `#[serde(flatten)]`.
 #[derive(Clone, Copy, Debug)]
 pub struct DataText<'a> {
-    /// Null data, which differs from no bytes, is shown as `null`.
+    /// Null data, which differs from empty data, is shown as `null`.
     pub data: Option<&'a [u8]>,
     pub form: Form,
 }
@@ -56,7 +56,7 @@ impl Serialize for DataText<'_> {
     }
 }
 
-/// The data as text, if showing it as text does no harm.
+/// Returns the data as text, if it can be printed safely.
 pub fn as_text(data: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(data).ok()?;
     let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');

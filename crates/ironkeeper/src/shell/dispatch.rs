@@ -1,4 +1,4 @@
-//! From a line to a command that has run, and its status.
+//! Parses a line, runs its command and sets the status.
 
 use ironkeeper_client::ErrorKind;
 
@@ -10,8 +10,8 @@ use super::options::Arguments;
 use super::output::Output;
 use super::words;
 
-/// Runs a typed line and says what is wrong with it, if anything is. The status is that of the context then;
-/// an empty line leaves it alone.
+/// Runs a typed line and prints its error, if any. Sets the status in the context; an empty line
+/// does not change it.
 pub async fn run_line(context: &mut Context, line: &str) {
     if line.trim().is_empty() {
         return;
@@ -23,7 +23,7 @@ pub async fn run_line(context: &mut Context, line: &str) {
             Ok(words) => run_words(context, &words).await,
             Err(error) => report(context, &Failure::message(error.to_string()), ""),
         }
-        // A redo is remembered as what it repeats.
+        // The history contains the repeated command instead of the redo.
         match context.again.take() {
             Some(again) => {
                 context.history.replace_last(again.clone());
@@ -60,14 +60,15 @@ pub async fn run_words(context: &mut Context, words: &[String]) {
     };
     finish(context, outcome, &usage);
     if let Some(hint) = hint {
-        // Standard error that is gone must not change the status.
+        // A closed standard error must not change the status.
         let _ = context.hint(hint);
     }
     before.restore(context);
 }
 
-/// What `--json` and `--yes` change, which every command has: they hold for one command. Whoever drops a command
-/// before its end has to restore it, or the next one would not ask before it deletes.
+/// The settings of the context that `--json` and `--yes` change for a single command. A caller that
+/// drops a command before its end must restore them; otherwise the next command would not ask
+/// before it deletes.
 pub struct Manner {
     out: Output,
     yes: bool,
@@ -85,10 +86,10 @@ impl Manner {
 
 fn finish(context: &mut Context, outcome: Outcome, usage: &str) {
     match outcome {
-        // The last status before it is that of the shell.
+        // `quit` keeps the status of the previous command.
         Ok(()) if context.quit => {}
         Ok(()) => context.status = 0,
-        // Said more plainly when there never was a connection to lose.
+        // A clearer message if the session was never connected.
         Err(Failure::Client(error))
             if error.kind() == ErrorKind::ConnectionLoss && !context.session.was_connected() =>
         {
@@ -99,7 +100,7 @@ fn finish(context: &mut Context, outcome: Outcome, usage: &str) {
     }
 }
 
-/// Prints a failure, unless nobody listens, and sets the status it stands for.
+/// Prints a failure, unless the output is closed, and sets its status.
 pub fn report(context: &mut Context, failure: &Failure, usage: &str) {
     context.status = failure.exit_code();
     if context.first_failure == 0 {

@@ -1,11 +1,13 @@
-//! Events printed while they come: the `WATCHER::` block of zkCli, or a JSON object. At a prompt an
-//! event of the session is one line.
+//! Prints events as they arrive: as the `WATCHER::` block of zkCli, or as a JSON object. At a
+//! prompt an event of the session is one line.
 //!
-//! Watches and the session tell a thread of their own, because printing above a line that is being typed can
-//! wait for the line editor, and the line editor can wait for the session (completion of paths).
+//! Watches and the session send events to a separate thread, because printing above a line that is
+//! being typed can block on the line editor, and the line editor can block on the session
+//! (completion of paths).
 //!
-//! zkCli has one watcher for everything and prints a notification once, however many watches it fires. Here
-//! every watch hears of it, so a notification is recognised by what it says, and by who has already told of it.
+//! zkCli has one watcher for everything and prints a notification once, independent of the number
+//! of watches that it triggers. Here every watch receives the event, so duplicates are detected by
+//! the content of the event and by the watches that have already reported it.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Display};
@@ -18,12 +20,13 @@ use tokio::sync::mpsc;
 
 use super::output::Output;
 
-/// How many events may wait for the terminal. Watches that have more keep them, within their own bounds.
+/// The number of events that may wait for the terminal. Further events stay in the watches, within
+/// their own bounds.
 const WAITING_MAX: usize = 1024;
-/// How many notifications are remembered to tell repetitions by.
+/// The number of notifications that are kept to detect duplicates.
 const REMEMBERED_MAX: usize = 256;
 
-/// What an event says.
+/// The content of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// `SyncConnected`, `Disconnected`, …
@@ -31,9 +34,9 @@ pub struct Event {
     /// `None` for events of the session, else `NodeCreated`, …
     pub kind: &'static str,
     pub path: Option<String>,
-    /// -1 where there is none.
+    /// -1 if there is none.
     pub zxid: i64,
-    /// For events of the session: the server that is connected, or was last.
+    /// For events of the session: the connected server, or the last one.
     pub server: Option<String>,
 }
 
@@ -73,8 +76,8 @@ impl Serialize for Event {
     }
 }
 
-/// An event of the session at a prompt: one line, since every failover has two of them. In JSON it
-/// is the event.
+/// An event of the session at a prompt, as one line, because every failover causes two of them. In
+/// JSON it is the event.
 #[derive(Debug)]
 struct Notice<'a>(&'a Event);
 
@@ -99,11 +102,11 @@ impl Serialize for Notice<'_> {
     }
 }
 
-/// Who tells of an event: one registered watch, or the session.
+/// The source of an event: one registered watch, or the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Teller(pub u64);
 
-/// Where events are sent to be printed.
+/// The sender of events that are to be printed.
 #[derive(Clone, Debug)]
 pub struct Events {
     sender: mpsc::Sender<(Teller, Event)>,
@@ -111,7 +114,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Starts the thread that prints. It ends when every sender is gone.
+    /// Starts the printing thread. It ends when all senders are dropped.
     pub fn start(output: Output, interactive: bool) -> (Events, JoinHandle<()>) {
         let (sender, mut receiver) = mpsc::channel(WAITING_MAX);
         let printed = Arc::new(AtomicBool::new(true));
@@ -125,8 +128,8 @@ impl Events {
                 match (event.is_of_session(), interactive) {
                     (false, _) => output.event(&event),
                     (true, true) => output.event(&Notice(&event)),
-                    // Scripts read results from standard output; that a connection came about is
-                    // none.
+                    // Scripts read results from standard output, and an event of the connection is
+                    // not a result.
                     (true, false) => output.event_aside(&event),
                 }
             }
@@ -134,9 +137,9 @@ impl Events {
         (Events { sender, printed }, thread)
     }
 
-    /// Waits when the terminal is behind.
+    /// Sends an event to the printing thread. Waits while its queue is full.
     pub async fn tell(&self, teller: Teller, event: Event) {
-        // The printing thread ends only after the last sender.
+        // The printing thread ends only after the last sender is dropped.
         let _ = self.sender.send((teller, event)).await;
     }
 
@@ -149,15 +152,16 @@ impl Events {
     }
 }
 
-/// Notifications of late, and who told of each.
+/// The recent notifications, and the sources that have reported each.
 #[derive(Debug, Default)]
 struct Told {
     notifications: VecDeque<(Event, Vec<Teller>)>,
 }
 
 impl Told {
-    /// Whether this is not a notification that another watch told of. The same watch never repeats itself, so
-    /// the same words from it are another notification.
+    /// Returns whether this is a new notification, not one that another watch has reported. A watch
+    /// never reports a notification twice, so the same event from the same watch is another
+    /// notification.
     fn is_news(&mut self, teller: Teller, event: &Event) -> bool {
         let known = self
             .notifications
@@ -222,11 +226,12 @@ mod tests {
         let deleted = event("NodeDeleted", 5);
         assert!(told.is_news(Teller(1), &deleted));
         assert!(!told.is_news(Teller(2), &deleted));
-        // Two changes of one transaction: the same words, twice by each.
+        // Two changes of one transaction: each watch reports the same event twice.
         assert!(told.is_news(Teller(1), &deleted));
         assert!(!told.is_news(Teller(2), &deleted));
         assert!(told.is_news(Teller(1), &event("NodeDeleted", 6)));
-        // What a server tells of the time without a connection has no zxid to be known by.
+        // Events for changes during a disconnection have no zxid by which duplicates could be
+        // detected.
         assert!(told.is_news(Teller(1), &event("NodeDeleted", -1)));
         assert!(told.is_news(Teller(2), &event("NodeDeleted", -1)));
     }

@@ -1,4 +1,4 @@
-//! A subtree as JSON: what `export` writes and `import` reads.
+//! The JSON form of a subtree: written by `export`, read by `import`.
 //!
 //! ```json
 //! {"format": "ironkeeper-export", "version": 1, "root": "/app", "nodes": [
@@ -7,9 +7,10 @@
 //! ]}
 //! ```
 //!
-//! One node a line, parents before their children. `data` is text, `data_base64` is any bytes, `"data": null` is
-//! null data. Servers do not tell which nodes are containers or have a TTL, so an export never says so; an import
-//! understands `"mode": "container"` and `"mode": "ttl"` with `ttl_ms`.
+//! One node per line, parents before their children. `data` is text, `data_base64` is any bytes,
+//! `"data": null` is null data. Servers do not report which nodes are containers or TTL nodes, so
+//! an export never contains these modes; an import accepts `"mode": "container"` and
+//! `"mode": "ttl"` with `ttl_ms`.
 
 use std::collections::HashSet;
 
@@ -48,7 +49,7 @@ pub struct NodeRecord {
     pub mode: Mode,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ttl_ms: Option<u64>,
-    /// The session of an ephemeral node, for whoever reads it.
+    /// The session id of an ephemeral node, for information only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
     acl: Vec<AclRecord>,
@@ -71,7 +72,7 @@ struct AclRecord {
     perms: String,
 }
 
-/// Tells `null` from a field that is not there.
+/// Distinguishes `null` from a missing field.
 fn present<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<String>>, D::Error> {
@@ -104,7 +105,7 @@ impl NodeRecord {
         }
     }
 
-    /// The data; `None` is null.
+    /// Returns the data; `None` is null.
     pub fn data(&self) -> Outcome<Option<bytes::Bytes>> {
         let bytes = match (&self.data, &self.data_base64) {
             (Some(_), Some(_)) => return Err(self.wrong("has both data and data_base64")),
@@ -133,7 +134,7 @@ impl NodeRecord {
         Ok(list)
     }
 
-    /// How the node is created. An ephemeral one becomes persistent.
+    /// Returns the options to create the node. An ephemeral node becomes persistent.
     pub fn options(&self) -> Outcome<CreateOptions> {
         match (self.mode, self.ttl_ms) {
             (Mode::Ttl, Some(ms)) => Ok(CreateOptions::new(CreateMode::PersistentWithTtl)
@@ -153,8 +154,8 @@ impl NodeRecord {
 }
 
 impl ExportFile {
-    /// Reads and checks a whole file: afterwards nothing about it can fail, and every node but the first has its
-    /// parent before it.
+    /// Parses and checks a whole file. Afterwards no access to it can fail, and the parent of every
+    /// node except the first precedes it.
     pub fn parse(text: &[u8]) -> Outcome<ExportFile> {
         let file: ExportFile = serde_json::from_slice(text)
             .map_err(|error| Failure::message(format!("This is not an export: {error}")))?;

@@ -1,4 +1,4 @@
-//! Why a command failed, in the words zkCli has for it.
+//! The failures of a command, with the messages of zkCli.
 
 use std::io;
 
@@ -7,28 +7,28 @@ use serde::Serialize;
 
 use super::path_form;
 
-/// What running a command comes to.
+/// The result of a command.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 #[derive(Debug)]
 pub enum Failure {
-    /// The words do not make up the command: its usage is shown.
+    /// The arguments are wrong; the usage is printed.
     Usage,
-    /// The same, and what is wrong about them.
+    /// The arguments are wrong; the message and the usage are printed.
     BadUsage(String),
-    /// There is no such command.
+    /// The command does not exist.
     UnknownCommand(String),
-    /// Anything else that can be said in a sentence.
+    /// Any other failure, as a message.
     Message(String),
-    /// A sentence was printed already.
+    /// The message is already printed.
     Reported,
-    /// The work was done except for nodes that must not be read, which were named already.
+    /// The command succeeded except for nodes without read permission, which are already printed.
     Incomplete,
-    /// What the server, or the client library, says.
+    /// An error of the server or of the client library.
     Client(Error),
-    /// There is no session: `close` was typed, or it ended.
+    /// There is no session: it was closed by `close`, or it ended.
     NotConnected,
-    /// Nobody reads our output any more. Not a failure of the command, but its end.
+    /// The reader of the output has closed it. This ends the command, but is not a failure.
     OutputClosed,
     /// Interrupted by the user.
     Interrupted,
@@ -43,7 +43,7 @@ impl Failure {
         Failure::Message(text.into())
     }
 
-    /// The status of a process that ends with this.
+    /// Returns the exit status of a process that ends with this failure.
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::UnknownCommand(_) => 127,
@@ -54,7 +54,7 @@ impl Failure {
         }
     }
 
-    /// What people read; `usage` is that of the command.
+    /// Returns the text form; `usage` is the usage line of the command.
     pub fn text(&self, usage: &str) -> String {
         match self {
             Failure::BadUsage(text) => format!("{text}\n{usage}"),
@@ -65,7 +65,7 @@ impl Failure {
         }
     }
 
-    /// What programs read.
+    /// Returns the JSON form.
     pub fn record(&self, usage: &str) -> ErrorRecord {
         let shows_usage = matches!(self, Failure::Usage | Failure::BadUsage(_));
         let mut record = ErrorRecord {
@@ -99,7 +99,7 @@ impl Failure {
         }
     }
 
-    /// Whether there is anything to be said.
+    /// Returns whether nothing is printed for this failure.
     pub fn is_silent(&self) -> bool {
         matches!(self, Failure::Reported | Failure::Incomplete | Failure::OutputClosed)
     }
@@ -115,7 +115,7 @@ pub struct ErrorRecord {
     path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<String>,
-    /// The connection broke and the request may have been carried out.
+    /// The connection was lost and the request may have been applied.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     maybe_done: bool,
 }
@@ -144,7 +144,7 @@ fn client_text(error: &Error) -> String {
         ErrorKind::InvalidPath(_) => {
             error.path().and_then(path_form::complaint).unwrap_or_else(|| error.to_string())
         }
-        // What the client found out by itself is said in its own words.
+        // Errors that the client detected itself have their own text.
         ErrorKind::ConnectionLoss | ErrorKind::SessionExpired | ErrorKind::Other(_) => keeper_text(error),
         kind if kind.code().is_some_and(|code| !matches!(code, ErrorCode::SessionExpired)) => {
             keeper_text(error)
@@ -153,7 +153,7 @@ fn client_text(error: &Error) -> String {
     }
 }
 
-/// `KeeperErrorCode = … for /path`, which is how Java clients put it.
+/// Returns `KeeperErrorCode = … for /path`, the format of Java clients.
 fn keeper_text(error: &Error) -> String {
     let Some(code) = error.code() else { return error.to_string() };
     let mut text = format!("KeeperErrorCode = {}", code.text());

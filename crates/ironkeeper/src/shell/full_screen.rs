@@ -1,5 +1,5 @@
-//! The whole terminal for one command: another screen, keys as they are pressed, and everything as it was when
-//! it is over, however it ends.
+//! The full screen for one command: an alternate screen and raw key input. The terminal is restored
+//! on drop, after an error as well.
 
 use std::io::{Write, stdout};
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use tokio::sync::mpsc;
 
 use super::failure::Outcome;
 
-/// How soon the thread that waits for keys sees that nobody wants them any more.
+/// The poll interval at which the key thread checks whether the screen was dropped.
 const KEYS_LOOKED_FOR: Duration = Duration::from_millis(50);
-/// Terminals that do not know their size.
+/// The size that is assumed if the terminal does not report one.
 const SIZE_UNKNOWN: (u16, u16) = (80, 24);
 
-/// What somebody at the terminal did.
+/// An action of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Did {
     Quit,
@@ -41,18 +41,18 @@ impl FullScreen {
         let (sender, keys) = mpsc::channel(16);
         let ended = Arc::new(AtomicBool::new(false));
         let mut screen = FullScreen { ended: Arc::clone(&ended), thread: None, keys };
-        // From here on dropping it sets everything right.
+        // From here on, dropping `screen` restores the terminal.
         execute!(stdout(), EnterAlternateScreen, Hide)?;
         screen.thread = Some(std::thread::spawn(move || listen(&ended, &sender)));
         Ok(screen)
     }
 
-    /// Waits for somebody to do something; a terminal that is gone quits.
+    /// Waits for an action of the user; returns `Quit` if the terminal is closed.
     pub async fn next(&mut self) -> Did {
         self.keys.recv().await.unwrap_or(Did::Quit)
     }
 
-    /// Columns and rows.
+    /// Returns columns and rows.
     pub fn size(&self) -> (usize, usize) {
         let (width, height) = match terminal::size() {
             Ok((width, height)) if width > 0 && height > 0 => (width, height),
@@ -61,7 +61,7 @@ impl FullScreen {
         (usize::from(width), usize::from(height))
     }
 
-    /// Shows lines from the top; what was there is gone. They have to fit.
+    /// Draws lines from the top and clears the rest. The lines must fit on the screen.
     pub fn draw(&self, lines: &[String]) -> Outcome {
         let mut out = stdout().lock();
         for (row, line) in lines.iter().enumerate() {
@@ -84,7 +84,7 @@ impl Drop for FullScreen {
     }
 }
 
-/// Passes on what is pressed until nobody wants to know.
+/// Sends the user's actions to `sender` until `ended` is set.
 fn listen(ended: &AtomicBool, sender: &mpsc::Sender<Did>) {
     while !ended.load(Ordering::Relaxed) {
         let did = match event::poll(KEYS_LOOKED_FOR) {
@@ -95,7 +95,8 @@ fn listen(ended: &AtomicBool, sender: &mpsc::Sender<Did>) {
             },
             Err(_) => return,
         };
-        // A full queue has a quit in it, or redraws anyway.
+        // If the queue is full, the action is dropped: the queued actions cause a redraw or a quit
+        // anyway.
         if let Some(did) = did {
             let _ = sender.try_send(did);
         }

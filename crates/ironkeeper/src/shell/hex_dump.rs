@@ -1,10 +1,10 @@
-//! Bytes as a table: offset, hexadecimal, text. The form is the one `get -x` has in zkCli.
+//! A hex dump: offset, hexadecimal digits, text. The format is that of `get -x` in zkCli.
 
 use std::fmt::{self, Display, Write};
 
 const ROW: usize = 16;
 
-/// Shows bytes as a table; nothing for no bytes.
+/// Bytes to be printed as a hex dump; empty for no bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct HexDump<'a>(pub &'a [u8]);
 

@@ -1,4 +1,4 @@
-//! Advice behind the error of a command: what a person would look up next.
+//! Advice printed after the error of a command: the most likely cause.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::command::Command;
 use super::context::Context;
 use super::failure::Failure;
 
-/// How long the look at the server may take.
+/// The timeout of the read that a hint needs.
 const LOOKED_WITHIN: Duration = Duration::from_secs(2);
 
-/// What there is to say about a failure, if anything is.
+/// Returns the advice for a failure, if there is any.
 pub async fn of(context: &Context, command: &Command, failure: &Failure) -> Option<String> {
     let Failure::Client(error) = failure else { return None };
     let path = error.path()?;
@@ -38,7 +38,7 @@ pub async fn of(context: &Context, command: &Command, failure: &Failure) -> Opti
     }
 }
 
-/// The chroot of the session, if it is not there: then every path seems to be missing.
+/// Returns the chroot of the session if it does not exist; then every path appears to be missing.
 async fn missing_chroot(context: &Context) -> Option<String> {
     let client = context.client().ok()?;
     let chroot = client.chroot();
@@ -46,7 +46,7 @@ async fn missing_chroot(context: &Context) -> Option<String> {
     is_missing.then(|| chroot.to_owned())
 }
 
-/// `None` if the server does not answer, `Some(None)` if there is no such node.
+/// Returns `None` if the server does not reply, `Some(None)` if the node does not exist.
 async fn look(context: &Context, path: &str) -> Option<Option<Stat>> {
     let client = context.client().ok()?;
     tokio::time::timeout(LOOKED_WITHIN, client.exists(path)).await.ok()?.ok()

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-/// Older commands are forgotten; a script may be endless.
+/// The number of commands that are kept; a script may be endless.
 const LINES_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub struct History {
     lines: VecDeque<String>,
-    /// The number of the first line that is kept.
+    /// The number of the oldest line that is kept.
     first: usize,
 }
 
@@ -21,7 +21,7 @@ impl History {
         self.lines.push_back(line);
     }
 
-    /// How many commands there were: the number of the next one.
+    /// Returns the number of commands so far, which is the number of the next command.
     pub fn count(&self) -> usize {
         self.first + self.lines.len()
     }
@@ -30,14 +30,14 @@ impl History {
         self.lines.get(number.checked_sub(self.first)?).map(String::as_str)
     }
 
-    /// Replaces the newest line: a `redo` is remembered as what it repeated.
+    /// Replaces the newest line: a `redo` is replaced by the command that it repeated.
     pub fn replace_last(&mut self, line: String) {
         if let Some(last) = self.lines.back_mut() {
             *last = line;
         }
     }
 
-    /// The newest lines with their numbers, oldest first.
+    /// Returns the newest lines with their numbers, oldest first.
     pub fn last(&self, count: usize) -> impl Iterator<Item = (usize, &str)> {
         let skipped = self.lines.len().saturating_sub(count);
         (self.first + skipped..).zip(self.lines.iter().skip(skipped).map(String::as_str))

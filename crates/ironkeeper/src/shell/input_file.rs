@@ -1,11 +1,11 @@
-//! A file named on a command line, `-` for standard input.
+//! Reads a file named on a command line, or standard input for `-`.
 
 use std::io::Read;
 
 use super::context::Context;
 use super::failure::{Failure, Outcome};
 
-/// Reads all of it, beside the runtime: the session stays alive meanwhile.
+/// Reads the whole file on a blocking thread, so that the session stays alive.
 pub async fn read(context: &Context, name: &str, bytes_max: u64) -> Outcome<Vec<u8>> {
     if name == "-" && context.reads_commands {
         return Err(Failure::message(

@@ -1,7 +1,7 @@
-//! The interactive shell: a prompt with history and completion, and events above it.
+//! The interactive shell: a prompt with history and completion, and events printed above it.
 //!
-//! The [`LineEditor`] has a thread of its own; the session, its pings and watches live on the main
-//! thread's runtime.
+//! The [`LineEditor`] has its own thread; the session, its pings and its watches run on the runtime
+//! of the main thread.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use super::dispatch::{Manner, report, run_line};
 use super::failure::Failure;
 use super::prompt::LivePrompt;
 
-/// How long the first prompt waits for the connection, so that it usually shows one.
+/// How long the first prompt waits for the connection, so that it usually shows the connected
+/// state.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Runs until `quit` or the end of the input.
@@ -25,26 +26,28 @@ pub async fn run(context: &mut Context) {
     let helper = ShellHelper::new(Handle::current(), context.session.shared_client(), colour);
     let history =
         line_editor::variable("IRONKEEPER_HISTORY").or_else(|| line_editor::state_file("history"));
-    // Credentials are not written to a file.
+    // Credentials must not be written to a file.
     let settings =
         line_editor::Settings { history, is_kept: |line| !has_credentials(line), colour };
     let mut editor =
         LineEditor::start(helper, settings, move |printer| out.print_above_prompt(printer));
 
-    // From now on Ctrl-C ends commands, not the shell. At the prompt it is a key like any other.
+    // From now on Ctrl-C ends commands, not the shell. At the prompt the line editor reads it as a
+    // key.
     let mut interrupts = signal(SignalKind::interrupt()).ok();
-    // Without a connection the prompt says so.
+    // Without a connection the prompt shows that state.
     let _ = context.session.wait_connected(CONNECTED_WITHIN).await;
     while !context.quit {
         let directory = context.directory.as_deref().unwrap_or_default();
         let prompt = LivePrompt::new(&context.session, directory, context.history.count());
         match editor.line(prompt).await {
             Typed::Line(line) => {
-                // A command that is interrupted is dropped where it stands; requests already sent are not
-                // taken back.
+                // An interrupted command is dropped at its current await; requests already sent are
+                // not undone.
                 let before = Manner::of(context);
                 let interrupted = tokio::select! {
-                    // First, so that even a command that is interrupted at once is in the history.
+                    // Polled first, so that a command that is interrupted immediately is still in
+                    // the history.
                     biased;
                     () = run_line(context, &line) => false,
                     () = next_interrupt(&mut interrupts) => true,
@@ -61,7 +64,7 @@ pub async fn run(context: &mut Context) {
     editor.close();
 }
 
-/// Never comes where signals cannot be listened to.
+/// Waits for SIGINT; never returns if no handler could be registered.
 async fn next_interrupt(interrupts: &mut Option<Signal>) {
     match interrupts {
         Some(interrupts) => {

@@ -1,8 +1,9 @@
-//! Every node of a subtree with whatever a command wants of it, many requests in flight.
+//! Walks through all nodes of a subtree and reads what a command requires of each, with many
+//! requests in flight.
 //!
-//! Nodes come depth first, each before its children, siblings by name: the order of a drawn tree, and one in
-//! which two walks can be compared side by side. What comes out is not a snapshot: nodes that go away while
-//! the walk is under way are left out.
+//! The order is depth first, each node before its children, siblings by name: the order of a drawn
+//! tree, in which two walks can be compared side by side. The result is not a snapshot: nodes that
+//! are deleted during the walk are omitted.
 
 use std::cmp::Ordering;
 
@@ -10,23 +11,23 @@ use ironkeeper_client::{Acl, Client, Error, ErrorKind, Node, Reply, Stat};
 
 use super::subtree::child;
 
-/// Nodes asked for ahead. The replies wait in memory, data and all.
+/// The number of nodes that are read ahead. Their replies, with the data, are held in memory.
 const IN_FLIGHT_MAX: usize = 64;
 
-/// The subtree in which servers keep their own things.
+/// The subtree of nodes that belong to the server.
 const SYSTEM: &str = "/zookeeper";
 
-/// A node that was met.
+/// A node of the walk.
 #[derive(Debug)]
 pub struct Found {
     pub path: String,
     pub depth: usize,
     pub stat: Stat,
-    /// Data that was asked for. `Some(None)` is null data, which differs from no bytes.
+    /// The data, if requested. `Some(None)` is null data, which differs from empty data.
     pub data: Option<Option<bytes::Bytes>>,
-    /// The list that was asked for.
+    /// The access control list, if requested.
     pub acl: Vec<Acl>,
-    /// Whether it is the last of its parent's children.
+    /// Whether the node is the last child of its parent.
     pub last: bool,
 }
 
@@ -35,21 +36,21 @@ impl Found {
         self.stat.ephemeral_owner != 0
     }
 
-    /// The bytes of the data, none if it is null or was not asked for.
+    /// Returns the data; empty if it is null or was not requested.
     pub fn bytes(&self) -> &[u8] {
         self.data.as_ref().and_then(Option::as_ref).map_or(&[], |data| &data[..])
     }
 }
 
-/// What a step of the walk comes to.
+/// The result of one step.
 #[derive(Debug)]
 pub enum Step {
     Node(Box<Found>),
-    /// A node that must not be read, and with it all that is below.
+    /// A node without read permission; its subtree is skipped.
     Denied(Box<Denied>),
 }
 
-/// A node that must not be read.
+/// A node without read permission.
 #[derive(Debug)]
 pub struct Denied {
     pub path: String,
@@ -65,7 +66,8 @@ pub struct NodeWalk {
     with_acl: bool,
     depth_max: usize,
     leaves_out_system: bool,
-    /// What is still to be visited, the next on top. Those near the top have been asked for.
+    /// The nodes still to be visited, the next one on top. The nodes near the top are already
+    /// requested.
     stack: Vec<Ahead>,
 }
 
@@ -107,20 +109,20 @@ impl NodeWalk {
         self
     }
 
-    /// Zero is the start alone.
+    /// Limits the depth; zero is the root alone.
     pub fn depth_max(mut self, depth: usize) -> NodeWalk {
         self.depth_max = depth;
         self
     }
 
-    /// Leaves out `/zookeeper` unless the walk starts inside it: the configuration and the quotas there belong
-    /// to their server. With a chroot there is nothing to leave out.
+    /// Omits `/zookeeper` unless the walk starts inside it: the membership and the quotas there
+    /// belong to the server. With a chroot there is nothing to omit.
     pub fn without_system(mut self) -> NodeWalk {
         self.leaves_out_system = self.client.chroot() == "/";
         self
     }
 
-    /// The next node; `None` when all is done.
+    /// Returns the next node; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Step>, Error> {
         loop {
             let ahead = self.stack.len().saturating_sub(IN_FLIGHT_MAX);
@@ -151,7 +153,7 @@ impl NodeWalk {
         }
     }
 
-    /// The next node, for commands to which a node that must not be read is the end.
+    /// Returns the next node, for commands that fail at a node without read permission.
     pub async fn next_readable(&mut self) -> Result<Option<Found>, Error> {
         match self.next().await? {
             Some(Step::Node(found)) => Ok(Some(*found)),
@@ -164,7 +166,7 @@ impl NodeWalk {
         if depth >= self.depth_max {
             return;
         }
-        // The last name first: the stack turns them around.
+        // In reverse order, because the stack reverses them again.
         names.sort_unstable_by(|a, b| b.cmp(a));
         let mut last = true;
         for name in names {
@@ -186,7 +188,7 @@ impl Asked {
         let mut data = None;
         if let Some(reply) = self.node {
             let node = reply.await?;
-            // The data and its version belong together.
+            // The Stat must be the one that belongs to the data.
             stat = node.stat;
             data = Some(if node.is_null() { None } else { Some(node.data) });
         }
@@ -198,7 +200,8 @@ impl Asked {
     }
 }
 
-/// The part of a path below a root it starts with: empty for the root itself, else with a slash in front.
+/// Returns the part of a path below `root`, which must be a prefix of it: empty for the root
+/// itself, otherwise starting with a slash.
 pub fn below<'a>(root: &str, path: &'a str) -> &'a str {
     match root {
         "/" if path == "/" => "",
@@ -207,7 +210,7 @@ pub fn below<'a>(root: &str, path: &'a str) -> &'a str {
     }
 }
 
-/// The path that is to another root what `rest` is to its own; see [`below`].
+/// Returns the path that has the relative path `rest` below `root`; see [`below`].
 pub fn under(root: &str, rest: &str) -> String {
     match (root, rest) {
         (_, "") => root.to_owned(),
@@ -216,7 +219,7 @@ pub fn under(root: &str, rest: &str) -> String {
     }
 }
 
-/// The order in which a walk meets paths: name by name, a node before what is below it.
+/// Compares paths in the order of a walk: name by name, a node before its descendants.
 pub fn compare(a: &str, b: &str) -> Ordering {
     a.split('/').cmp(b.split('/'))
 }
@@ -239,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_node_comes_before_what_is_below_it_and_that_before_its_sibling() {
-        // As text `/a-b` is before `/a/b`, in a walk it is behind it.
+        // As strings, `/a-b` < `/a/b`; in a walk `/a/b` comes first.
         let mut paths = ["/a-b", "/a", "/a/b", "", "/b"];
         paths.sort_by(|a, b| compare(a, b));
         assert_eq!(paths, ["", "/a", "/a/b", "/a-b", "/b"]);

@@ -1,17 +1,17 @@
-//! The options of a command, parsed as zkCli's parser (commons-cli) does.
+//! The options of a command, parsed like zkCli's parser (commons-cli).
 //!
-//! Options may stand anywhere among the words, flags may be joined (`-sw`), a value may follow its option
-//! directly (`-v5`), after `=` or as the next word, `--` ends the options, and a negative number is a value
-//! but never a word. `--json`, `--yes` and `--help` belong to every command.
+//! Options may appear anywhere among the words; flags may be joined (`-sw`); a value may follow its
+//! option directly (`-v5`), after `=` or as the next word; `--` ends the options; a negative number
+//! is a value but never a word. Every command has `--json`, `--yes` and `--help`.
 
 use super::failure::Failure;
 use super::path_form;
 
-/// An option a command knows: `-name`, with or without a value.
+/// An option of a command: `-name`, with or without a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Opt {
     pub name: &'static str,
-    /// What the value is, for the help; `None` for a flag.
+    /// The name of the value in the help; `None` for a flag.
     pub value: Option<&'static str>,
     pub help: &'static str,
 }
@@ -26,7 +26,7 @@ impl Opt {
     }
 }
 
-/// A command line taken apart.
+/// A parsed command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     /// The command as it was typed, which may be an alias.
@@ -36,17 +36,17 @@ pub struct Arguments {
     pub json: bool,
     pub yes: bool,
     pub help: bool,
-    /// Where relative paths begin: the place of the last `cd`, if there was one.
+    /// The node that relative paths start from: the argument of the last `cd`, if any.
     pub directory: Option<String>,
 }
 
 impl Arguments {
-    /// `words` starts with the command's name.
+    /// Parses a command line. `words` starts with the name of the command.
     pub fn parse(words: &[String], options: &[Opt]) -> Result<Arguments, Failure> {
         let mut parsed = Arguments::default();
         let mut words = words.iter().map(String::as_str);
         parsed.name = words.next().unwrap_or_default().to_owned();
-        // The option that still wants its value.
+        // The option that still needs its value.
         let mut wanting: Option<&'static str> = None;
         let mut ended = false;
         for word in words {
@@ -79,7 +79,7 @@ impl Arguments {
         }
     }
 
-    /// Takes one word that starts with a dash; returns the option whose value is the next word.
+    /// Parses one word that starts with a dash; returns the option whose value is the next word.
     fn option(&mut self, word: &str, options: &[Opt]) -> Result<Option<&'static str>, Failure> {
         let unknown = || Failure::bad_usage(format!("Unrecognized option: {word}"));
         let text = word.strip_prefix("--").unwrap_or(&word[1..]);
@@ -109,7 +109,7 @@ impl Arguments {
         Ok(None)
     }
 
-    /// Records a flag; an option with a value is returned instead, to wait for it.
+    /// Records a flag; an option with a value is returned instead, because the value follows.
     fn take(&mut self, option: &Opt) -> Option<&'static str> {
         if option.value.is_some() {
             return Some(option.name);
@@ -118,22 +118,23 @@ impl Arguments {
         None
     }
 
-    /// The command as it was typed.
+    /// Returns the name of the command as it was typed.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the option was given.
+    /// Returns whether the option is present.
     pub fn has(&self, name: &str) -> bool {
         self.given.iter().any(|(given, _)| *given == name)
     }
 
-    /// The option's first value.
+    /// Returns the first value of the option.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.given.iter().find(|(given, _)| *given == name)?.1.as_deref()
     }
 
-    /// The option's value as a number; `kind` names what it has to be.
+    /// Returns the value of the option as a number; `kind` describes the expected number in the
+    /// error.
     pub fn number<N: std::str::FromStr>(
         &self,
         name: &str,
@@ -146,7 +147,7 @@ impl Arguments {
         }
     }
 
-    /// The words that are not options, without the command's name.
+    /// Returns the words that are not options, without the command's name.
     pub fn words(&self) -> &[String] {
         &self.words
     }
@@ -155,13 +156,13 @@ impl Arguments {
         self.words.get(at).map(String::as_str)
     }
 
-    /// A word the command cannot do without.
+    /// Returns a mandatory word.
     pub fn required(&self, at: usize) -> Result<&str, Failure> {
         self.word(at).ok_or(Failure::Usage)
     }
 
-    /// A word that has to be a path, its form checked. One slash at its end is no error: completion
-    /// writes it.
+    /// Returns a word as a checked path. A single slash at its end is accepted, because completion
+    /// inserts it.
     pub fn path(&self, at: usize) -> Result<String, Failure> {
         let mut path = self.resolved(at)?;
         if path.len() > 1 && path.ends_with('/') && !path.ends_with("//") {
@@ -171,7 +172,7 @@ impl Arguments {
         Ok(path)
     }
 
-    /// A path that may be left out: then it is the place of the last `cd`, or the root.
+    /// Returns an optional path; the default is the argument of the last `cd`, or the root.
     pub fn path_or_here(&self, at: usize) -> Result<String, Failure> {
         match self.word(at) {
             Some(_) => self.path(at),
@@ -179,7 +180,7 @@ impl Arguments {
         }
     }
 
-    /// A word as an absolute path, its form not checked.
+    /// Returns a word as an absolute path, without checking its form.
     pub fn resolved(&self, at: usize) -> Result<String, Failure> {
         let word = self.required(at)?;
         Ok(match &self.directory {
@@ -188,7 +189,7 @@ impl Arguments {
         })
     }
 
-    /// Which of several options that exclude each other was given.
+    /// Returns which of several mutually exclusive options is present.
     pub fn one_of(&self, names: &[&'static str]) -> Result<Option<&'static str>, Failure> {
         let mut given = names.iter().copied().filter(|name| self.has(name));
         let first = given.next();
@@ -209,8 +210,8 @@ fn missing_value(name: &str) -> Failure {
     Failure::bad_usage(format!("Missing argument for option: {name}"))
 }
 
-/// Whether a word can be the value of the option before it: anything but an option. A negative number is a
-/// value even though it starts with a dash.
+/// Returns whether a word can be the value of the option before it: anything except an option. A
+/// negative number is a value although it starts with a dash.
 fn is_value(word: &str, options: &[Opt]) -> bool {
     if !word.starts_with('-') || word.len() == 1 || word.parse::<f64>().is_ok() {
         return true;

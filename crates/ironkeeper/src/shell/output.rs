@@ -1,8 +1,10 @@
-//! What a command prints: records, as text for people (and for scripts made for zkCli) or as JSON.
+//! The output of commands: records as text (for people, and for scripts written for zkCli) or as
+//! JSON.
 //!
-//! A record is anything with a text form and a JSON form. Results go to standard output; what zkCli writes to
-//! standard error (notes, and `Created /x`) goes there in text mode. In JSON mode each record is one object on
-//! one line. Output is buffered until the command ends, except on a terminal.
+//! A record is a value with a text form and a JSON form. Results are written to standard output; in
+//! text mode, what zkCli writes to standard error (notes, and `Created /x`) is written there. In
+//! JSON mode each record is one object on one line. Output is buffered until the command ends,
+//! except on a terminal.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
@@ -14,13 +16,15 @@ use serde_json::json;
 
 use super::failure::{Failure, Outcome};
 
-/// A cheap handle; events are printed through another one while a command runs or a line is typed.
+/// A cheap handle. Events are printed through a clone of it while a command runs or a line is
+/// typed.
 #[derive(Clone)]
 pub struct Output {
     json: bool,
     streams: Arc<Mutex<Streams>>,
-    /// Prints above the line that is being typed; there in an interactive shell only. It may block while the
-    /// line editor is busy, so it has a lock of its own, taken by the thread that prints events alone.
+    /// Prints above the line that is being typed; set in an interactive shell only. It may block
+    /// while the line editor is busy, so it has its own lock, which only the thread that prints
+    /// events takes.
     above_prompt: Arc<Mutex<Option<Box<dyn ExternalPrinter + Send>>>>,
 }
 
@@ -30,7 +34,7 @@ struct Streams {
 }
 
 impl Streams {
-    /// Somebody watches a terminal.
+    /// Flushes the output if it is a terminal.
     fn settle(&mut self) -> Outcome {
         if self.terminal {
             self.stdout.flush()?;
@@ -47,7 +51,7 @@ impl Output {
         Output { json, streams: Arc::new(Mutex::new(streams)), above_prompt: Arc::default() }
     }
 
-    /// The same streams, in JSON or not.
+    /// Returns a handle to the same streams, in JSON mode or not.
     pub fn with_json(&self, json: bool) -> Output {
         Output { json, ..self.clone() }
     }
@@ -66,14 +70,14 @@ impl Output {
         streams.settle()
     }
 
-    /// Prints bytes as they are, without a line end.
+    /// Prints bytes unchanged, without a line end.
     pub fn raw(&self, bytes: &[u8]) -> Outcome {
         let mut streams = self.streams();
         streams.stdout.write_all(bytes)?;
         streams.settle()
     }
 
-    /// Prints a result that is silence in text mode; the caller has looked.
+    /// Prints a result that has no text form. The caller has checked that JSON mode is on.
     pub fn emit_json<R: Serialize>(&self, record: &R) -> Outcome {
         let mut streams = self.streams();
         serde_json::to_writer(&mut streams.stdout, record).map_err(io::Error::from)?;
@@ -81,7 +85,8 @@ impl Output {
         streams.settle()
     }
 
-    /// Prints a result that zkCli writes to standard error; in JSON it is a result like any other.
+    /// Prints a result that zkCli writes to standard error; in JSON mode it is written to standard
+    /// output.
     pub fn emit_aside<R: Display + Serialize>(&self, record: &R) -> Outcome {
         if self.json {
             return self.emit(record);
@@ -89,7 +94,7 @@ impl Output {
         self.to_stderr(&record.to_string())
     }
 
-    /// Prints text that is for people: never on standard output, and not at all in JSON.
+    /// Prints text for people: never on standard output, and not in JSON mode.
     pub fn note(&self, text: impl Display) -> Outcome {
         if self.json {
             return Ok(());
@@ -97,7 +102,7 @@ impl Output {
         self.to_stderr(&text.to_string())
     }
 
-    /// Prints why a command failed. Nothing can be done when even this cannot be written.
+    /// Prints the failure of a command. A failure to write it is ignored.
     pub fn error(&self, failure: &Failure, usage: &str) {
         let text = match self.json {
             false => failure.text(usage),
@@ -106,13 +111,13 @@ impl Output {
         let _ = self.to_stderr(&text);
     }
 
-    /// Prints an event, which may come at any time. Called by the thread of events alone.
+    /// Prints an event, at any time. Only called by the thread that prints events.
     pub fn event<R: Display + Serialize>(&self, record: &R) {
         let text = match (self.json, serde_json::to_string(record)) {
             (true, Ok(text)) => text + "\n",
             _ => format!("{record}\n"),
         };
-        // A reader that went away is noticed by the next command.
+        // A closed output is detected by the next command.
         let _ = self.streams().stdout.flush();
         if let Some(printer) = &mut *lock(&self.above_prompt)
             && printer.print(text.clone()).is_ok()
@@ -124,7 +129,7 @@ impl Output {
         let _ = streams.stdout.flush();
     }
 
-    /// Prints an event that is not for whoever reads the results.
+    /// Prints an event to standard error, apart from the results.
     pub fn event_aside<R: Display + Serialize>(&self, record: &R) {
         let text = match (self.json, serde_json::to_string(record)) {
             (true, Ok(text)) => text,
@@ -133,21 +138,22 @@ impl Output {
         let _ = self.to_stderr(&text);
     }
 
-    /// Pushes out what is buffered; for commands that follow something and wait.
+    /// Flushes the buffered output; for commands that run until they are interrupted.
     pub fn flush(&self) -> Outcome {
         Ok(self.streams().stdout.flush()?)
     }
 
-    /// From now on events appear above the prompt.
+    /// Sets the printer that prints events above the prompt.
     pub fn print_above_prompt(&self, printer: Box<dyn ExternalPrinter + Send>) {
         *lock(&self.above_prompt) = Some(printer);
     }
 
-    /// Both streams keep their order for a reader that sees both.
+    /// Writes to standard error. Flushes standard output first, so that a reader of both sees the
+    /// right order.
     fn to_stderr(&self, text: &str) -> Outcome {
         let mut streams = self.streams();
         streams.stdout.flush()?;
-        // Standard error that is gone must not stop the work.
+        // A closed standard error must not fail the command.
         let _ = writeln!(io::stderr(), "{text}");
         Ok(())
     }
@@ -157,7 +163,7 @@ impl Output {
     }
 }
 
-/// A panic in another thread leaves what is locked here usable.
+/// Locks a mutex and ignores poisoning: a panic in another thread leaves the data usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -168,7 +174,7 @@ impl std::fmt::Debug for Output {
     }
 }
 
-/// A record that is one line of text and nothing more: `{"message": …}` in JSON.
+/// A record that consists of one line of text; `{"message": …}` in JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Message {
     pub message: String,

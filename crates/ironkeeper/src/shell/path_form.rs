@@ -1,8 +1,8 @@
-//! The form of a path, checked before anything is sent, with the messages zkCli has for it.
+//! Checks the form of a path before a request is sent, with the messages of zkCli.
 
 use super::failure::Failure;
 
-/// Refuses what cannot name a node.
+/// Rejects a text that is not a valid path.
 pub fn check(path: &str) -> Result<(), Failure> {
     match complaint(path) {
         None => Ok(()),
@@ -10,7 +10,7 @@ pub fn check(path: &str) -> Result<(), Failure> {
     }
 }
 
-/// What is wrong with the form of a path, if anything is.
+/// Returns the error in the form of a path, if any.
 pub fn complaint(path: &str) -> Option<String> {
     if path.is_empty() {
         return Some("Path length must be > 0".to_owned());
@@ -47,7 +47,7 @@ pub fn complaint(path: &str) -> Option<String> {
     None
 }
 
-/// A relative path below a directory, `.` and `..` taken out.
+/// Resolves a relative path against a directory, including `.` and `..`.
 pub fn join(directory: &str, relative: &str) -> String {
     let mut names: Vec<&str> = directory.split('/').filter(|name| !name.is_empty()).collect();
     for name in relative.split('/') {

@@ -1,7 +1,7 @@
-//! Commands from a pipe or a file, a line each, without a prompt.
+//! Commands from a pipe or a file, one per line, without a prompt.
 //!
-//! The status of the script is that of the first command that failed; with `-e` it is also the last
-//! one that runs.
+//! The status of the script is the status of the first command that failed; with `-e` the script
+//! ends at that command.
 
 use std::io::{BufRead, Read, stdin};
 
@@ -11,13 +11,13 @@ use super::context::Context;
 use super::dispatch::{report, run_line};
 use super::failure::Failure;
 
-/// Longer lines are refused; servers take a megabyte of data by default.
+/// The longest line that is accepted; servers accept a megabyte of data by default.
 const LINE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Runs until `quit` or the end of the input.
 pub async fn run(context: &mut Context) {
     let (sender, mut lines) = mpsc::channel(16);
-    // Never joined: it may wait for input for ever, and ends with the process.
+    // The thread is not joined: it may wait for input forever, and ends with the process.
     std::thread::spawn(move || {
         let mut stdin = stdin().lock();
         loop {
@@ -48,7 +48,7 @@ pub async fn run(context: &mut Context) {
     }
 }
 
-/// A line without its end.
+/// Returns a line without its line end.
 fn decode(mut line: Vec<u8>) -> Result<String, String> {
     if line.last() == Some(&b'\n') {
         line.pop();

@@ -1,4 +1,4 @@
-//! A subtree somewhere: a path in this session, or `host:port/path` on another server.
+//! The location of a subtree: a path in this session, or `host:port/path` on another server.
 
 use std::time::Duration;
 
@@ -8,24 +8,25 @@ use super::context::Context;
 use super::failure::{Failure, Outcome};
 use super::path_form;
 
-/// How long another server has to answer.
+/// The timeout of the connection to another server.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(3);
-/// How long the end of a session there may take.
+/// The timeout for closing a session with another server.
 const CLOSED_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub struct Place {
     pub client: Client,
     pub path: String,
-    /// The servers, unless they are those of the shell.
+    /// The connect string, or `None` for the session of the shell.
     server: Option<String>,
 }
 
 impl Place {
-    /// `/path` is here. Anything else names servers first: `host:port[,host:port]/path`. `auth`, in the form
-    /// `scheme:auth`, is who we are there; here it is up to `addauth`.
+    /// Parses a location. `/path` is in the session of the shell; anything else is
+    /// `host:port[,host:port]/path`. `auth`, in the form `scheme:auth`, authenticates with the
+    /// other servers; the session of the shell uses `addauth`.
     pub async fn open(context: &Context, text: &str, auth: Option<&str>) -> Outcome<Place> {
-        // One slash at the end is no error: completion writes it.
+        // A single slash at the end is accepted, because completion inserts it.
         let text = match text.strip_suffix('/') {
             Some(rest) if !rest.is_empty() && rest.contains('/') && !rest.ends_with('/') => rest,
             _ => text,
@@ -52,12 +53,12 @@ impl Place {
         Ok(Place { client, path: path.to_owned(), server: Some(server.to_owned()) })
     }
 
-    /// Whether both are in the tree of this session.
+    /// Returns whether both locations are on the same servers.
     pub fn is_beside(&self, other: &Place) -> bool {
         self.server == other.server
     }
 
-    /// Whether a path is this place or in the subtree there.
+    /// Returns whether `other` is this location or in its subtree.
     pub fn contains(&self, other: &Place) -> bool {
         let inside = || {
             let rest = other.path.strip_prefix(&self.path)?;
@@ -66,12 +67,13 @@ impl Place {
         self.is_beside(other) && inside().unwrap_or(false)
     }
 
-    /// The place as it was typed.
+    /// Returns the location as it was typed.
     pub fn shown(&self) -> String {
         self.at(&self.path)
     }
 
-    /// A path there, told apart from one here.
+    /// Returns a path of this location as text, with its servers if they are not those of the
+    /// shell.
     pub fn at(&self, path: &str) -> String {
         match &self.server {
             Some(server) => format!("{server}{path}"),
@@ -79,7 +81,7 @@ impl Place {
         }
     }
 
-    /// Ends the session with another server. Without this the server finds out by itself.
+    /// Closes the session with another server. Without this call the server expires the session.
     pub async fn close(&self) {
         if self.server.is_some() {
             let _ = tokio::time::timeout(CLOSED_WITHIN, self.client.close()).await;

@@ -1,8 +1,8 @@
-//! Writing many nodes in few transactions: what `cp`, `mv` and `import` share.
+//! Bulk writes in few transactions, for `cp`, `mv` and `import`.
 //!
-//! If everything fits into one transaction it is one, and then all of it happens or nothing. If not, there are
-//! several in flight; the session keeps their order, so parents are there before their children, and the first
-//! that fails ends the work.
+//! If all changes fit into one transaction, they are written atomically. Otherwise several
+//! transactions are in flight; the session keeps their order, so parents are created before their
+//! children, and the first failure ends the write.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::Read;
@@ -16,21 +16,22 @@ use ironkeeper_client::{
 use super::failure::{Failure, Outcome};
 use super::progress::Progress;
 
-/// Transactions end here: servers refuse frames of a megabyte, and headroom is for what wraps them.
+/// The size limit of a transaction: servers reject packets of a megabyte, and the rest is headroom
+/// for the request around the changes.
 const BATCH_BYTES: usize = 256 * 1024;
 const BATCH_OPS: usize = 1000;
-/// What may go in one transaction if it is to be all or nothing.
+/// The size limit of a single atomic transaction.
 const WHOLE_BYTES_MAX: usize = 900 * 1024;
-/// Transactions in flight.
+/// The number of transactions in flight.
 const BATCHES_MAX: usize = 8;
-/// The name of the identity that access is lent to.
+/// The user name of the temporary identity.
 const LENT_TO: &str = "ironkeeper-shell";
-/// How often a list is set again after the connection was lost.
+/// How often an ACL is set again after the connection was lost.
 const LIST_TRIES: u32 = 5;
-/// Requests in flight that are no transactions.
+/// The number of requests in flight that are not transactions.
 const IN_FLIGHT_MAX: usize = 64;
 
-/// One change.
+/// A change of one node.
 #[derive(Clone, Debug)]
 pub enum Change {
     Create {
@@ -48,7 +49,7 @@ pub enum Change {
         path: String,
         version: i32,
     },
-    /// Nothing, provided that the node still has this version.
+    /// No change; fails unless the node has this version.
     Check {
         path: String,
         version: i32,
@@ -56,7 +57,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// A new node with this list; `mode` has no list of its own.
+    /// Returns the creation of a node with this ACL; `mode` contains no ACL.
     pub fn create(
         path: String,
         data: Option<bytes::Bytes>,
@@ -79,7 +80,7 @@ impl Change {
         }
     }
 
-    /// About what it takes in a request, chroot and all.
+    /// Returns the approximate size in a request, including the chroot.
     fn bytes(&self, chroot: usize) -> usize {
         let body = match self {
             Change::Create { data, acl, .. } => {
@@ -104,7 +105,8 @@ impl Change {
     }
 }
 
-/// Does it all at once if it fits. `Ok(false)` if it does not, and then nothing was done.
+/// Writes all changes in one transaction. Returns `Ok(false)`, and writes nothing, if they do not
+/// fit.
 pub async fn at_once(client: &Client, changes: &[Change]) -> Result<bool, Error> {
     let bytes: usize = changes.iter().map(|change| change.bytes(client.chroot().len())).sum();
     if bytes > WHOLE_BYTES_MAX {
@@ -115,8 +117,8 @@ pub async fn at_once(client: &Client, changes: &[Change]) -> Result<bool, Error>
     Ok(true)
 }
 
-/// Does it in as many transactions as it takes, and returns their number. What was done before one of them
-/// failed stays done.
+/// Writes the changes in as many transactions as necessary, and returns their number. Changes
+/// before a failed transaction remain.
 pub async fn in_batches(
     client: &Client,
     changes: &[Change],
@@ -151,7 +153,7 @@ fn batch_size(changes: &[Change], chroot: usize) -> usize {
     changes.iter().take(BATCH_OPS).take_while(fits).count().max(1)
 }
 
-/// Says what was done already: nothing is taken back.
+/// Adds the number of completed changes to an error: they are not rolled back.
 fn partly(error: Error, done: u64) -> Failure {
     let failure = Failure::from(error);
     match done {
@@ -160,9 +162,9 @@ fn partly(error: Error, done: u64) -> Failure {
     }
 }
 
-/// The changes in an order and form that succeeds even where nodes are closed to whoever creates them: a parent
-/// whose list would keep us from creating its children gets an entry for us first, and its own list at the end.
-/// Returns those lists.
+/// Modifies the changes so that they succeed even if an ACL denies access to the session that
+/// creates the node: a parent whose ACL would deny the creation of its children is created with an
+/// additional entry for this session. Returns the original ACLs, which are to be set at the end.
 async fn lend_access(client: &Client, changes: &mut [Change]) -> Outcome<Vec<(String, Vec<Acl>)>> {
     let parents: HashSet<String> = changes
         .iter()
@@ -187,19 +189,20 @@ async fn lend_access(client: &Client, changes: &mut [Change]) -> Outcome<Vec<(St
     Ok(own)
 }
 
-/// Whether everybody may create children.
+/// Returns whether every client may create children.
 fn is_open(acl: &[Acl]) -> bool {
     acl.iter()
         .any(|acl| acl.scheme == "world" && acl.id == "anyone" && acl.perms.allows(Perms::CREATE))
 }
 
-/// An entry that is for this session and nobody else: for the identities it has proven already or, if there are
-/// none, for one with a secret that is made up here and forgotten with the session. Not for our address, which
-/// others may share. Should we die before the entry is taken back, it is of no use to anybody.
+/// Returns an ACL entry for this session only: for its authenticated identities or, if it has none,
+/// for a new identity with a random secret that is discarded with the session. The client's address
+/// is not used, because other clients may share it. If the process ends before the entry is
+/// removed, no client can use the entry.
 async fn entry_for_us(client: &Client) -> Outcome<Acl> {
     let identities = match client.who_am_i().await {
         Ok(identities) => identities,
-        // Servers before 3.7 do not know the question.
+        // Servers before 3.7 do not implement whoAmI.
         Err(error) if error.kind() == ErrorKind::Unimplemented => Vec::new(),
         Err(error) => return Err(error.into()),
     };
@@ -210,7 +213,7 @@ async fn entry_for_us(client: &Client) -> Outcome<Acl> {
         })?;
         client.add_auth("digest", format!("{LENT_TO}:{secret}")).await?;
     }
-    // The server puts the identities of the session in its place.
+    // The server replaces the scheme `auth` by the identities of the session.
     Ok(Acl::new(Perms::CREATE.or(Perms::ADMIN), "auth", ""))
 }
 
@@ -220,8 +223,8 @@ fn secret() -> std::io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Sets lists, children before their parents: afterwards we may have no access. All of them are tried; the first
-/// failure is returned.
+/// Sets ACLs, children before their parents, because the session may lose access afterwards. All of
+/// them are tried; the first failure is returned.
 pub async fn set_acls(client: &Client, lists: &[(String, Vec<Acl>)]) -> Outcome {
     let mut outcome = Ok(());
     let mut under_way: VecDeque<(&str, &[Acl], Reply<Stat>)> = VecDeque::new();
@@ -241,11 +244,11 @@ pub async fn set_acls(client: &Client, lists: &[(String, Vec<Acl>)]) -> Outcome 
     }
 }
 
-/// A lost connection must not leave a node with a list that was meant for a moment.
+/// Sets an ACL again after a lost connection, so that no node keeps its temporary ACL.
 async fn set_again(client: &Client, path: &str, acl: &[Acl], first: &Error) -> Result<(), Error> {
     let policy = RetryPolicy::times(LIST_TRIES, Duration::from_millis(500));
     match client.retry(&policy, || client.set_acl(path, acl, Version::Any)).await {
-        // Done before the reply was lost, and closed to us since.
+        // The ACL was set before the reply was lost, and denies access to this session now.
         Err(error) if error.kind() == ErrorKind::NoAuth && first.happened() == Happened::Maybe => {
             Ok(())
         }
@@ -253,8 +256,9 @@ async fn set_again(client: &Client, path: &str, acl: &[Acl], first: &Error) -> R
     }
 }
 
-/// Does it in as many transactions as it takes, even where parents are closed to us, and returns their number.
-/// Whatever comes of it, no list keeps the entry that was lent.
+/// Writes the changes in as many transactions as necessary, even if parents deny access to this
+/// session, and returns the number of transactions. Restores all ACLs afterwards, also after a
+/// failure.
 pub async fn with_lent_access(
     client: &Client,
     changes: &mut [Change],
@@ -262,26 +266,27 @@ pub async fn with_lent_access(
 ) -> Outcome<u64> {
     let lent = lend_access(client, changes).await?;
     let written = in_batches(client, changes, progress).await;
-    // After a failure some of these nodes are not there.
+    // After a failure some of these nodes do not exist.
     let restored = set_acls(client, &lent).await;
     let transactions = written?;
     restored?;
     Ok(transactions)
 }
 
-/// Whether the error is about a list that closes a node to us while we create below it.
+/// Returns whether the error is the rejection of a create because the ACL of its parent denies
+/// access to this session.
 pub fn is_closed_to_us(error: &Error, changes: &[Change]) -> bool {
     let failed = error.failed_operation().and_then(|at| changes.get(at));
     error.kind() == ErrorKind::NoAuth && matches!(failed, Some(Change::Create { .. }))
 }
 
-/// Whether a server has hidden part of a list from a reader without ADMIN permission: digests become `x`. Such
-/// a list must not be written anywhere.
+/// Returns whether the server has masked an ACL because the reader has no ADMIN permission: digests
+/// become `x`. Such an ACL must not be written.
 pub fn is_masked(acl: &[Acl]) -> bool {
     acl.iter().any(|acl| acl.scheme == "digest" && acl.id.ends_with(":x"))
 }
 
-/// The failure of a command that would have to write a masked list.
+/// Returns the failure of a command that would have to write a masked ACL.
 pub fn masked(path: &str) -> Failure {
     Failure::message(format!(
         "The server hides the digests in the ACL of {path} from whoever has no ADMIN permission there, so it \

@@ -1,13 +1,13 @@
-//! How far long work is: one line on standard error that is redrawn, on a terminal only.
+//! The progress of a long command: one line on standard error that is redrawn, on a terminal only.
 
 use std::io::{Write, stderr};
 use std::time::{Duration, Instant};
 
-/// Short work shows nothing at all.
+/// The delay before the first line, so that a short command shows no progress.
 const FIRST_AFTER: Duration = Duration::from_millis(500);
 const REDRAWN_AFTER: Duration = Duration::from_millis(100);
 
-/// Counts what is done. The line goes away with it.
+/// A counter of completed items. The line is erased on drop.
 #[derive(Debug)]
 pub struct Progress {
     what: &'static str,
@@ -19,7 +19,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// `what` is counted: `nodes deleted`. Nothing is drawn unless `shown`.
+    /// Creates a counter. `what` describes the items: `nodes deleted`. Draws nothing unless
+    /// `shown`.
     pub fn new(what: &'static str, shown: bool) -> Progress {
         let start = Instant::now();
         Progress { what, shown, done: 0, start, next: start + FIRST_AFTER, drawn: false }

@@ -1,31 +1,31 @@
-//! The prompt, which follows the connection while a line is typed.
+//! The prompt, which shows the state of the connection even if it changes while a line is typed.
 //!
-//! The line editor asks for the text of the prompt whenever it draws the line, for instance below a
+//! The line editor requests the text of the prompt whenever it draws the line, for instance below a
 //! notice that the connection was lost. It measures the prompt only once, so every text of one
-//! prompt has the same width: a shorter one is padded, and in a longer one the name of the server
-//! is cut. Where that leaves too little of the name, the first text stays, and the notice alone
-//! tells of the change.
+//! prompt must have the same width: a shorter text is padded, and in a longer one the server name
+//! is cut. If too little of the name would remain, the first text stays, and only the notice
+//! reports the change.
 
 use ironkeeper_client::{ConnectString, Host};
 use rustyline::Prompt;
 
 use super::session::{Connection, STATE_WORDS, Session, SharedClient};
 
-/// A name that is cut keeps this many characters at least.
+/// The minimal number of characters of a cut name.
 const NAME_CHARS_MIN: usize = 6;
 
-/// See the head of this file.
+/// A prompt that follows the state of the connection, see the head of this file.
 #[derive(Debug)]
 pub struct LivePrompt {
     client: SharedClient,
-    /// What was shown first.
+    /// The text that was shown first.
     first: String,
-    /// The same prompt for every connection there can be, as far as it fits.
+    /// The texts for all possible states of the connection that fit.
     texts: Vec<(Connection, String)>,
 }
 
 impl LivePrompt {
-    /// The prompt of the command of this number, with the directory of `cd`.
+    /// Creates the prompt for the command with this number, with the directory of `cd`.
     pub fn new(session: &Session, directory: &str, number: usize) -> LivePrompt {
         let client = session.shared_client();
         let shape = Shape::new(session.connect_string(), directory, number);
@@ -42,14 +42,14 @@ impl Prompt for LivePrompt {
     }
 }
 
-/// What does not change while a line is typed.
+/// The parts of the prompt that do not change while a line is typed.
 #[derive(Debug)]
 struct Shape {
-    /// Empty if the connect string names no servers.
+    /// Empty if the connect string contains no servers.
     servers: Vec<Host>,
-    /// Behind the name of a server: how many others there are, and the chroot.
+    /// The text after the server name: the number of other servers, and the chroot.
     behind_name: String,
-    /// Behind the state.
+    /// The text after the state.
     directory: String,
     number: usize,
 }
@@ -67,7 +67,8 @@ impl Shape {
         Shape { servers, behind_name, directory: directory.to_owned(), number }
     }
 
-    /// The text for this connection, and that for every other one in the same width.
+    /// Returns the text for the current connection, and the texts of the same width for all other
+    /// states.
     fn texts(&self, now: &Connection) -> (String, Vec<(Connection, String)>) {
         let name = self.name(now);
         let width = name.chars().count() + now.word.len();
@@ -83,7 +84,7 @@ impl Shape {
         (first, texts.collect())
     }
 
-    /// The server that is in use, or else the first one.
+    /// Returns the connected server, or the first one.
     fn name(&self, connection: &Connection) -> String {
         let server = connection.server.as_ref().or(self.servers.first());
         server.map(Host::to_string).unwrap_or_default()
@@ -134,7 +135,7 @@ mod tests {
             shown(&texts, &connection(Some(long), "CONNECTED")),
             Some("[zk: db2.exam…,+1/app(CONNECTED)/x 7] ")
         );
-        // Nothing readable would be left of the name.
+        // Too few characters of the name would remain.
         assert_eq!(shown(&texts, &connection(Some(short), "CONNECTEDREADONLY")), None);
     }
 

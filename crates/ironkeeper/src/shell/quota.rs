@@ -1,8 +1,9 @@
-//! Quotas as they are kept in the tree: where their nodes are and how their numbers are written.
+//! The quota nodes: their paths and the format of their data.
 //!
-//! A quota of `/app` is the node `/zookeeper/quota/app/zookeeper_limits`; the server counts in
-//! `zookeeper_stats` beside it. The text is `count=4,bytes=5=;byteHardLimit=-1;countHardLimit=10`: the odd
-//! `=` keeps servers older than hard limits from reading on.
+//! A quota of `/app` is the node `/zookeeper/quota/app/zookeeper_limits`; the server writes the
+//! usage to `zookeeper_stats` beside it. The text is
+//! `count=4,bytes=5=;byteHardLimit=-1;countHardLimit=10`: the extra `=` makes servers without hard
+//! limits stop parsing there.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,7 @@ pub const ROOT: &str = "/zookeeper/quota";
 pub const LIMITS: &str = "zookeeper_limits";
 pub const STATS: &str = "zookeeper_stats";
 
-/// The node below which a path's quota is kept.
+/// Returns the parent of the quota nodes of a path.
 pub fn node_of(path: &str) -> String {
     format!("{ROOT}{path}")
 }
@@ -26,7 +27,7 @@ pub fn stats_of(path: &str) -> String {
     format!("{ROOT}{path}/{STATS}")
 }
 
-/// Which of the four limits.
+/// One of the four limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     Count,
@@ -46,14 +47,14 @@ impl Limit {
     }
 }
 
-/// The numbers of a limits or stats node, unset ones being -1.
+/// The numbers of a limits or stats node; an unset number is -1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Numbers(BTreeMap<String, i64>);
 
 impl Numbers {
-    /// Reads what a node holds. What is not `key=number` is left out, so that a damaged quota can still be
-    /// listed and replaced.
+    /// Parses the data of a node. Entries that are not `key=number` are ignored, so that a damaged
+    /// quota can still be listed and replaced.
     pub fn parse(data: &[u8]) -> Numbers {
         let text = String::from_utf8_lossy(data);
         let pairs = text.split([',', ';']).filter_map(|pair| {
@@ -65,7 +66,7 @@ impl Numbers {
         Numbers(pairs.collect())
     }
 
-    /// No limit at all, each of the four written down.
+    /// Returns all four limits as unset (-1).
     pub fn unlimited() -> Numbers {
         let mut numbers = Numbers::default();
         for limit in [Limit::Count, Limit::Bytes, Limit::CountHard, Limit::BytesHard] {
@@ -74,7 +75,7 @@ impl Numbers {
         numbers
     }
 
-    /// What a new stats node holds until the server counts.
+    /// Returns the content of a new stats node, before the server updates it.
     pub fn nothing_counted() -> Numbers {
         let mut numbers = Numbers::default();
         numbers.set(Limit::Count, 0);
@@ -90,7 +91,7 @@ impl Numbers {
         self.0.insert(limit.key().to_owned(), value);
     }
 
-    /// Whether a limit, soft or hard, is below what is there already.
+    /// Returns whether a limit, soft or hard, is below the existing usage.
     pub fn exceeded_by(&self, soft: Limit, hard: Limit, existing: i64) -> bool {
         [soft, hard].into_iter().any(|limit| (0..existing).contains(&self.limit(limit)))
     }

@@ -1,4 +1,4 @@
-//! How servers fare from one moment to the next: what `top` shows of each.
+//! Samples of the servers' statistics, and the rows that `top` derives from them.
 
 use std::collections::HashMap;
 use std::fmt::{self, Display};
@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use crate::four_letter::{self, Connection, Metrics, Overview, Silence};
 
-/// How many connections are of interest.
+/// The number of connections that are shown.
 const BUSIEST_MAX: usize = 20;
 
-/// The answers of one server at one moment.
+/// The replies of one server at one point in time.
 #[derive(Debug)]
 pub struct Sample {
     server: Host,
@@ -22,7 +22,7 @@ pub struct Sample {
     connections: Result<Vec<Connection>, Silence>,
 }
 
-/// Asks all servers at once. They come in the order they were named.
+/// Queries all servers concurrently. The samples have the order of `servers`.
 pub async fn take(servers: &[Host], within: Duration) -> Vec<Sample> {
     let asked: Vec<_> = servers
         .iter()
@@ -45,8 +45,8 @@ pub async fn take(servers: &[Host], within: Duration) -> Vec<Sample> {
     samples
 }
 
-/// One server now. What is not known is `None`: rates the first time, and what needs `mntr` where that is not
-/// allowed.
+/// The current state of one server. Unknown values are `None`: rates in the first sample, and
+/// values from `mntr` if it is not allowed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     pub server: String,
@@ -59,7 +59,7 @@ pub struct Row {
     pub zxid: Option<String>,
     pub received_per_s: Option<f64>,
     pub sent_per_s: Option<f64>,
-    /// Averages of the time between both samples, or since the start of the server if there is only one.
+    /// Averages between the two samples, or since the start of the server if there is only one.
     pub read_ms: Option<f64>,
     pub write_ms: Option<f64>,
     /// Since the start of the server.
@@ -73,12 +73,12 @@ pub struct Row {
     pub data_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub busiest: Vec<Busy>,
-    /// What could be known if the server were asked to tell.
+    /// Which values are missing because of the server's configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<String>,
 }
 
-/// A connection and what it asks for.
+/// A connection and its request rate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Busy {
     pub received_per_s: Option<f64>,
@@ -96,7 +96,7 @@ impl Row {
             }
         };
         let seconds = before.map(|before| (now.at - before.at).as_secs_f64());
-        // A server that was started anew counts from zero.
+        // The counters of a restarted server begin at zero.
         let rate = |now: Option<u64>, before: Option<u64>| {
             Some(now?.checked_sub(before?)? as f64 / seconds.filter(|seconds| *seconds > 0.0)?)
         };
@@ -133,7 +133,7 @@ impl Row {
     }
 }
 
-/// The average of a metric since the last sample; if nothing was measured since, there is none.
+/// Returns the average of a metric since the last sample; `None` if nothing was measured since.
 fn average(now: Option<&Metrics>, before: Option<&Metrics>, key: &str) -> Option<f64> {
     let total = |metrics: &Metrics| {
         Some((metrics.number(&format!("sum_{key}"))?, metrics.number(&format!("cnt_{key}"))?))
@@ -148,7 +148,8 @@ fn average(now: Option<&Metrics>, before: Option<&Metrics>, key: &str) -> Option
     (number > 0.0).then(|| sum / number)
 }
 
-/// The connections that ask the most, our own questions left out.
+/// Returns the connections with the most requests. Connections without a session, such as those of
+/// `top` itself, are omitted.
 fn busiest(now: &Sample, before: Option<&Sample>, seconds: Option<f64>) -> Vec<Busy> {
     let Ok(connections) = &now.connections else { return Vec::new() };
     let old: HashMap<&str, u64> = match before.map(|before| &before.connections) {
@@ -176,7 +177,7 @@ fn busiest(now: &Sample, before: Option<&Sample>, seconds: Option<f64>) -> Vec<B
     busiest
 }
 
-/// A line for those who have no screen.
+/// One line of text, for output without a screen.
 impl Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.server)?;
@@ -254,7 +255,7 @@ mod tests {
             .map(|busy| (busy.connection.client.clone(), busy.received_per_s))
             .collect();
         assert_eq!(busy, [("c:2".to_owned(), Some(15.0)), ("c:1".to_owned(), Some(0.0))]);
-        // Started anew.
+        // The server was restarted.
         let third = sample(start + Duration::from_secs(4), 1, 30);
         assert_eq!(Row::new(&third, Some(&second)).received_per_s, None);
     }

@@ -1,4 +1,5 @@
-//! The shell's session: connect, close, connect elsewhere; and what its state is called.
+//! The session of the shell: connects, closes, reconnects to other servers; and the names of its
+//! states.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,18 +13,18 @@ use super::events::{Event, Events, Teller};
 use super::failure::{Failure, Outcome};
 use super::watches::Watches;
 
-/// How to connect, the same for every `connect`.
+/// The connection settings, used by every `connect`.
 #[derive(Debug)]
 pub struct Settings {
     pub timeout: Duration,
     pub read_only: bool,
     /// Whether `connect` waits for the connection.
     pub wait: bool,
-    /// Plain TCP if there is none.
+    /// `None` for plain TCP.
     pub tls: Option<TlsTransport>,
 }
 
-/// The client of the moment; the line editor asks it for paths to complete.
+/// The current client. The line editor uses it to complete paths.
 #[derive(Clone, Debug, Default)]
 pub struct SharedClient(Arc<Mutex<Option<Client>>>);
 
@@ -32,7 +33,7 @@ impl SharedClient {
         self.lock().clone()
     }
 
-    /// What a prompt shows of the connection now.
+    /// Returns the state of the connection for the prompt.
     pub fn connection(&self) -> Connection {
         use ConnectionState::{AuthFailed, Connected, ReadOnly, Reconnected};
         let client = self.current();
@@ -54,9 +55,9 @@ impl SharedClient {
 /// A state of the connection, as a prompt shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// The server in use.
+    /// The connected server.
     pub server: Option<Host>,
-    /// The state as zkCli shows it in its prompt: one of [`STATE_WORDS`].
+    /// The state in the notation of zkCli's prompt: one of [`STATE_WORDS`].
     pub word: &'static str,
 }
 
@@ -68,14 +69,14 @@ pub struct Session {
     settings: Settings,
     connect_string: String,
     client: SharedClient,
-    /// Tells of the states of the client.
+    /// The task that sends the state changes of the client as events.
     teller: Option<JoinHandle<()>>,
     events: Events,
     pub watches: Watches,
 }
 
 impl Session {
-    /// Not connected yet.
+    /// Creates a session that is not connected.
     pub fn new(settings: Settings, events: Events) -> Session {
         Session {
             settings,
@@ -87,7 +88,7 @@ impl Session {
         }
     }
 
-    /// A client for these servers, over what the shell was told to use.
+    /// Returns a client builder for these servers, with the transport of the shell.
     pub fn builder(&self, connect_string: &str) -> ClientBuilder {
         let builder = Client::builder(connect_string);
         match &self.settings.tls {
@@ -96,10 +97,10 @@ impl Session {
         }
     }
 
-    /// Starts to connect, and closes the session there was. Whether a server is there is seen later, unless
-    /// the settings say to wait.
+    /// Closes the existing session and starts to connect. Does not check that a server is
+    /// reachable, unless the settings require to wait.
     pub async fn connect(&mut self, connect_string: &str) -> Outcome {
-        // A slip of the pen must not cost the session and its ephemeral nodes.
+        // Checked first: a typing error must not close the session and delete its ephemeral nodes.
         connect_string.parse::<ConnectString>()?;
         self.close().await;
         connect_string.clone_into(&mut self.connect_string);
@@ -128,7 +129,7 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until there is a connection, for no longer than this.
+    /// Waits until the session is connected, at most for `at_most`.
     pub async fn wait_connected(&self, at_most: Duration) -> Outcome {
         let client = self.client()?;
         match tokio::time::timeout(at_most, client.connected()).await {
@@ -147,11 +148,11 @@ impl Session {
         }
     }
 
-    /// Ends the session; its ephemeral nodes go. Nothing to do if it is over already.
+    /// Closes the session, which deletes its ephemeral nodes. Does nothing if there is none.
     pub async fn close(&mut self) {
         let client = self.client.lock().take();
         if let Some(client) = client {
-            // A server that cannot be told finds out by itself.
+            // If the server is unreachable, it expires the session.
             let _ = client.close().await;
         }
         if let Some(teller) = self.teller.take() {
@@ -179,12 +180,12 @@ impl Session {
         &self.events
     }
 
-    /// Whether this session ever had a connection.
+    /// Returns whether this session was ever connected.
     pub fn was_connected(&self) -> bool {
         self.client.current().is_some_and(|client| client.state() != ConnectionState::Connecting)
     }
 
-    /// Says that no server can be reached, and why if that is known.
+    /// Returns the message that no server is reachable, with the reason if it is known.
     pub fn cannot_connect(&self) -> String {
         match self.client.current().and_then(|client| client.trouble()) {
             Some(why) => format!("Cannot connect to {}: {why}", self.connect_string),
@@ -193,7 +194,7 @@ impl Session {
     }
 }
 
-/// What Java clients call the state in their events.
+/// Returns the name of the state in the events of Java clients.
 fn event_word(state: ConnectionState) -> Option<&'static str> {
     Some(match state {
         ConnectionState::Connected | ConnectionState::Reconnected => "SyncConnected",

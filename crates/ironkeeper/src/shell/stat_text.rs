@@ -1,4 +1,4 @@
-//! A node's Stat: eleven lines in zkCli's form, numbers in JSON.
+//! The printed form of a Stat: eleven lines in zkCli's format, or numbers in JSON.
 
 use std::fmt::{self, Display};
 
@@ -30,7 +30,7 @@ impl Display for StatText {
 
 impl Serialize for StatText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        /// 64-bit ids are text: many JSON readers have 53 bits only.
+        /// 64-bit ids are text, because many JSON parsers have 53-bit integers only.
         #[derive(Serialize)]
         struct Fields {
             czxid: String,
@@ -63,12 +63,12 @@ impl Serialize for StatText {
     }
 }
 
-/// A time in the form of Java's `Date`, in the time zone of this machine: `Sun Nov 15 18:00:08 UTC 2026`.
+/// A time in the format of Java's `Date`, in the local time zone: `Sun Nov 15 18:00:08 UTC 2026`.
 struct JavaDate(i64);
 
 impl Display for JavaDate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A server can send any number; what is no date is shown as it is.
+        // A server can send any number; a number that is not a valid time is printed unchanged.
         match Timestamp::from_millisecond(self.0) {
             Ok(time) => {
                 let local = time.to_zoned(TimeZone::system());

@@ -1,6 +1,6 @@
-//! Walking a subtree by asking for children, many requests in flight.
+//! Walks through a subtree by getChildren, with many requests in flight.
 //!
-//! What comes out is not a snapshot: nodes that go away while the walk is under way are left out.
+//! The result is not a snapshot: nodes that are deleted during the walk are omitted.
 
 use std::collections::VecDeque;
 
@@ -8,23 +8,24 @@ use ironkeeper_client::{Client, Error, ErrorKind, Reply};
 
 use super::failure::Outcome;
 
-/// Requests in flight. More does not make it faster, and the replies wait in memory.
+/// The number of requests in flight. A larger number is not faster, and the replies are held in
+/// memory.
 const IN_FLIGHT_MAX: usize = 64;
 
-/// The path of a child.
+/// Returns the path of a child.
 pub fn child(parent: &str, name: &str) -> String {
     if parent == "/" { format!("/{name}") } else { format!("{parent}/{name}") }
 }
 
-/// A subtree level by level, the root of it first. Every node comes before its children, so the list read
-/// backwards is an order in which all of it can be deleted.
+/// Returns the paths of a subtree level by level, starting with the root. Every node precedes its
+/// children, so in reverse order all of them can be deleted.
 pub async fn level_by_level(
     client: &Client,
     root: &str,
     mut visited: impl FnMut(u64),
 ) -> Outcome<Vec<String>> {
     let mut paths = vec![root.to_owned()];
-    // How many of `paths` have been asked for, and the replies that are under way.
+    // The number of `paths` that are already requested, and the replies in flight.
     let mut asked = 0;
     let mut replies: VecDeque<(usize, Reply<Vec<String>>)> = VecDeque::new();
     loop {
@@ -40,14 +41,16 @@ pub async fn level_by_level(
     }
 }
 
-/// A subtree in zkCli's order: the children of a node by name, then the children of the first of them, and so on.
+/// A walk in zkCli's order: the children of a node by name, then the children of the first child,
+/// and so on.
 #[derive(Debug)]
 pub struct DepthFirst {
     client: Client,
-    /// What is still to be asked, the next on top. Those near the top are asked for in advance.
+    /// The nodes still to be listed, the next one on top. The nodes near the top are already
+    /// requested.
     stack: Vec<(String, Option<Reply<Vec<String>>>)>,
     at_root: bool,
-    /// Nodes below the root whose children must not be listed.
+    /// The errors of nodes below the root whose children cannot be listed.
     denied: Vec<Error>,
 }
 
@@ -57,12 +60,12 @@ impl DepthFirst {
         DepthFirst { client: client.clone(), stack, at_root: true, denied: Vec::new() }
     }
 
-    /// What was met since the last call and must not be read.
+    /// Returns the permission errors since the last call.
     pub fn take_denied(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.denied)
     }
 
-    /// The paths of the children of the next node; `None` when all is done.
+    /// Returns the paths of the children of the next node; `None` at the end.
     pub async fn next(&mut self) -> Outcome<Option<Vec<String>>> {
         let ahead = self.stack.len().saturating_sub(IN_FLIGHT_MAX);
         for (path, reply) in self.stack[ahead..].iter_mut().rev() {
@@ -85,7 +88,8 @@ impl DepthFirst {
     }
 }
 
-/// A node that went away meanwhile has no children. The root of the walk has to be there.
+/// Treats a node that was deleted meanwhile as a node without children. The root of the walk must
+/// exist.
 fn vanished_is_empty(
     answer: Result<Vec<String>, Error>,
     is_root: bool,

@@ -1,4 +1,4 @@
-//! Copying a subtree to another place: the common part of `cp` and `mv`.
+//! Copies a subtree to another location, for `cp` and `mv`.
 
 use std::collections::VecDeque;
 
@@ -12,28 +12,28 @@ use super::place::Place;
 use super::planting::{self, Change};
 use super::progress::Progress;
 
-/// Questions in flight.
+/// The number of requests in flight.
 const IN_FLIGHT_MAX: usize = 64;
 
-/// How a copy is to be made.
+/// The options of a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
     pub recursive: bool,
-    /// Nodes that are at the target already are changed.
+    /// Existing nodes at the target are changed.
     pub replace: bool,
     pub with_acl: bool,
-    /// Ephemeral nodes become persistent ones; without this they are left out.
+    /// Ephemeral nodes become persistent; without this option they are omitted.
     pub ephemerals: bool,
 }
 
-/// What is to be copied: the nodes, parents first, and how many were left out.
+/// The source of a copy: the nodes, parents first, and the number of omitted nodes.
 #[derive(Debug)]
 pub struct Cutting {
     pub nodes: Vec<Found>,
     pub left_out: u64,
 }
 
-/// Reads the source. The whole of it is held in memory: nothing is written before everything was read.
+/// Reads the source. It is held in memory, because nothing is written before everything is read.
 pub async fn read(context: &Context, source: &Place, how: How) -> Outcome<Cutting> {
     let mut progress = Progress::new("nodes read", context.terminal.stderr);
     let mut walk = NodeWalk::new(&source.client, &source.path)
@@ -69,16 +69,17 @@ pub async fn read(context: &Context, source: &Place, how: How) -> Outcome<Cuttin
     Ok(cutting)
 }
 
-/// What has to be changed at the target.
+/// The changes at the target.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub changes: Vec<Change>,
-    /// Lists of nodes that are there already, which no transaction can set.
+    /// The ACLs of existing nodes, which no transaction can set.
     pub acls: Vec<(String, Vec<Acl>)>,
     pub replaced: u64,
 }
 
-/// Looks at the target and plans. A node that is there already is an error unless it may be replaced.
+/// Reads the target and returns the changes. An existing node is an error unless it may be
+/// replaced.
 pub async fn plan(cutting: &Cutting, source: &Place, target: &Place, how: How) -> Outcome<Plan> {
     let mut plan = Plan::default();
     let path = |found: &Found| under(&target.path, below(&source.path, &found.path));
@@ -116,15 +117,16 @@ pub async fn plan(cutting: &Cutting, source: &Place, target: &Place, how: How) -
     }
 }
 
-/// How a plan was carried out.
+/// The result of a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Planted {
-    /// Whether it was one transaction, together with what belonged to it.
+    /// Whether the copy was one transaction, including the additional changes.
     pub atomic: bool,
     pub transactions: u64,
 }
 
-/// Carries out a plan, in one transaction if that is possible. `beside` are changes that belong to it if it is.
+/// Applies a plan, in one transaction if possible. The changes in `beside` are applied only as a
+/// part of that transaction.
 pub async fn plant(
     context: &Context,
     target: &Place,

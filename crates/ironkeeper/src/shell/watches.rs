@@ -1,6 +1,8 @@
-//! The watches set in this shell. Each waits in a task of its own and tells of what it hears.
+//! The watches of this shell. Each is awaited by its own task, which sends its events to the
+//! printing thread.
 //!
-//! A watch goes when it fires (unless it is a lasting one), when `removewatches` takes it away, and with the
+//! A watch ends when it fires (unless it is persistent), when `removewatches` removes it, or when
+//! the session ends.
 //! session.
 
 use std::collections::HashMap;
@@ -12,7 +14,7 @@ use tokio::sync::oneshot;
 use super::events::{Event, Events, Teller};
 use super::failure::Outcome;
 
-/// What a watch is about. The data of a node and its coming into being are one thing, as on the server.
+/// The kind of a watch. As on the server, data watches include the creation of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     Data,
@@ -24,7 +26,7 @@ pub enum Kind {
 impl Kind {
     pub const ALL: [Kind; 4] = [Kind::Data, Kind::Children, Kind::Persistent, Kind::Recursive];
 
-    /// The event that tells of its removal.
+    /// Returns the event type of the removal.
     fn removal(self) -> &'static str {
         match self {
             Kind::Data => "DataWatchRemoved",
@@ -34,13 +36,13 @@ impl Kind {
     }
 }
 
-/// Answered when the watch is gone, on the server as well.
+/// Requests the removal of a watch. The reply is sent when the server has removed it.
 type Removal = oneshot::Sender<oneshot::Sender<ironkeeper_client::Result<()>>>;
 
 #[derive(Debug)]
 pub struct Watches {
     events: Events,
-    /// The watches that have not fired, by what they are about. Tasks take themselves out.
+    /// The active watches by kind and path. Their tasks remove them when they end.
     waiting: Arc<Mutex<Waiting>>,
     next_teller: u64,
 }
@@ -49,7 +51,7 @@ type Waiting = HashMap<(Kind, String), Vec<(Teller, Removal)>>;
 
 impl Watches {
     pub fn new(events: Events) -> Watches {
-        // The first number is the session's.
+        // `Teller(0)` is the session.
         Watches { events, waiting: Arc::default(), next_teller: 1 }
     }
 
@@ -69,7 +71,7 @@ impl Watches {
             tokio::select! {
                 fired = &mut watch => {
                     leave(&waiting, kind, path, teller);
-                    // The end of the session is told once for all, by the session.
+                    // The end of the session is reported once, by the session.
                     if let Ok(event) = fired {
                         events.tell(teller, of_node(event)).await;
                     }
@@ -81,7 +83,8 @@ impl Watches {
         });
     }
 
-    /// A watch that stays. One that is there already does for both, as on the server.
+    /// Registers a persistent watch. As on the server, an existing watch of the same kind and path
+    /// is not duplicated.
     pub fn lasting(&mut self, mode: WatchMode, path: &str, mut watcher: Watcher) {
         let kind = match mode {
             WatchMode::Persistent => Kind::Persistent,
@@ -98,7 +101,7 @@ impl Watches {
                 tokio::select! {
                     item = watcher.next() => match item {
                         Some(WatchItem::Event(event)) => events.tell(teller, of_node(event)).await,
-                        // That events may be missing is to be seen from the session's own events.
+                        // The events of the session show that watch events may be missing.
                         Some(WatchItem::Gap) => {}
                         Some(WatchItem::SessionEnded) | None => break,
                     },
@@ -116,8 +119,8 @@ impl Watches {
         lock(&self.waiting).contains_key(&(kind, path.to_owned()))
     }
 
-    /// Takes away the watches of these kinds on a path, and tells of it. False if there were none. With `local`
-    /// a server that cannot be told is no obstacle.
+    /// Removes the watches of these kinds on a path and reports the removal. Returns false if there
+    /// were none. With `local`, a failure to remove them on the server is ignored.
     pub async fn remove(&self, kinds: &[Kind], path: &str, local: bool) -> Outcome<bool> {
         let mut removed: Vec<&'static str> = Vec::new();
         for &kind in kinds {
@@ -127,7 +130,7 @@ impl Watches {
             let mut result = Ok(());
             for (_, removal) in entries {
                 let (answer, answered) = oneshot::channel();
-                // A task that ended in this moment has nothing left to remove.
+                // A task that has just ended has nothing to remove.
                 if removal.send(answer).is_ok()
                     && let Ok(gone) = answered.await
                 {
@@ -137,7 +140,7 @@ impl Watches {
             if !local {
                 result?;
             }
-            // Of both persistent kinds the same is said, once.
+            // Both persistent kinds have the same event, which is reported once.
             if !removed.contains(&kind.removal()) {
                 removed.push(kind.removal());
             }

@@ -1,18 +1,19 @@
-//! Splitting a typed line into words, as zkCli does: blanks separate, single or double quotes group.
+//! Splits a typed line into words, as zkCli does: blanks separate, single or double quotes group.
 //!
-//! A quote groups only at the start of a word (`it's` is a word), and there are no escapes. A quote that is
-//! never closed is an error here; zkCli drops it and takes the rest apart, which stores half of what was meant.
+//! A quote groups only at the start of a word (`it's` is a word), and there are no escapes. A quote
+//! that is not closed is an error here; zkCli drops it and splits the rest, and so stores only a
+//! part of the intended data.
 
 use thiserror::Error;
 
-/// Why a line has no words.
+/// The error of a line that cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WordsError {
     #[error("unclosed quote {quote} at column {column}")]
     UnclosedQuote { quote: char, column: usize },
 }
 
-/// The words of a line.
+/// Returns the words of a line.
 pub fn split(line: &str) -> Result<Vec<String>, WordsError> {
     let (words, open) = scan(line);
     match open {
@@ -23,8 +24,8 @@ pub fn split(line: &str) -> Result<Vec<String>, WordsError> {
     }
 }
 
-/// What is being typed at the end of a line: the words before it, and the unfinished one with the place where
-/// it starts, its opening quote included.
+/// Returns the words before the unfinished word at the end of a line, the position at which that
+/// word starts, including its opening quote, and its text.
 pub fn unfinished(line: &str) -> (Vec<&str>, usize, &str) {
     let (mut words, open) = scan(line);
     let (start, text) = match open {
@@ -47,7 +48,7 @@ struct Word<'a> {
     quoted: bool,
 }
 
-/// The finished words, and where a quote was opened and not closed.
+/// Returns the finished words, and the position of a quote that is not closed.
 fn scan(line: &str) -> (Vec<Word<'_>>, Option<(usize, char)>) {
     let mut words = Vec::new();
     let mut at = 0;
@@ -70,12 +71,12 @@ fn scan(line: &str) -> (Vec<Word<'_>>, Option<(usize, char)>) {
     (words, None)
 }
 
-/// What Java's `\s` matches.
+/// Returns whether Java's `\s` matches the character.
 fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r')
 }
 
-/// A word as it has to be typed to be read back as one word; `None` where no quoting helps.
+/// Returns a word as it must be typed to be parsed as one word; `None` if it cannot be quoted.
 pub fn quote(word: &str) -> Option<String> {
     let plain = !word.is_empty() && !word.contains(is_blank) && !word.starts_with(['"', '\'']);
     if plain {

@@ -1,4 +1,4 @@
-//! `ironkeeper log`: transaction logs, one line for each transaction.
+//! `ironkeeper log`: prints transaction logs, one line for each transaction.
 
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -15,20 +15,20 @@ use super::notation::{Field, write_line};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Log files, or directories with log files in them (a dataDir will do)
+    /// Log files, or directories that contain log files (such as a dataDir)
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
     /// One JSON object per line
     #[arg(long)]
     json: bool,
-    /// Verify every checksum and print a summary per file instead of the transactions; exit code 1 if
-    /// a file is damaged
+    /// Verify every checksum and print a summary per file instead of the transactions; exit code 1
+    /// if a file is damaged
     #[arg(long)]
     check: bool,
-    /// Leave out transactions before this one (hexadecimal with 0x, or decimal)
+    /// Omit transactions before this one (hexadecimal with 0x, or decimal)
     #[arg(long, value_name = "ZXID", value_parser = parse_zxid)]
     from: Option<Zxid>,
-    /// Leave out transactions after this one
+    /// Omit transactions after this one
     #[arg(long, value_name = "ZXID", value_parser = parse_zxid)]
     to: Option<Zxid>,
 }
@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// Goes through all files; tells how many are damaged.
+/// Prints all files; returns the number of damaged files.
 fn show(args: &Args, out: &mut impl Write) -> anyhow::Result<usize> {
     let mut damaged = 0;
     let mut before = None;
@@ -59,7 +59,7 @@ fn show(args: &Args, out: &mut impl Write) -> anyhow::Result<usize> {
             && let (Some(before), Some(first)) = (before, found.first)
             && !is_next(before, first)
         {
-            // A learner that was sent a snapshot has such a gap, and it is harmless there.
+            // Harmless if the server was a learner that received a snapshot.
             let text =
                 format!("note: zxid {first} follows {before}: not in these files in between");
             write_line(&[Field::Bare("note", text.into())], args.json, out)?;
@@ -70,7 +70,7 @@ fn show(args: &Args, out: &mut impl Write) -> anyhow::Result<usize> {
     Ok(damaged)
 }
 
-/// What a file was found to hold.
+/// The content of a file.
 #[derive(Debug, Default)]
 struct Found {
     records: u64,
@@ -79,11 +79,11 @@ struct Found {
     damaged: bool,
 }
 
-/// What every transaction log begins with. A file whose header was not written yet begins with
+/// The first bytes of every transaction log. A file whose header was not written yet begins with
 /// zeros.
 const MAGIC: &[u8; 4] = b"ZKLG";
 
-/// Refuses a file that is no log at all, which is another mistake than a damaged log.
+/// Rejects a file that is not a log, as opposed to a damaged log.
 fn refuse_other_files(path: &Path) -> anyhow::Result<()> {
     let mut start = [0; 4];
     let mut file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
@@ -149,7 +149,8 @@ fn show_file(args: &Args, path: &Path, out: &mut impl Write) -> anyhow::Result<F
         }
         write_line(&line, args.json, out)?;
     } else if !detail.is_empty() {
-        // Behind the lines it belongs to, whatever the two streams are connected to.
+        // Flush first, so that the message appears after the lines that it refers to, even if both
+        // streams are the same file.
         out.flush()?;
         eprintln!("{}: {detail}", path.display());
     }
@@ -160,7 +161,7 @@ fn is_next(before: Zxid, first: Zxid) -> bool {
     before.next() == Some(first) || (first.epoch() > before.epoch() && first.counter() <= 1)
 }
 
-/// Files as given; directories stand for the logs in them, oldest first.
+/// Returns the files; a directory is replaced by its logs, oldest first.
 fn log_files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
@@ -261,7 +262,7 @@ fn put_txn<'a>(op: OpCode, txn: &Txn<'a>, line: &mut Vec<Field<'a>>) {
     }
 }
 
-/// The names that ZooKeeper's own tools use.
+/// Returns the name that ZooKeeper's own tools use.
 fn name(op: OpCode) -> &'static str {
     match op {
         OpCode::Create => "create",

@@ -1,4 +1,5 @@
-//! Looking into files, Apache's and ours alike, with the readers of the server itself.
+//! Tools that print the files of Ironkeeper and Apache ZooKeeper, with the readers of the server
+//! itself.
 
 pub mod log;
 mod notation;
@@ -6,7 +7,7 @@ pub mod snapshot;
 
 use std::io;
 
-/// Whether the reader of our output has gone away, as `head` does. Not an error of ours.
+/// Returns whether the reader of the output has closed it, as `head` does. This is not an error.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,7 +1,7 @@
-//! How records are written down: one line each, for people or as JSON.
+//! The printed form of records: one line each, as text or as JSON.
 //!
-//! A line is an ordered list of named values. For people the names of a few leading ones are left
-//! out; as JSON it is one object.
+//! A line is an ordered list of named values. In text the names of some leading values are omitted;
+//! in JSON a line is one object.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -10,16 +10,16 @@ use std::io::{self, Write};
 use ironkeeper_proto::{AclVec, Perms};
 use serde_json::Value;
 
-/// Bytes of data shown to people in one line. JSON has all of them.
+/// The number of bytes of data that are printed in text. JSON contains all of them.
 const DATA_SHOWN: usize = 256;
 
 /// A named value of a line.
 #[derive(Debug)]
 pub enum Field<'a> {
-    /// Shown without its name.
+    /// Printed without its name.
     Bare(&'static str, Cow<'a, str>),
     Number(&'static str, i64),
-    /// Numbers of 64 bits that are read in hexadecimal.
+    /// A 64-bit number, printed in hexadecimal.
     Hex(&'static str, i64),
     /// Milliseconds since 1970.
     Time(&'static str, i64),
@@ -108,7 +108,7 @@ fn put_json(fields: &[Field<'_>], line: &mut String) {
     line.push('}');
 }
 
-/// A text that cannot break its line or the terminal.
+/// Escapes control characters, which could break the line or the terminal.
 fn printable(text: &str) -> Cow<'_, str> {
     match text.chars().any(char::is_control) {
         true => Cow::Owned(text.escape_debug().to_string()),
@@ -116,14 +116,14 @@ fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Text in quotes, anything else in hexadecimal.
+/// Formats text in quotes, anything else in hexadecimal.
 fn data_text(data: Option<&[u8]>) -> String {
     let Some(bytes) = data else { return "null".to_owned() };
     let readable = |text: &str| {
         !text.chars().any(|c| (c.is_control() && !c.is_whitespace()) || c == '\u{fffd}')
     };
     let mut shown = &bytes[..bytes.len().min(DATA_SHOWN)];
-    // A character that the limit cuts in two is left out.
+    // A character that the limit splits is omitted.
     if let Err(error) = std::str::from_utf8(shown)
         && error.error_len().is_none()
         && shown.len() < bytes.len()
@@ -148,7 +148,7 @@ fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// `scheme:id:permissions` for each entry.
+/// Formats each entry as `scheme:id:permissions`.
 fn acl_entries(list: AclVec<'_>) -> Vec<String> {
     list.iter()
         .map(|acl| {
@@ -172,13 +172,13 @@ fn permissions(perms: Perms) -> String {
     LETTERS.iter().filter(|(_, perm)| perms.allows(*perm)).map(|(letter, _)| letter).collect()
 }
 
-/// A time in UTC, to the millisecond.
+/// Formats a time in UTC, to the millisecond.
 pub fn utc(ms: i64) -> String {
     let days = ms.div_euclid(86_400_000);
     let in_day = ms.rem_euclid(86_400_000);
     let (hours, minutes) = (in_day / 3_600_000, in_day / 60_000 % 60);
     let (seconds, millis) = (in_day / 1000 % 60, in_day % 1000);
-    // Counted from the first of March of the year zero, leap days are the last of their years.
+    // Years are counted from March 1 of the year 0, so that a leap day is the last day of its year.
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);

@@ -1,4 +1,4 @@
-//! `ironkeeper snapshot`: a snapshot, one line for each session, ACL and node.
+//! `ironkeeper snapshot`: prints a snapshot, one line for each session, ACL and node.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use ironkeeper_store::{Visitor, read_snapshot_file};
 use super::is_broken_pipe;
 use super::notation::{Field, write_line};
 
-/// Larger than any server would store; only a bound for memory.
+/// A bound for memory, larger than any field that a server would store.
 const FIELD_MAX: usize = 256 << 20;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The snapshot; its name tells the compression (.gz, .snappy). Of a directory (a dataDir will
-    /// do), the newest one
+    /// The snapshot; its extension tells the compression (.gz, .snappy). For a directory (such as a
+    /// dataDir), the newest snapshot in it
     #[arg(value_name = "FILE|DIR")]
     file: PathBuf,
     /// One JSON object per line
@@ -32,7 +32,7 @@ pub struct Args {
     /// Show the data of nodes, not only its length
     #[arg(long)]
     data: bool,
-    /// Show only this node and those below it
+    /// Show only this node and its descendants
     #[arg(long, value_name = "PREFIX")]
     path: Option<String>,
 }
@@ -54,7 +54,8 @@ fn show(args: &Args, out: &mut impl Write) -> anyhow::Result<()> {
     if let Some(error) = failure {
         return Err(error.into());
     }
-    // Behind the lines it belongs to, whatever the two streams are connected to.
+    // Flush first, so that a message appears after the lines that it refers to, even if both
+    // streams are the same file.
     out.flush()?;
     let summary = read?;
     let mut line = vec![
@@ -76,7 +77,8 @@ fn show(args: &Args, out: &mut impl Write) -> anyhow::Result<()> {
     Ok(write_line(&line, args.json, out)?)
 }
 
-/// The file itself, or the newest snapshot of a directory, which is named on standard error.
+/// Returns the file itself, or the newest snapshot of a directory, whose path is printed to
+/// standard error.
 fn snapshot_file(path: &Path) -> anyhow::Result<PathBuf> {
     if !path.is_dir() {
         return Ok(path.to_owned());
@@ -99,8 +101,8 @@ fn snapshot_file(path: &Path) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// Writes down what the reader finds. What goes wrong with the output is kept until the reader can be
-/// stopped.
+/// Prints the records that the reader finds. A failure of the output is kept until the reader can
+/// be stopped.
 struct Printer<'a, W> {
     args: &'a Args,
     out: &'a mut W,
@@ -181,7 +183,7 @@ impl<W: Write> Visitor for Printer<'_, W> {
     }
 }
 
-/// Whether a path is the prefix itself or lies below it.
+/// Returns whether a path is the prefix itself or below it.
 fn is_below(path: &str, prefix: &str) -> bool {
     let prefix = prefix.trim_end_matches('/');
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -1,4 +1,4 @@
-//! The tour that a newcomer takes first.
+//! `ironkeeper demo`, as a process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +28,8 @@ fn the_whole_tour_plays_every_scene_of_the_list() {
     }
 }
 
-/// The recipes of a table in the documentation: what its first column links to, without the path.
+/// Returns the recipes of a table in the documentation: the link targets in its first column,
+/// without the path.
 fn recipes_of(source: &str) -> Vec<String> {
     let rows = source.lines().filter_map(|line| line.strip_prefix("//! | [`"));
     rows.filter_map(|row| row.split(" | ").next())

@@ -1,5 +1,5 @@
-//! SIGKILL at any moment, again and again: what was acknowledged is there afterwards, and what was
-//! not is there up to some point or not at all.
+//! SIGKILL at random times, repeatedly: all acknowledged writes survive, and of the unacknowledged
+//! writes a prefix.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -17,13 +17,13 @@ use crate::server_process::Setup;
 const ROUNDS: usize = 10;
 const WRITERS: usize = 4;
 const IN_FLIGHT: usize = 32;
-/// A round is killed after at most so many acknowledged writes, all writers together.
+/// A round is killed after at most this many acknowledged writes of all writers.
 const ACKS_MAX: usize = 1500;
-/// Snapshots and new log files all the time; small files; values that take several pages, so that
-/// a write to the log can be cut in the middle.
+/// Frequent snapshots and new log files; small files; values of several pages, so that a write to
+/// the log can be torn.
 const SETTINGS: &str = "snapCount=60\npreAllocSize=64";
 const VALUE_BYTES_MAX: usize = 3000;
-/// The oldest nodes go when there are more.
+/// The oldest nodes are deleted when there are more.
 const NODES_MAX: usize = 40;
 
 #[test]
@@ -54,12 +54,12 @@ fn nothing_acknowledged_is_lost_by_killing_the_server_again_and_again() {
                 });
             }
             is_enough.recv().expect("a writer that counts");
-            // Not always right after an acknowledgement.
+            // A random delay, so that the kill does not always follow an acknowledgement.
             thread::sleep(Duration::from_micros(random.below(3000) as u64));
             logs += &server.kill();
         });
         for _ in 0..random.below(3) {
-            // Recovery may be killed as well.
+            // Recovery may also be killed.
             let starting = setup.spawn(0);
             thread::sleep(Duration::from_micros(random.below(20_000) as u64));
             logs += &starting.kill();
@@ -107,7 +107,7 @@ fn count(dir: &Path, prefix: &str) -> usize {
         .count()
 }
 
-/// A session whose end was acknowledged.
+/// Opens a session and closes it with an acknowledgement.
 fn open_and_close(address: SocketAddr, round: usize) -> Session {
     let mut client = Client::connect(address);
     client.call(&Op::create(&format!("/k/closed-{round}"), b"", CreateMode::Ephemeral)).ok();
@@ -115,14 +115,14 @@ fn open_and_close(address: SocketAddr, round: usize) -> Session {
     client.session
 }
 
-/// Everything below a writer's own node.
+/// All nodes below a writer's own node.
 type Nodes = BTreeMap<String, Vec<u8>>;
 
-/// What one write does to the writer's nodes.
+/// The effect of one write on the writer's nodes.
 #[derive(Clone, Debug)]
 enum Change {
     Put(String, Vec<u8>),
-    /// Two nodes at once.
+    /// Two nodes in one transaction.
     PutBoth([(String, Vec<u8>); 2]),
     Delete(String),
 }
@@ -137,14 +137,14 @@ impl Change {
     }
 }
 
-/// One session through all rounds, the only one to write below its node.
+/// A session that lasts through all rounds, the only writer below its node.
 struct Writer {
     home: String,
     client: Client,
     random: Random,
-    /// After all acknowledged writes.
+    /// The nodes after all acknowledged writes.
     nodes: Nodes,
-    /// After all writes that were sent.
+    /// The nodes after all writes that were sent.
     ahead: Nodes,
     in_flight: VecDeque<Change>,
     written: u64,
@@ -168,7 +168,7 @@ impl Writer {
         Writer { home, client, random, nodes, ahead, in_flight, written: 0, sequential: 0 }
     }
 
-    /// Writes until the connection breaks.
+    /// Writes until the connection is lost.
     fn run(&mut self, mut acknowledged: impl FnMut()) {
         loop {
             while self.in_flight.len() < IN_FLIGHT {
@@ -223,15 +223,15 @@ impl Writer {
         }
     }
 
-    /// The session is still there.
+    /// Reconnects the session, which must still exist.
     fn reattach(&mut self, address: SocketAddr) {
         let session = self.client.session;
         self.client = Client::open(address, session).expect("the session after the restart");
         assert_eq!(self.client.session, Session { timeout_ms: TIMEOUT_MS, ..session });
     }
 
-    /// The nodes are those after all acknowledged writes and perhaps some of the others, in the
-    /// order in which they were sent. Goes on from there.
+    /// Checks that the nodes are those after all acknowledged writes and possibly a prefix of the
+    /// others, in the order in which they were sent. Continues from that state.
     #[track_caller]
     fn check(&mut self, reader: &mut Client, round: usize) {
         let found = self.fetch(reader);
@@ -255,7 +255,7 @@ impl Writer {
         self.ahead = self.nodes.clone();
         let (_, stat) = reader.get(&format!("{}/alive", self.home));
         assert_eq!(stat.ephemeral_owner, self.client.session.id.0);
-        // Deleted nodes count as well: the server numbers creations.
+        // Deleted nodes count as well, because the server numbers all creations.
         let (_, stat) = reader.get(&format!("{}/seq", self.home));
         self.sequential = u64::try_from((stat.cversion + stat.num_children) / 2).expect("a count");
     }

@@ -1,5 +1,5 @@
-//! Many and heavy clients against the memory of the server. Limits on bytes are generous: they find
-//! what grows without bound, not what grows by a tenth.
+//! The memory of the server with many clients and large requests. The limits on bytes are generous:
+//! they detect unbounded growth, not growth by a tenth.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use crate::server_process::{ServerProcess, Setup};
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes by which the server has grown since it had `before`.
+/// Returns the bytes by which the server has grown since it had `before`.
 fn growth(server: &ServerProcess, before: u64) -> u64 {
     server.resident_bytes().saturating_sub(before)
 }
@@ -25,7 +25,7 @@ fn ten_thousand_idle_sessions_cost_little_and_are_all_served() {
     const WANTED: usize = 10_000;
     const AT_LEAST: usize = 4000;
     const BYTES_EACH_MAX: u64 = 16 << 10;
-    /// Files the test and the server need for themselves.
+    /// Files that the test and the server need for themselves.
     const SPARE_FILES: u64 = 500;
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -35,14 +35,14 @@ fn ten_thousand_idle_sessions_cost_little_and_are_all_served() {
     assert!(sessions >= AT_LEAST, "the limit on open files is too low: {:?}", limit.maximum);
 
     let dir = tempfile::tempdir().expect("a temporary directory");
-    // The usual limit on open files; the server raises it by itself.
+    // The usual soft limit on open files; the server raises it itself.
     let server = Setup::new(dir.path(), "").after("ulimit -S -n 1024").start();
     let mut witness = Client::connect(server.address);
     witness.create("/here", b"");
     let before = server.resident_bytes();
     let mut idle = Vec::with_capacity(sessions);
     let greeting = greeting(Session::none(TIMEOUT_MS));
-    // In groups, so that the queue of connections to accept does not overflow.
+    // In groups, so that the accept queue does not overflow.
     while idle.len() < sessions {
         let first = idle.len();
         for _ in first..sessions.min(first + 500) {
@@ -126,7 +126,7 @@ fn a_million_watches_cost_little_and_slow_no_write() {
         witness.create(&path, b"");
         assert_eq!(watcher.hear_event().expect("an event"), (EventType::NodeCreated, path));
     }
-    // All of them going at once does not keep anybody from being served either.
+    // When all of them disconnect at once, other clients are still served.
     drop(watchers);
     witness.set("/here", b"still");
     assert!(witness.has(&path(0)));
@@ -159,7 +159,8 @@ fn clients_that_never_read_their_replies_cost_a_bounded_amount() {
         }
         client.flush().expect("a socket that takes requests");
     }
-    // The first bytes of a reply: the server is at work on each of them.
+    // The first bytes of a reply have arrived, so the server is processing the requests of this
+    // client.
     for client in &mut slow {
         client.hear_reply().expect("a reply").ok();
     }
@@ -200,8 +201,8 @@ fn requests_that_blow_up_into_large_replies_cost_a_bounded_amount() {
     check("a request of a megabyte for forty gigabytes", &|greedy| {
         greedy.queue(&Op::multi_read(&vec![part.clone(); 40_000]));
     });
-    // Reads between two writes of one session have to be answered before the second. All of them
-    // fit in what the server reads at once.
+    // Reads between two writes of one session must be answered before the second write. The server
+    // reads all of these requests at once.
     check("two gigabytes between two writes", &|greedy| {
         greedy.queue(&Op::set_data("/here", b"before"));
         for _ in 0..50 {
@@ -252,11 +253,11 @@ fn connections_up_to_the_limit_of_open_files_stop_nobody() {
     let mut crowd = Vec::new();
     for _ in 0..CONNECTIONS {
         let mut stream = Client::dial(server.address).expect("a place in the queue");
-        // The server may have closed it already.
+        // The server may have closed the connection already.
         let _ = stream.write_all(&greeting);
         crowd.push(stream);
     }
-    // New log files and snapshots are needed meanwhile, and each is a file to open.
+    // The server needs new log files and snapshots meanwhile, and each is a file to open.
     for number in 0..WRITES {
         witness.set("/here", format!("{number}").as_bytes());
     }

@@ -1,4 +1,4 @@
-//! `ironkeeper dev-cluster`, as a process with processes of its own.
+//! `ironkeeper dev-cluster`, as a process with child processes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -15,7 +15,7 @@ struct Cluster {
     output: BufReader<ChildStdout>,
 }
 
-/// A line of the table.
+/// A row of the table.
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
     id: String,
@@ -40,7 +40,7 @@ impl Cluster {
         line.trim_end().to_owned()
     }
 
-    /// The line about how it went, and the table behind it.
+    /// Reads the line that describes the outcome, and the table after it.
     fn settled(&mut self, members: usize) -> (String, Vec<Row>) {
         let how = self.line();
         let titles = self.line();
@@ -114,7 +114,7 @@ fn settings_and_the_log_filter_reach_the_members() {
     assert!(config.contains("\nreconfigEnabled=true\n"), "{config}");
     assert_eq!(config.matches("tickTime=").count(), 1, "{config}");
     let log = std::fs::read_to_string(dir.path().join("1/server.log")).unwrap();
-    // Members log at info unless that is chosen: that one of them leads, for instance.
+    // Without --log members would log at info, for instance that a member leads.
     assert!(!log.contains(" INFO "), "{log}");
     cluster.order("start 1");
     assert_eq!(cluster.line(), "server 1 runs already");
@@ -123,7 +123,7 @@ fn settings_and_the_log_filter_reach_the_members() {
     assert!(!last.is_empty() && !last.starts_with("all of it"), "{last}");
     assert!(cluster.line().starts_with("all of it: "));
     cluster.quit();
-    // The settings of a cluster that is there are its own.
+    // An existing cluster keeps its own settings.
     let mut again = Command::new(env!("CARGO_BIN_EXE_ironkeeper"));
     again.args(["dev-cluster", "--set", "tickTime=100", "--data-dir"]).arg(dir.path());
     let refused = again.output().unwrap();
@@ -188,7 +188,7 @@ fn the_prompt_completes_commands_and_servers_and_has_a_history() {
     terminal.wait_for("stop 1");
     terminal.press(UP);
     terminal.wait_for("status");
-    // Ctrl-C ends the cluster.
+    // Ctrl-C ends the cluster process.
     terminal.press(crate::pseudo_terminal::CTRL_C);
     assert!(terminal.wait_for_end().success());
     assert!(terminal.edits_lines());

@@ -1,4 +1,4 @@
-//! Three servers, each in a process of its own, that are killed without warning.
+//! Three servers, each in a separate process, that are killed without warning.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use ironkeeper_testing::HeldPort;
 use crate::client::PATIENCE;
 use crate::server_process::{ServerProcess, Setup};
 
-/// Acknowledged writes before and after each blow.
+/// Acknowledged writes before and after each kill.
 const WRITES: usize = 30;
 
 struct Ensemble {
@@ -21,13 +21,13 @@ struct Ensemble {
 
 struct Member {
     setup: Setup,
-    /// Client, quorum and election port.
+    /// The client, quorum and election ports.
     ports: [HeldPort; 3],
     process: Option<ServerProcess>,
 }
 
 impl Member {
-    /// Starts it, unless it runs.
+    /// Starts the process unless it runs.
     fn start(&mut self) {
         if self.process.is_none() {
             let ready = self.setup.spawn(self.ports[0].address().port()).ready();
@@ -43,7 +43,7 @@ impl Ensemble {
         ensemble
     }
 
-    /// Each member panics at `place` when the test arms it.
+    /// Starts an ensemble whose members panic at `place` when the test arms the panic.
     fn start_planting_panic(place: &'static str) -> Ensemble {
         let mut ensemble = Ensemble::new();
         for member in &mut ensemble.members {
@@ -53,7 +53,7 @@ impl Ensemble {
         ensemble
     }
 
-    /// Members that do not run yet.
+    /// Creates the members without starting them.
     fn new() -> Ensemble {
         let dir = tempfile::tempdir().expect("a directory");
         let port = || HeldPort::take(0).expect("a free port");
@@ -78,7 +78,7 @@ impl Ensemble {
         self.dir.path().join((index + 1).to_string())
     }
 
-    /// Starts those that do not run.
+    /// Starts the members that do not run.
     fn restart(&mut self) {
         for member in &mut self.members {
             member.start();
@@ -93,13 +93,13 @@ impl Ensemble {
         self.addresses().iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
     }
 
-    /// The index of the one that leads, if there is one.
+    /// Returns the index of the leader, if there is one.
     fn leader(&self) -> Option<usize> {
         let leads = |address| srvr(address).is_some_and(|text| text.contains("leader"));
         self.addresses().into_iter().position(leads)
     }
 
-    /// Kills the one that leads. `false` if nobody says so.
+    /// Kills the leader. Returns `false` if no member reports that it leads.
     fn kill_leader(&mut self) -> bool {
         let leader = self.leader();
         let process = leader.and_then(|index| self.members[index].process.take());
@@ -113,7 +113,7 @@ impl Ensemble {
     }
 }
 
-/// What a server says of itself, if it answers.
+/// Returns the reply to `srvr`, if the server replies.
 fn srvr(address: SocketAddr) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
@@ -123,7 +123,8 @@ fn srvr(address: SocketAddr) -> Option<String> {
     Some(text)
 }
 
-/// Somebody who writes on, whatever becomes of the servers, and knows what was acknowledged.
+/// A client that keeps writing whatever happens to the servers, and records the acknowledged
+/// writes.
 struct Writer {
     connect_string: String,
     client: Option<Client>,
@@ -144,13 +145,13 @@ impl Writer {
                     Err(_) => continue,
                 },
             };
-            // A write whose fate is unknown is not asked about: the next one has another name.
+            // A write with an unknown outcome is not checked: the next write uses another name.
             self.tried += 1;
             let path = format!("/written-{}", self.tried);
             match client.create(&path, "", CreateMode::Persistent).await {
                 Ok(_) => self.acknowledged.push(path),
                 Err(error) if error.is_session_over() => continue,
-                // The next connection, or the news that there will be none.
+                // Waits for the next connection, or for the error that there will be none.
                 Err(_) => {
                     let connected = tokio::time::timeout(PATIENCE, client.connected()).await;
                     drop(connected.expect("a member is there in time"));
@@ -197,7 +198,8 @@ fn no_acknowledged_write_is_lost_when_members_of_an_ensemble_are_killed() {
     };
     for _ in 0..3 {
         runtime.block_on(writer.write(WRITES));
-        // Whoever acknowledges a write has a leader; that may change before it is asked.
+        // A member that acknowledges a write has a leader; the leader may change before `srvr` is
+        // sent.
         while !ensemble.kill_leader() {
             runtime.block_on(writer.write(1));
         }
@@ -221,7 +223,8 @@ fn no_acknowledged_write_is_lost_when_members_of_an_ensemble_are_killed() {
     }
 }
 
-/// A leader that panics at `place` ends, another member leads, and nothing acknowledged is lost.
+/// Checks that a leader that panics at `place` ends, that another member leads, and that no
+/// acknowledged write is lost.
 #[track_caller]
 fn check_replaced(place: &'static str) {
     let mut ensemble = Ensemble::start_planting_panic(place);
@@ -243,7 +246,7 @@ fn check_replaced(place: &'static str) {
     let process = ensemble.members[leader].process.take().expect("it runs");
     let client = writer.client.as_ref().expect("a session");
     let node = format!("/panic-{}", leader + 1);
-    // Whether this is acknowledged before the leader panics does not matter.
+    // Either outcome is valid: this write may be acknowledged before the leader panics.
     drop(runtime.block_on(client.create(&node, "", CreateMode::Persistent)));
     runtime.block_on(writer.write(WRITES));
     let (status, log) = process.ended();
@@ -287,7 +290,7 @@ fn what_a_standalone_server_had_is_kept_when_an_empty_majority_was_faster() {
     });
     server.kill();
 
-    // The two that know of nothing serve before it comes.
+    // The two members with an empty database serve before the old server starts.
     ensemble.members[1].start();
     ensemble.members[2].start();
     let connect_string = ensemble.connect_string();

@@ -1,5 +1,5 @@
-//! No room on the disk: writes wait, reads go on, nothing acknowledged is lost, and room that is made
-//! is used.
+//! A full disk: writes wait, reads are served, no acknowledged write is lost, and freed space is
+//! used.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -34,7 +34,8 @@ fn writes_wait_for_room_on_the_disk_and_reads_do_not() {
     server.await_log(IS_FULL);
     writer.check_served(server.address);
     assert!(server.ask("mntr").contains("zk_disk_full\t1\n"));
-    // A session would have to be written: its client is sent away at once, and not left waiting.
+    // A new session must be written to the log: the server closes the connection at once instead of
+    // letting the client wait.
     let refused = Client::open(server.address, Session::none(TIMEOUT_MS));
     assert!(refused.is_err(), "a session on a full disk");
     server.await_log("closed a connection: the disk is full");
@@ -44,7 +45,7 @@ fn writes_wait_for_room_on_the_disk_and_reads_do_not() {
     Client::connect(server.address);
     writer.await_more();
 
-    // Killed while full: the restart finds what was acknowledged.
+    // Killed while the disk is full: the restarted server has all acknowledged writes.
     disk.fill_but(0);
     server.await_log_times(IS_FULL, 2);
     let log = server.kill();
@@ -103,7 +104,8 @@ fn a_snapshot_that_finds_no_room_harms_nobody() {
     for number in 0..NODES {
         assert_eq!(client.get(&path(number)).0, vec![number as u8; VALUE_BYTES]);
     }
-    // With room the next ones succeed, and are good for a start without the early log.
+    // With free space the next snapshots succeed, and a server can start from them without the
+    // early log.
     disk.grow(64 << 20);
     let before = newest_snapshot(&data_dir);
     while newest_snapshot(&data_dir) == before {
@@ -120,7 +122,7 @@ fn a_snapshot_that_finds_no_room_harms_nobody() {
 #[test]
 fn a_limit_on_the_size_of_files_is_a_full_disk() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    // The signal that comes with the limit would end the process.
+    // The signal that the limit raises would end the process.
     let setup = Setup::new(dir.path(), "preAllocSize=64").after("trap '' XFSZ");
     let server = setup.start();
     limit_files(server.pid(), Some(256 << 10));
@@ -162,11 +164,11 @@ fn limit_files(pid: Pid, bytes: Option<u64>) {
     prlimit(Some(pid), Resource::Fsize, limit).expect("a limit");
 }
 
-/// Writes growing numbers to one node until its connection breaks.
+/// A client that writes increasing numbers to one node until its connection is lost.
 struct Writer {
     acknowledged: std::sync::Arc<AtomicU64>,
     thread: thread::JoinHandle<()>,
-    /// Connected before the disk was full: a new session is a write, too.
+    /// Connected before the disk is full, because a new session is a write, too.
     reader: Client,
 }
 
@@ -194,7 +196,7 @@ impl Writer {
         Writer { acknowledged, thread, reader }
     }
 
-    /// Reads are answered, and show everything acknowledged. Sessions can be taken up again.
+    /// Checks that reads return all acknowledged writes, and that sessions can be resumed.
     fn check_served(&mut self, address: SocketAddr) {
         let acknowledged = self.acknowledged.load(Ordering::Acquire);
         self.reader.call(&Op::ping()).ok();
@@ -211,13 +213,14 @@ impl Writer {
         }
     }
 
-    /// The connection is broken: what was acknowledged?
+    /// Returns the last acknowledged number, after the connection was lost.
     fn finish(self) -> u64 {
         self.thread.join().expect("a writer whose connection ended");
         self.acknowledged.load(Ordering::Acquire)
     }
 
-    /// At most the one write in flight may be there beyond what was acknowledged.
+    /// Checks that at most the one write in flight was applied in addition to the acknowledged
+    /// ones.
     #[track_caller]
     fn check(address: SocketAddr, acknowledged: u64) {
         let found = number(&mut Client::connect(address));
@@ -230,13 +233,13 @@ fn number(client: &mut Client) -> u64 {
     data.first_chunk::<8>().map_or(0, |head| u64::from_be_bytes(*head))
 }
 
-/// A file system in memory, of a size that is soon reached.
+/// A small file system in memory.
 struct SmallDisk {
     dir: TempDir,
 }
 
 impl SmallDisk {
-    /// `None`, with the reason printed, where mounting is not permitted.
+    /// Returns `None`, and prints the reason, if mounting is not permitted.
     fn mount(bytes: usize) -> Option<SmallDisk> {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let size = size_option(bytes);
@@ -258,7 +261,7 @@ impl SmallDisk {
         self.path().join("ballast")
     }
 
-    /// Takes all room but so many bytes.
+    /// Fills the disk except for `left` bytes.
     fn fill_but(&self, left: u64) {
         let mut file = fs::File::create(self.ballast()).expect("a file");
         let mut len = 0;
@@ -284,7 +287,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a server that a failing test left behind may still hold it.
+        // Lazily, because a server that a failed test left running may still use it.
         let _ = unmount(self.dir.path(), UnmountFlags::DETACH);
     }
 }

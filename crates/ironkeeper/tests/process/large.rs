@@ -1,4 +1,4 @@
-//! What is barely allowed comes back after a crash, from the log and from a snapshot.
+//! Requests of the maximal size survive a crash, in the log and in a snapshot.
 
 use ironkeeper_proto::CreateMode;
 use ironkeeper_proto::jute::MAX_BUFFER_DEFAULT;
@@ -6,12 +6,13 @@ use ironkeeper_proto::jute::MAX_BUFFER_DEFAULT;
 use crate::client::{Client, Op};
 use crate::server_process::Setup;
 
-/// The xid and the operation, in front of every request.
+/// The xid and the operation code in front of every request.
 const HEADER_BYTES: usize = 8;
-/// Makes the server take snapshots; read by it at the start.
+/// A configuration that takes snapshots often.
 const EAGER: &str = "snapCount=2";
 
-/// Starts a server twice more: once from the log alone, once from a snapshot that holds everything.
+/// Starts the server twice more: first from the log alone, then from a snapshot that contains
+/// everything.
 fn check_restarts(dir: &std::path::Path, check: impl Fn(&mut Client)) {
     let server = Setup::new(dir, EAGER).start();
     let mut client = Client::connect(server.address);
@@ -24,7 +25,7 @@ fn check_restarts(dir: &std::path::Path, check: impl Fn(&mut Client)) {
     let server = Setup::new(dir, "").start();
     check(&mut Client::connect(server.address));
     let log = server.kill();
-    // That old files stay is the one thing it may warn of.
+    // The warning that old files are kept is the only expected warning.
     let is_trouble = |line: &str| {
         (line.contains("WARN") || line.contains("ERROR")) && !line.contains("autopurge")
     };
@@ -39,7 +40,7 @@ fn the_largest_requests_survive_a_crash() {
     let around = Op::create("/large", b"", CreateMode::Persistent).body.len() + HEADER_BYTES;
     let largest = MAX_BUFFER_DEFAULT - around;
     client.create("/large", &vec![7; largest]);
-    // Many small parts: what is logged of them is longer than the request.
+    // Many small operations: their transaction in the log is longer than the request.
     let part = |number: usize| format!("/multi-{number}");
     let size = Op::multi(&[Op::create(&part(10_000), b"", CreateMode::Persistent)]).body.len();
     let parts = (MAX_BUFFER_DEFAULT - HEADER_BYTES) / size;
@@ -49,7 +50,7 @@ fn the_largest_requests_survive_a_crash() {
     client.call(&Op::multi(&creates)).ok();
     let name = format!("/{}", "n".repeat(MAX_BUFFER_DEFAULT - around - 10));
     client.create(&name, b"");
-    // One byte more is too much, and costs the connection.
+    // One byte more exceeds the limit, and the server closes the connection.
     client.queue(&Op::set_data("/large", &vec![8; MAX_BUFFER_DEFAULT]));
     let _ = client.flush();
     client.drain_to_end().expect("the end of the connection");
@@ -69,7 +70,7 @@ fn a_session_with_very_many_ephemerals_ends_for_good() {
     let server = Setup::new(dir.path(), "").start();
     let mut witness = Client::connect(server.address);
     witness.create("/e", b"");
-    // What the end of this session writes to the log is longer than any request may be.
+    // The transaction that closes this session is longer than the largest request.
     let padding = "x".repeat(3 * MAX_BUFFER_DEFAULT / EPHEMERALS);
     let mut owner = Client::connect(server.address);
     for group in 0..EPHEMERALS / IN_FLIGHT {

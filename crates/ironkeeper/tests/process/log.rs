@@ -1,4 +1,4 @@
-//! What the log tells an operator by default, and that clients cannot fill it.
+//! The default log for operators, and the limits that keep clients from filling it.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ fn start_sessions_snapshots_purge_and_stop_are_in_the_log_by_default() {
     drop(lost);
     server.await_log(&format!("session expired session=0x{id:x} client=127.0.0.1:"));
     server.await_log("timeout_ms=100 ephemerals=1");
-    // Enough for more than the three snapshots that are kept.
+    // Enough for more snapshots than the three that are kept.
     let mut client = Client::connect(server.address);
     client.create("/v", b"");
     for number in 0..200u32 {
@@ -120,7 +120,7 @@ fn lines_for_the_journal_have_a_priority_and_no_time() {
     let started = "<6>INFO ironkeeper_server::server: started version=";
     assert!(log.starts_with(started), "{log}");
     assert!(log.lines().all(|line| line.starts_with("<6>INFO ")), "{log}");
-    // The same for JSON, whose readers want the time that the server has measured.
+    // The same for JSON, which keeps the timestamp of the server.
     let json = setup(&["--log-format", "json"]).after(TO_THE_JOURNAL);
     let (_, log) = json.start().terminate();
     for line in log.lines() {
@@ -132,7 +132,7 @@ fn lines_for_the_journal_have_a_priority_and_no_time() {
     let unknown = setup(&["--set", "tickTime=-1"]).after(TO_THE_JOURNAL);
     let (_, log) = unknown.start_in_vain(0);
     assert!(log.lines().all(|line| line.starts_with("<3>")), "{log}");
-    // The variable is inherited, and standard error is a pipe of its own.
+    // The variable is inherited, but standard error is a different pipe.
     let elsewhere = setup(&[]).after("export JOURNAL_STREAM=1:1");
     let (_, log) = elsewhere.start().terminate();
     assert!(log.lines().all(|line| line.starts_with("20")), "{log}");
@@ -214,6 +214,6 @@ fn send_and_drain(address: SocketAddr, bytes: &[u8]) {
     let mut stream = Client::dial(address).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
     stream.write_all(bytes).expect("bytes to send");
-    // Unread bytes make it a reset.
+    // Closing a socket with unread bytes would send a reset.
     let _ = drain_to_end(&mut stream);
 }

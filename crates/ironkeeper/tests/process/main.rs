@@ -1,4 +1,5 @@
-//! The binary as a process: killed, starved of disk and memory, stopped, and refused.
+//! The binary as a process: killed, without disk space or memory, stopped, and with starts that
+//! fail.
 
 #![cfg(target_os = "linux")]
 

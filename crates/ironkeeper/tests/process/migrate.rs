@@ -1,4 +1,4 @@
-//! `ironkeeper migrate check`, on files that Apache ZooKeeper 3.9.5 has written.
+//! `ironkeeper migrate check` on files that Apache ZooKeeper 3.9.5 has written.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use ironkeeper_testing::{HeldPort, TestCluster, TestServer};
 const APACHE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../ironkeeper-store/tests/data/apache-3.9.5");
 
-/// A directory with Apache's data and a `zoo.cfg` of these further lines.
+/// Creates a directory with Apache's data and a `zoo.cfg` with these additional lines.
 fn prepare(dir: &Path, lines: &str) -> PathBuf {
     let data = dir.join("data/version-2");
     std::fs::create_dir_all(&data).unwrap();
@@ -29,7 +29,7 @@ fn check(targets: &[&str]) -> (bool, String) {
     (code == Some(0), text)
 }
 
-/// The exit code, and what was printed.
+/// Returns the exit code and the output.
 fn code_of_check(targets: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ironkeeper"));
     let Output { status, stdout, stderr } =
@@ -38,7 +38,7 @@ fn code_of_check(targets: &[&str]) -> (Option<i32>, String) {
     (status.code(), String::from_utf8(text).unwrap())
 }
 
-/// A client port at which a server of ours answers, so that nothing is unknown.
+/// Returns the `clientPort` line of a running Ironkeeper server, so that no finding is unknown.
 fn client_port(server: &TestServer) -> String {
     let address = server.connect_string();
     format!("clientPort={}\n", address.rsplit(':').next().unwrap())
@@ -102,14 +102,15 @@ fn flags_in_java_env_that_would_be_lost_stand_in_the_way() {
     let stops =
         |line: &str| line.starts_with("  STOP") && line.contains("write jute.maxbuffer into");
     assert!(!is_free && told.lines().any(stops), "{told}");
-    // A server that is started all the same warns of it, here one that finds its port in use.
+    // A server that is started nevertheless warns of the flag; here it fails because its port is in
+    // use.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let mut serve = Command::new(env!("CARGO_BIN_EXE_ironkeeper"));
     serve.args(["serve", "--config", config.to_str().unwrap(), "--client-port", &port]);
     let said = String::from_utf8(serve.output().unwrap().stderr).unwrap();
     assert!(said.contains("java.env sets -Djute.maxbuffer"), "{said}");
-    // Written into the zoo.cfg it is not missed any more.
+    // With the key in the zoo.cfg there is no obstacle.
     let text = std::fs::read_to_string(&config).unwrap() + "jute.maxbuffer=4194304\n";
     std::fs::write(&config, text).unwrap();
     let (is_free, told) = check(&[config.to_str().unwrap()]);
@@ -151,7 +152,7 @@ fn servers_are_asked_and_those_of_ours_are_not_to_be_replaced() {
     let leader = cluster.server(cluster.leader().unwrap()).connect_string();
     let (is_free, told) = check(&[&cluster.connect_string()]);
     assert!(is_free, "{told}");
-    // The order of the others is tested where the answers can be made up.
+    // The order of the other servers is covered by unit tests with constructed replies.
     assert!(told.contains(&format!("{leader}: leader of ")), "{told}");
     assert!(told.contains("is Ironkeeper already") && !told.contains("1. "), "{told}");
     let server = TestServer::start().unwrap();

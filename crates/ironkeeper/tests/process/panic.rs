@@ -1,5 +1,5 @@
-//! A panic, wherever it is, ends the process at once, says where and why, and loses nothing that
-//! was acknowledged.
+//! A panic at any location ends the process at once, is reported with location and reason, and
+//! loses no acknowledged write.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -10,7 +10,8 @@ use crate::server_process::Setup;
 /// Acknowledged writes before the panic.
 const WRITES: usize = 20;
 
-/// Plants a panic, has `provoke` run into it, and looks at how the process ends and what it leaves.
+/// Plants a panic, triggers it with `provoke`, and checks how the process ends and that its data is
+/// complete.
 #[track_caller]
 fn check_ends(place: &'static str, provoke: impl FnOnce(&mut Client, SocketAddr)) {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -21,7 +22,7 @@ fn check_ends(place: &'static str, provoke: impl FnOnce(&mut Client, SocketAddr)
     for number in 0..WRITES {
         client.create(&format!("/written-{number}"), b"").ok();
     }
-    // The panic may come before the reply to this.
+    // The panic may precede the reply to this request.
     client.queue(&Op::create("/panic-1", b"", ironkeeper_proto::CreateMode::Persistent));
     client.flush().expect("a live connection");
     provoke(&mut client, address);
@@ -39,7 +40,7 @@ fn check_ends(place: &'static str, provoke: impl FnOnce(&mut Client, SocketAddr)
     }
 }
 
-/// Sends requests until the connection ends.
+/// Sends requests until the connection is closed.
 fn send_until_the_end(client: &mut Client, op: &Op) {
     loop {
         client.queue(op);

@@ -1,4 +1,4 @@
-//! What a server will not start on, and how it says so.
+//! The conditions under which a server does not start, and its error messages.
 
 use std::fs;
 use std::net::TcpListener;
@@ -16,13 +16,13 @@ fn a_data_directory_has_one_server_at_a_time() {
     assert!(!status.success());
     let holder = format!("another server (pid {}) uses", server.pid().as_raw_nonzero());
     assert!(log.contains(&holder), "{log}");
-    // Not even if the lock file is removed.
+    // Also if the lock file is removed.
     fs::remove_file(dir.path().join("data/version-2/ironkeeper.lock")).expect("the lock file");
     let (status, log) = setup.start_in_vain(0);
     assert!(!status.success());
     assert!(log.contains("another server uses this data directory"), "{log}");
     assert!(log.contains(&dir.path().join("data").display().to_string()), "{log}");
-    // The first one does not mind, and its death frees the place.
+    // The first server is not affected, and after it is killed the directory is free.
     Client::connect(server.address).create("/here", b"");
     server.kill();
     assert!(Client::connect(setup.start().address).has("/here"));
@@ -63,7 +63,7 @@ fn damage_in_the_middle_of_the_log_is_named_with_file_and_offset() {
     let offset: usize = offset.split(':').next().expect("a number").parse().expect("a number");
     assert!(offset < at && at - offset < 200, "{offset} for damage at {at}");
 
-    // Nothing was touched: undone damage leaves everything as it was.
+    // The failed start changed nothing: with the damage repaired, all data is back.
     bytes[at] ^= 1;
     fs::write(&log_file, &bytes).expect("a repaired log");
     let server = setup.start();
@@ -116,7 +116,7 @@ fn a_configuration_that_cannot_be_used_is_reported_once_with_the_name_of_its_fil
     assert_eq!(log.matches("No such file").count(), 1, "{log}");
 }
 
-/// In the order of their names, which is that of their transactions.
+/// Returns the log files in the order of their names, which is the order of their transactions.
 fn log_files(dir: &std::path::Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).expect("the data directory");
     let mut files: Vec<PathBuf> = entries

@@ -1,4 +1,4 @@
-//! A server in a process of its own, with its log at hand.
+//! A server in a separate process, with access to its log.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,25 +11,25 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::{PATIENCE, TIMEOUT_MS};
 
-/// Where a server keeps its things, and what it is told.
+/// The configuration of a server process.
 #[derive(Clone, Debug)]
 pub struct Setup {
     config_file: PathBuf,
-    /// Instead of the file.
+    /// The arguments that replace the configuration file.
     arguments: Vec<String>,
-    /// Runs before the server in the same process.
+    /// A shell command that runs before the server in the same process.
     prelude: Option<&'static str>,
-    /// Where the server is to panic, see `planted.rs` of the engine.
+    /// The location at which the server panics, see `planted.rs` of the engine.
     planted_panic: Option<&'static str>,
 }
 
 impl Setup {
-    /// Everything in `dir`; `settings` are lines of a zoo.cfg.
+    /// Creates a configuration with everything in `dir`; `settings` are lines of a zoo.cfg.
     pub fn new(dir: &Path, settings: &str) -> Setup {
         Setup::apart(dir, &dir.join("data"), settings)
     }
 
-    /// The data in `data_dir`, the configuration in `dir`.
+    /// Creates a configuration with the data in `data_dir` and the configuration file in `dir`.
     pub fn apart(dir: &Path, data_dir: &Path, settings: &str) -> Setup {
         let config_file = dir.join("zoo.cfg");
         let text = format!(
@@ -40,7 +40,7 @@ impl Setup {
         Setup { config_file, arguments: Vec::new(), prelude: None, planted_panic: None }
     }
 
-    /// A server without a configuration file; `arguments` follow `serve`.
+    /// Creates a server without a configuration file; `arguments` follow `serve`.
     pub fn unconfigured(dir: &Path, arguments: &[&str]) -> Setup {
         let mut all = vec!["--data-dir".to_owned(), dir.join("data").display().to_string()];
         all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
@@ -52,7 +52,7 @@ impl Setup {
         Setup { prelude: Some(prelude), ..self }
     }
 
-    /// Has the server panic at this place once `/panic-N` is created, where N is its number.
+    /// Makes the server panic at `place` once `/panic-N` is created, where N is its server id.
     pub fn planting_panic(self, place: &'static str) -> Setup {
         Setup { planted_panic: Some(place), ..self }
     }
@@ -66,7 +66,7 @@ impl Setup {
         }
     }
 
-    /// Starts a server that has to refuse, and returns how it ended and what it said.
+    /// Starts a server that must fail to start, and returns its exit status and its output.
     #[track_caller]
     pub fn start_in_vain(&self, port: u16) -> (ExitStatus, String) {
         match self.spawn(port).ready() {
@@ -108,14 +108,15 @@ impl Setup {
 
 const UNKNOWN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// A server that has not said yet where it listens.
+/// A server process that has not printed its client address yet.
 #[derive(Debug)]
 pub struct Starting {
     server: ServerProcess,
 }
 
 impl Starting {
-    /// Waits until clients can connect. If the process ends instead: how, and its log.
+    /// Waits until clients can connect. Returns the exit status and the log if the process ends
+    /// instead.
     pub fn ready(mut self) -> Result<ServerProcess, (ExitStatus, String)> {
         let stdout = self.server.child.stdout.take().expect("a pipe");
         let mut stdout = BufReader::new(stdout);
@@ -123,7 +124,7 @@ impl Starting {
         while stdout.read_line(&mut line).expect("text") > 0 {
             if let Some(address) = line.trim().strip_prefix("clients") {
                 self.server.address = address.trim().parse().expect("an address");
-                // Whatever else it says: nobody may be left writing into a closed pipe.
+                // Keep reading, so that the server never writes to a closed pipe.
                 thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
                 return Ok(self.server);
             }
@@ -133,13 +134,13 @@ impl Starting {
         Err((status, self.server.log.whole()))
     }
 
-    /// Ends it at once, wherever it is.
+    /// Kills the process in whatever state it is.
     pub fn kill(self) -> String {
         self.server.kill()
     }
 }
 
-/// A running server. Dropping it kills it.
+/// A running server, killed on drop.
 #[derive(Debug)]
 pub struct ServerProcess {
     child: Child,
@@ -148,20 +149,20 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// SIGKILL. Returns what was logged.
+    /// Sends SIGKILL. Returns the log.
     pub fn kill(mut self) -> String {
         self.child.kill().expect("a process to kill");
         self.await_end();
         self.log.whole()
     }
 
-    /// SIGTERM. Returns how the process ended and what it logged.
+    /// Sends SIGTERM. Returns the exit status and the log.
     #[track_caller]
     pub fn terminate(self) -> (ExitStatus, String) {
         self.end_by(Signal::TERM)
     }
 
-    /// The same with another signal.
+    /// Sends a signal that ends the process. Returns the exit status and the log.
     #[track_caller]
     pub fn end_by(mut self, signal: Signal) -> (ExitStatus, String) {
         kill_process(self.pid(), signal).expect("a process to stop");
@@ -169,7 +170,7 @@ impl ServerProcess {
         (status, self.log.whole())
     }
 
-    /// Waits until the process ends by itself. Returns how, and what it logged.
+    /// Waits until the process ends by itself. Returns the exit status and the log.
     #[track_caller]
     pub fn ended(mut self) -> (ExitStatus, String) {
         let status = self.await_end();
@@ -180,7 +181,7 @@ impl ServerProcess {
         Pid::from_child(&self.child)
     }
 
-    /// The answer to a four-letter word.
+    /// Returns the reply to a four-letter word.
     pub fn ask(&self, word: &str) -> String {
         let mut stream = TcpStream::connect(self.address).expect("a connection");
         stream.write_all(word.as_bytes()).expect("a word");
@@ -189,24 +190,24 @@ impl ServerProcess {
         answer
     }
 
-    /// Waits until the log has `text` in it.
+    /// Waits until the log contains `text`.
     #[track_caller]
     pub fn await_log(&self, text: &str) {
         self.await_log_times(text, 1);
     }
 
-    /// Waits until the log has `text` in it so many times.
+    /// Waits until the log contains `text` this many times.
     #[track_caller]
     pub fn await_log_times(&self, text: &str, times: usize) {
         self.log.await_text(text, times);
     }
 
-    /// Memory of the process that is in RAM, in bytes.
+    /// Returns the resident memory of the process in bytes.
     pub fn resident_bytes(&self) -> u64 {
         self.status_bytes("VmRSS:")
     }
 
-    /// The most it ever was.
+    /// Returns the peak of the resident memory in bytes.
     pub fn resident_bytes_peak(&self) -> u64 {
         self.status_bytes("VmHWM:")
     }
@@ -221,7 +222,7 @@ impl ServerProcess {
 
     #[track_caller]
     fn await_end(&mut self) -> ExitStatus {
-        // Its standard error is open as long as it lives.
+        // The standard error of the process is open until it ends.
         assert!(self.log.await_end(), "the server does not end: {}", self.log.whole());
         self.child.wait().expect("a process to wait for")
     }
@@ -234,7 +235,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// What the server writes to its standard error.
+/// The standard error of the server.
 #[derive(Debug, Default)]
 struct Log {
     lines: Mutex<Lines>,
@@ -274,7 +275,8 @@ impl Log {
         assert!(found >= times, "waited for {text:?} in vain:\n{}", lines.text);
     }
 
-    /// Waits for the last line, which is that of a process that ends. `false` if it does not come.
+    /// Waits for the end of the log, which is the end of the process. Returns `false` after
+    /// `PATIENCE`.
     fn await_end(&self) -> bool {
         let lines = self.lines.lock().expect("the log");
         let waited = self.changed.wait_timeout_while(lines, PATIENCE, |lines| !lines.ended);

@@ -1,4 +1,4 @@
-//! `cp`, `mv` and `diff`, here and from server to server.
+//! `cp`, `mv` and `diff`, within a server and between servers.
 
 use ironkeeper_client::{CreateMode, CreateOptions};
 use ironkeeper_testing::{Direction, FaultyProxy};
@@ -12,7 +12,8 @@ fn a_copy_has_everything_but_ephemeral_nodes() {
     scene.as_owner();
     let said = piped(&scene.at, &["addauth digest user:pass", "cp -r /app /copy"]);
     assert_eq!(said.status, 0, "{said:?}");
-    // One parent is closed to its own creator's address, so this takes more than a transaction.
+    // The ACL of one parent denies access to the session that creates it, so this takes more than
+    // one transaction.
     assert!(said.stdout.contains("Copied /app to /copy (8 nodes)"), "{said:?}");
     assert!(said.stderr.contains("1 ephemeral node left out"), "{said:?}");
     assert_eq!(scene.acl("/copy/closed"), scene.acl("/app/closed"));
@@ -144,7 +145,7 @@ fn an_entry_that_was_lent_to_create_below_a_closed_node_is_taken_back() {
     assert_eq!(copied["nodes"], 2);
     assert_eq!(scene.acl("/copy"), read);
     assert!(scene.exists("/copy/child"));
-    // A node that cannot be created at all: whatever was lent is gone all the same.
+    // A node that cannot be created at all: the temporary ACL entry is removed nevertheless.
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("app.json");
     let text = ok(&scene.at, &["export", "/app"]);
@@ -164,11 +165,11 @@ fn access_is_lent_to_the_session_and_not_to_its_address() {
     scene.create("/app/child", b"");
     let read = ironkeeper_client::acls::read();
     scene.runtime.block_on(scene.client.set_acl("/app", &read, -1)).unwrap();
-    // Somebody who is nobody in particular gets an identity for the purpose.
+    // A session without an authenticated identity gets a temporary one.
     let said = piped(&scene.at, &["cp -r /app /copy", "whoami"]);
     assert!(said.stdout.contains("digest: ironkeeper-shell"), "{said:?}");
     assert_eq!(scene.acl("/copy"), read);
-    // Whoever has one needs no other.
+    // A session with an identity needs no other.
     let said = piped(&scene.at, &["addauth digest me:pw", "cp -r /app /copy2", "whoami"]);
     assert!(said.stdout.contains("digest: me"), "{said:?}");
     assert!(!said.stdout.contains("ironkeeper-shell"), "{said:?}");
@@ -184,7 +185,7 @@ fn what_was_lent_is_taken_back_although_the_connection_breaks() {
     scene.create("/app/child", b"");
     scene.runtime.block_on(scene.client.set_acl("/app", &closed, -1)).unwrap();
     let proxy = FaultyProxy::start(&scene.at).unwrap();
-    // From the handshake to the last request; the lists are set by the last ones.
+    // From the handshake to the last request; the last requests set the ACLs.
     let mut broken = 0;
     for bytes in (50..1400).step_by(75) {
         proxy.cut_after(Direction::ToServer, bytes);

@@ -1,4 +1,4 @@
-//! `edit` with editors made for the occasion.
+//! `edit` with shell scripts as editors.
 
 use std::fs;
 
@@ -17,8 +17,8 @@ fn edit(scene: &Scene, script: &str, words: &[&str]) -> (Said, TempDir) {
     let output = shell(&scene.at)
         .arg("edit")
         .args(words)
-        // Variables like this have options and quotes in real life. The file itself is not executed: that
-        // fails while another thread starts a process, which has it open for writing for a moment.
+        // In practice the variable contains options and quotes. The file itself is not executed:
+        // that fails while a process that another thread is starting still has it open for writing.
         .env("EDITOR", format!("sh '{}'", editor.display()))
         .env("TMPDIR", drafts)
         .env("IRONKEEPER", env!("CARGO_BIN_EXE_ironkeeper"))
@@ -43,7 +43,7 @@ fn what_the_editor_leaves_is_written() {
         (0, "/a is now version 1, 3 bytes\n"),
         "{said:?}"
     );
-    // The end of the line was the editor's own.
+    // The editor had added the line end.
     assert_eq!(scene.get("/a").data, "two");
     assert!(drafts(&dir).is_empty());
     let (said, _) = edit(&scene, ":", &["/a", "--json"]);

@@ -1,4 +1,4 @@
-//! `export` and `import`: there and back again.
+//! `export` and `import`: a round trip.
 
 use std::fs;
 
@@ -35,7 +35,7 @@ fn an_import_gives_exactly_what_was_exported() {
     assert!(other.get("/app/null").is_null() && !other.get("/app/empty").is_null());
     let said = piped(&other.at, &["addauth digest user:pass", &format!("export /app {again}")]);
     assert_eq!(said.status, 0, "{said:?}");
-    // The first export without its ephemeral node is what came out of the standard output, too.
+    // The first export without its ephemeral node, from standard output, is the same.
     let first = piped(&scene.at, &["addauth digest user:pass", "export -e /app"]).stdout;
     assert_eq!(fs::read_to_string(again).unwrap(), first);
 }
@@ -68,7 +68,7 @@ fn nodes_that_are_there_are_kept_replaced_or_an_error() {
     assert_eq!((&json["replaced"], &json["same"]), (&2.into(), &1.into()));
     assert_eq!(scene.get("/app/a").data, "a");
     assert!(scene.get("/app/null").is_null());
-    // Elsewhere, with parents that are not there, and from a pipe.
+    // At another path, with missing parents, from a pipe.
     let mut child = shell(&scene.at)
         .args(["import", "-", "/some/where/else"])
         .stdin(fs::File::open(file).unwrap())
@@ -113,7 +113,7 @@ fn what_is_no_export_changes_nothing() {
     assert!(fails(&scene.at, &["import", file]).contains("This is not an export"));
     assert!(fails(&scene.at, &["import", "/no/such/file"]).contains("Cannot read /no/such/file"));
     assert!(fails(&scene.at, &["export", "/none", file]).contains("Node does not exist: /none"));
-    // The file that was there is still what it was.
+    // The existing file is unchanged.
     assert!(fs::read_to_string(file).unwrap().contains("something else"));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
@@ -121,7 +121,7 @@ fn what_is_no_export_changes_nothing() {
 #[test]
 fn an_import_does_not_wait_for_an_input_that_holds_commands() {
     let scene = Scene::new();
-    // More lines than are read ahead: their reader would never let go of the input.
+    // More lines than are read ahead, so their reader would hold the input forever.
     let lines = [&["import -"][..], &["ls /"; 50]].concat();
     let said = piped(&scene.at, &lines);
     assert!(said.stderr.contains("The input is where commands come from"), "{said:?}");

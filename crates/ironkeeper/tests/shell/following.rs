@@ -1,4 +1,4 @@
-//! `watch`: changes as they happen.
+//! `watch`: prints changes as they happen.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Stdio};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::process::shell;
 use crate::scene::Scene;
 
-/// A shell that follows something. Killed when dropped.
+/// A shell that runs `watch`, killed on drop.
 struct Following {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -78,7 +78,7 @@ fn a_lost_connection_leaves_a_mark() {
     let gap = following.next();
     assert_eq!(gap["event"], "gap");
     assert!(gap["message"].as_str().unwrap().contains("may be missing"));
-    // The one who writes has lost its connection as well.
+    // The client that writes has lost its connection as well.
     scene.runtime.block_on(async { while !states.next().await.unwrap().is_connected() {} });
     scene.set("/app", b"after");
     assert_eq!(following.next()["data"], "after");
@@ -89,7 +89,7 @@ fn an_interrupt_is_the_usual_end() {
     let scene = Scene::new();
     scene.create("/app", b"");
     let mut following = Following::start(&scene, &["-1", "/app"]);
-    // A change first: whoever told of it listens to signals by now.
+    // After the first printed change the signal handler is installed.
     scene.create("/app/child", b"");
     assert_eq!(following.next()["event"], "NodeChildrenChanged");
     kill_process(Pid::from_child(&following.child), Signal::INT).unwrap();

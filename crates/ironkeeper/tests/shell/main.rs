@@ -1,4 +1,5 @@
-//! The shell as a process: at a prompt in a pseudo-terminal, with a single command, and behind a pipe.
+//! The shell as a process: at a prompt in a pseudo-terminal, with a single command, and with a
+//! pipe.
 
 mod copying;
 mod editing;

@@ -91,7 +91,7 @@ fn bytes_that_are_no_text_are_shown_as_bytes() {
 fn data_comes_from_files_and_goes_to_them_as_it_is() {
     let server = TestServer::start().unwrap();
     let at = server.connect_string();
-    // More than fits into the arguments of a process, and no text.
+    // Binary data, larger than the arguments of a process can be.
     let bytes: Vec<u8> = (0..300_000_u32).map(|n| (n % 251) as u8).collect();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("data");
@@ -107,7 +107,7 @@ fn data_comes_from_files_and_goes_to_them_as_it_is() {
     child.stdin.take().unwrap().write_all(b"from the pipe\n").unwrap();
     assert!(child.wait().unwrap().success());
     assert_eq!(shell(&at, &["get", "--raw", "/a"]).stdout, b"from the pipe\n");
-    // A dash alone is data, as ever.
+    // A single dash is data, as in zkCli.
     check(&at, &["set", "/a", "-"], 0, "", "");
     check(&at, &["get", "/a"], 0, "-\n", "");
     let said = String::from_utf8(shell(&at, &["set", "-f", file, "/a", "typed"]).stderr).unwrap();
@@ -142,7 +142,7 @@ fn parents_are_made_if_that_is_wanted_and_named_if_not() {
         "Node does not exist: /x/y/z\nThe parent /x/y does not exist; create -p creates it.\n",
     );
     check(&at, &["create", "-p", "/x/y/z"], 0, "/x/y/z\n", "Created /x/y/z\n");
-    // One slash at the end is what completion writes.
+    // Completion inserts a single slash at the end.
     check(&at, &["ls", "/x/"], 0, "[y]\n", "");
     check(&at, &["ls", "/x//"], 1, "", "Path must not end with / character\n");
     let sequential = String::from_utf8(shell(&at, &["create", "-s", "/x/y/"]).stdout).unwrap();
@@ -180,7 +180,7 @@ fn a_server_that_is_not_there_is_said_so() {
     let refused = format!("Cannot connect to {at}: {at}: Connection refused (os error 111)\n");
     check(&at, &["ls", "/"], 1, "", &refused);
     check(&at, &["addauth", "digest", "a:b"], 1, "", &refused);
-    // What needs no server does without one.
+    // Commands that need no server work without one.
     assert!(shell(&at, &["help"]).status.success());
     let output = shell(&at, &["-timeout", "2000", "-waitforconnection", "ls", "/"]);
     assert_eq!(output.status.code(), Some(1));

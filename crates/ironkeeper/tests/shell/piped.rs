@@ -15,7 +15,7 @@ fn pipe(server: &str, options: &[&str], script: &[u8]) -> Output {
         .spawn()
         .unwrap();
     let mut stdin = shell.stdin.take().unwrap();
-    // It may have ended before the last line.
+    // The shell may have ended before the last line.
     let _ = stdin.write_all(script);
     drop(stdin);
     shell.wait_with_output().unwrap()
@@ -149,7 +149,7 @@ fn a_reader_that_goes_away_ends_the_shell_quietly() {
         .unwrap();
     drop(shell.stdout.take());
     let mut stdin = shell.stdin.take().unwrap();
-    // Never closed: the shell has to end because of its output.
+    // The input is never closed: the shell must end because its output is closed.
     let _ = stdin.write_all(b"ls /\nls /\n");
     let output = shell.wait_with_output().unwrap();
     assert!(!text(&output.stderr).contains("panic"), "{output:?}");

@@ -1,10 +1,10 @@
-//! The binary run once, and what came of it.
+//! Runs the binary once and returns its output and status.
 
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// `ironkeeper shell` with a single command.
+/// Returns the command line of `ironkeeper shell`.
 pub fn shell(server: &str) -> Command {
     let mut command = ironkeeper();
     command.args(["shell", "-server", server]);
@@ -17,7 +17,7 @@ pub fn ironkeeper() -> Command {
     command
 }
 
-/// What a process said, and its status.
+/// The output of a process, and its status.
 #[derive(Debug)]
 pub struct Said {
     pub status: i32,
@@ -37,7 +37,7 @@ impl From<Output> for Said {
 }
 
 impl Said {
-    /// Standard output, each line of it JSON.
+    /// Parses each line of standard output as JSON.
     #[track_caller]
     pub fn json(&self) -> Vec<Value> {
         let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|_| panic!("{self:?}"));
@@ -49,7 +49,7 @@ pub fn run(server: &str, words: &[&str]) -> Said {
     shell(server).args(words).output().unwrap().into()
 }
 
-/// Runs a command that has to succeed, and returns its standard output.
+/// Runs a command that must succeed, and returns its standard output.
 #[track_caller]
 pub fn ok(server: &str, words: &[&str]) -> String {
     let said = run(server, words);
@@ -57,7 +57,7 @@ pub fn ok(server: &str, words: &[&str]) -> String {
     said.stdout
 }
 
-/// Runs a command that has to fail, and returns its standard error.
+/// Runs a command that must fail, and returns its standard error.
 #[track_caller]
 pub fn fails(server: &str, words: &[&str]) -> String {
     let said = run(server, words);

@@ -1,4 +1,4 @@
-//! What a person at the prompt sees.
+//! The interactive prompt.
 
 use ironkeeper_client::{Client, CreateMode, Version};
 use ironkeeper_testing::{Direction, FaultyProxy, TestServer};
@@ -12,7 +12,7 @@ struct Scene {
     runtime: tokio::runtime::Runtime,
     other: Client,
     home: TempDir,
-    // Behind all that talks to it.
+    // The last field, so that it is dropped after everything that is connected to it.
     server: TestServer,
 }
 
@@ -29,7 +29,7 @@ impl Scene {
         let other = runtime.block_on(Client::connect(&server.connect_string())).unwrap();
         let mut scene = Scene { terminal, runtime, other, home, server };
         scene.terminal.wait_for("Welcome to Ironkeeper!");
-        // Told before or behind the first prompt, which is then drawn anew.
+        // Printed before the first prompt, or after it; then the prompt is drawn again.
         let connected = format!("Connected to {}", scene.server.connect_string());
         scene.terminal.wait_for(&connected);
         scene.terminal.wait_for_prompt(0);
@@ -109,7 +109,7 @@ fn tab_completes_commands_options_and_live_paths() {
     terminal.press(CTRL_C);
     terminal.wait_for_prompt(2);
 
-    // What is created now is known now.
+    // A new node is completed at once.
     scene.create("/fresh", "new");
     let terminal = &mut scene.terminal;
     terminal.press("get /fr");
@@ -185,7 +185,7 @@ fn the_prompt_follows_the_connection_while_a_line_is_typed() {
     terminal.wait_for("ls /zoo");
     proxy.refuse();
     proxy.cut();
-    // One line, and the prompt with what was typed in its new state.
+    // One line, followed by the prompt with its new state and the typed text.
     terminal.wait_for(&format!("Disconnected from {address}; connecting again\n[zk: "));
     terminal.wait_for("(CONNECTING) 0] ls /zoo");
     proxy.heal().unwrap();
@@ -240,7 +240,7 @@ fn arrow_up_brings_back_commands_even_of_the_last_shell() {
     let kept = std::fs::read_to_string(scene.home.path().join("state/history")).unwrap();
     assert!(kept.contains("set /app first") && !kept.contains("secret"), "{kept}");
 
-    // Newest first.
+    // The newest line comes first.
     let mut next = open_shell(&scene.server, &scene.home);
     next.wait_for_prompt(0);
     next.press(UP);
@@ -262,7 +262,7 @@ fn events_appear_above_the_line_that_is_being_typed() {
     scene.runtime.block_on(scene.other.set("/app", "new", Version::Any)).unwrap();
     terminal.wait_for("WATCHER::");
     terminal.wait_for("WatchedEvent state:SyncConnected type:NodeDataChanged path:/app zxid: ");
-    // The prompt is back with what had been typed, and typing goes on.
+    // The prompt is shown again with the typed text, and typing continues.
     terminal.wait_for("(CONNECTED) 1] stat /a");
     terminal.run("pp");
     terminal.wait_for("dataVersion = 1");
@@ -283,7 +283,7 @@ fn control_c_throws_a_line_away_and_control_d_ends_the_session() {
     assert!(scene.exists("/mine"));
     scene.terminal.press(CTRL_D);
     let Scene { terminal, runtime, other, .. } = &mut scene;
-    // The session is closed, not left to expire.
+    // The session is closed, so it does not have to expire.
     let watch = runtime.block_on(other.exists_and_watch("/mine")).unwrap();
     if let (Some(_), gone) = watch {
         runtime.block_on(gone).unwrap();
@@ -304,7 +304,7 @@ fn a_lost_connection_is_told_and_comes_back_with_its_watches() {
     scene.server.drop_connections().unwrap();
     terminal.wait_for("Disconnected from ");
     terminal.wait_for("Connected to ");
-    // The session is the same.
+    // The session is still the same.
     terminal.run("getEphemerals");
     terminal.wait_for("[/mine]");
     terminal.run("create /app/below");
@@ -313,7 +313,7 @@ fn a_lost_connection_is_told_and_comes_back_with_its_watches() {
 
 #[test]
 fn control_c_stops_waiting_for_a_server_that_does_not_answer() {
-    // Accepts connections and says nothing.
+    // Accepts connections and never replies.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let home = tempfile::tempdir().unwrap();
     let address = silent.local_addr().unwrap().to_string();
@@ -321,7 +321,7 @@ fn control_c_stops_waiting_for_a_server_that_does_not_answer() {
         PseudoTerminal::start(&address, &["-timeout", "600000"], &home.path().join("h"));
     terminal.wait_for("(CONNECTING) 0] ");
     terminal.run("ls /");
-    // The echo of the line's end: from here on the command runs.
+    // The echo of the line end: from here on the command runs.
     terminal.wait_for("ls /\n");
     terminal.interrupt();
     terminal.wait_for("Interrupted");
@@ -351,7 +351,7 @@ fn deleting_a_subtree_is_confirmed() {
     terminal.wait_for_prompt(2);
     assert!(!scene.exists("/app"));
 
-    // Not when told so.
+    // With --yes there is no confirmation.
     scene.create("/app", "");
     let terminal = &mut scene.terminal;
     terminal.run("deleteall --yes /app");

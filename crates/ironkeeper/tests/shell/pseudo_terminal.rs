@@ -1,4 +1,4 @@
-//! A pseudo-terminal with a prompt of ours in it: types, and waits for what appears.
+//! A pseudo-terminal that runs `ironkeeper` with a prompt: sends keys and waits for output.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-/// Nothing depends on it being short.
+/// The timeout of every wait; no test requires it to be short.
 const APPEARS_WITHIN: Duration = Duration::from_secs(60);
 
 pub const TAB: &str = "\t";
@@ -22,11 +22,11 @@ pub const UP: &str = "\x1b[A";
 pub const CTRL_C: &str = "\x03";
 pub const CTRL_D: &str = "\x04";
 
-/// A shell at a prompt. Killed when dropped.
+/// A shell at a prompt, killed on drop.
 pub struct PseudoTerminal {
     keyboard: File,
     screen: Receiver<Vec<u8>>,
-    /// What appeared and has not been waited for, and all of it for the message of a failure.
+    /// The output that was not awaited yet, and the whole output for failure messages.
     unseen: String,
     all: String,
     shell: Child,
@@ -34,14 +34,14 @@ pub struct PseudoTerminal {
 }
 
 impl PseudoTerminal {
-    /// Starts `ironkeeper shell` with these arguments; typed commands are kept in `history`.
+    /// Starts `ironkeeper shell` with these arguments; `history` is its history file.
     pub fn start(server: &str, arguments: &[&str], history: &Path) -> PseudoTerminal {
         let arguments = [&["shell", "-server", server], arguments].concat();
         PseudoTerminal::of(&arguments, ("IRONKEEPER_HISTORY", history), server)
     }
 
-    /// Starts `ironkeeper` with these arguments and a variable that says where it keeps its
-    /// history.
+    /// Starts `ironkeeper` with these arguments and an environment variable that sets the location
+    /// of its history.
     pub fn of(arguments: &[&str], history: (&str, &Path), server: &str) -> PseudoTerminal {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
@@ -72,7 +72,7 @@ impl PseudoTerminal {
         let mut reader = keyboard.try_clone().unwrap();
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // An error is how the end of the last process at a terminal looks from here.
+            // When the last process of the terminal ends, the read fails.
             while let Ok(count @ 1..) = reader.read(&mut bytes) {
                 if appeared.send(bytes[..count].to_vec()).is_err() {
                     return;
@@ -92,14 +92,14 @@ impl PseudoTerminal {
         self.press(ENTER);
     }
 
-    /// Waits until the text has appeared, behind what was waited for before.
+    /// Waits until `text` has appeared after the text of the previous wait.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) {
         let deadline = Instant::now() + APPEARS_WITHIN;
         loop {
             let plain = without_escapes(&self.unseen);
             if let Some(at) = plain.find(text) {
-                // Escapes before the text are gone with it; what follows is plain already.
+                // The escapes before the text are dropped with it; the rest has no escapes left.
                 self.unseen = plain[at + text.len()..].to_owned();
                 return;
             }
@@ -121,19 +121,19 @@ impl PseudoTerminal {
         }
     }
 
-    /// All that has appeared so far.
+    /// Returns all output so far.
     pub fn seen(&self) -> &str {
         &self.all
     }
 
-    /// Waits for a new prompt, of the command of this number. A prompt is drawn again with every key, but only
-    /// a new one begins a line.
+    /// Waits for a new prompt, for the command with this number. The prompt is drawn again with
+    /// every key, but only a new prompt starts a line.
     #[track_caller]
     pub fn wait_for_prompt(&mut self, number: usize) {
         self.wait_for(&format!("\n[zk: {}(CONNECTED) {number}] ", self.server));
     }
 
-    /// Interrupts what is running, as the terminal does at Ctrl-C while no line is edited.
+    /// Sends SIGINT, as the terminal does at Ctrl-C while no line is edited.
     pub fn interrupt(&self) {
         self.signal(Signal::INT);
     }
@@ -142,7 +142,7 @@ impl PseudoTerminal {
         kill_process(Pid::from_child(&self.shell), signal).unwrap();
     }
 
-    /// Whether the terminal collects whole lines itself, as it does while no program edits them.
+    /// Returns whether the terminal is in line mode, as it is while no program edits lines.
     pub fn edits_lines(&self) -> bool {
         let modes = tcgetattr(&self.keyboard).unwrap();
         modes.local_modes.contains(LocalModes::ICANON | LocalModes::ECHO)
@@ -150,7 +150,7 @@ impl PseudoTerminal {
 
     /// Waits for the end of the shell.
     pub fn wait_for_end(&mut self) -> ExitStatus {
-        // Its last words have to be read, or it cannot end.
+        // The remaining output must be read, or the shell cannot end.
         while self.screen.recv_timeout(APPEARS_WITHIN).is_ok() {}
         self.shell.wait().unwrap()
     }
@@ -163,7 +163,7 @@ impl Drop for PseudoTerminal {
     }
 }
 
-/// The text without what moves the cursor. An escape that is not complete yet stays.
+/// Removes escape sequences. An incomplete sequence at the end stays.
 fn without_escapes(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;

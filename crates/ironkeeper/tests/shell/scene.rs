@@ -1,4 +1,4 @@
-//! A server with something in it, and a client to look at it and to change it.
+//! A server with sample nodes, and a client that reads and changes them.
 
 use ironkeeper_client::{Acl, Client, CreateMode, CreateOptions, Node, Perms};
 use ironkeeper_testing::TestServer;
@@ -8,7 +8,7 @@ pub struct Scene {
     pub runtime: Runtime,
     pub client: Client,
     pub at: String,
-    // Behind all that talks to it.
+    // The last field, so that it is dropped after everything that is connected to it.
     pub server: TestServer,
 }
 
@@ -25,8 +25,8 @@ impl Scene {
         Scene { runtime, client, at, server }
     }
 
-    /// A subtree of every sort of node: `/app` with text, bytes, null, no bytes, a list of its own, and an
-    /// ephemeral one of the scene's session.
+    /// Creates a subtree with every kind of node: `/app` with text, bytes, null data, empty data,
+    /// an ACL, and an ephemeral node of this client's session.
     pub fn with_app() -> Scene {
         let scene = Scene::new();
         scene.create("/app", b"the text");
@@ -40,7 +40,7 @@ impl Scene {
             Acl::new(Perms::READ, "world", "anyone"),
             Acl::new(Perms::ALL, "digest", "user:smGaoVKd/cQkjm7b88GyorAUz20="),
         ];
-        // The list that would keep others from creating below it comes last.
+        // The ACL that denies access to others is set last.
         scene.create("/app/closed", b"locked");
         scene.create("/app/closed/below", b"inside");
         let set = scene.client.set_acl("/app/closed", &closed, -1);
@@ -85,7 +85,7 @@ impl Scene {
         self.runtime.block_on(self.client.exists(path)).unwrap().is_some()
     }
 
-    /// A client that may see and set every list of the scene.
+    /// Authenticates the client as a user that may read and set every ACL of the scene.
     pub fn as_owner(&self) {
         self.runtime.block_on(self.client.add_auth("digest", "user:pass")).unwrap();
     }

@@ -32,8 +32,7 @@ fn status_shows_a_row_for_each_server_and_exits_by_their_health() {
     assert!(rows[1]["error"].as_str().unwrap().contains("unreachable"), "{said:?}");
 }
 
-/// Something that answers four-letter words as a server in this condition would, until it is
-/// dropped.
+/// A fake server that replies to four-letter words with the given state.
 struct Actor {
     address: String,
 }
@@ -44,7 +43,7 @@ impl Actor {
         let address = listener.local_addr().unwrap().to_string();
         let srvr = format!("Zookeeper version: 3.9.5\nZxid: {zxid}\nMode: {mode}\nNode count: 5\n");
         let mntr = metrics.to_owned();
-        // Ends with the process of the tests.
+        // The thread ends with the test process.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (mut stream, mut word) = (stream.unwrap(), [0; 4]);
@@ -70,7 +69,7 @@ fn status_notices_a_full_disk_and_a_server_without_a_quorum() {
     let alone = Actor::new("read-only", "0x5", "");
     let said = status(&[&alone.address]);
     assert!(said.status == 1 && said.stdout.contains("it has no quorum"), "{said:?}");
-    // No purge is a remark, and no reason for a code.
+    // A missing purge is a remark and does not change the exit code.
     let unpurged = Actor::new("standalone", "0x5", "zk_disk_full\t0\nzk_autopurge\t0\n");
     assert_eq!(status(&[&unpurged.address]).status, 0);
 }
@@ -133,7 +132,7 @@ fn a_digest_opens_a_node_that_was_closed_with_it() {
 
 #[test]
 fn what_a_server_does_not_tell_is_explained() {
-    // No list keeps a server from answering srvr.
+    // The whitelist does not apply to srvr.
     let server = TestServer::builder().set("4lw.commands.whitelist", "ruok").start().unwrap();
     let at = server.connect_string();
     let said = status(&[&at]);
@@ -151,7 +150,7 @@ fn what_is_no_zookeeper_is_told_apart_from_a_server_that_is_down() {
     let other = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(b"220 mail.example ESMTP\r\n").unwrap();
-        // Closed with unread bytes it would be a reset.
+        // Closing a socket with unread bytes would send a reset.
         stream.read_exact(&mut [0; 4]).unwrap();
     });
     let said = status(&[&at]);

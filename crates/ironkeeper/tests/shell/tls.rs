@@ -1,4 +1,4 @@
-//! The shell on a server that speaks TLS, by the properties that Apache's client takes.
+//! The shell with a server behind TLS, configured by the properties of Apache's client.
 
 use std::process::{Command, Output, Stdio};
 

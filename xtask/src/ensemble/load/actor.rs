@@ -1,4 +1,4 @@
-//! One client of the load: what it does next, and what it writes down.
+//! One client of the load: the choice of its operations, and its records.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,21 +13,22 @@ use super::{PATIENCE, REGISTERS, Shared, register_path};
 use crate::differential::rng::Rng;
 use crate::ensemble::history::{Action, Op, Outcome, Seen};
 
-/// Between two operations of a client: what the machine has to do for others gets its share.
+/// The pause between two operations of a client, which leaves CPU time to other processes.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Nodes appended to the line at once.
+/// The number of nodes appended in one step.
 const APPENDED: usize = 8;
 
-/// A client, and everything it was told.
+/// A client and the replies it received.
 pub struct Actor {
     pub number: usize,
     pub client: Client,
     pub ops: Vec<Op>,
-    /// Names of nodes in the line that were acknowledged, and how many may be there besides.
+    /// Names of appended nodes that were acknowledged, and the number of appends with unknown
+    /// outcome.
     pub appended: Vec<String>,
     pub appended_unknown: usize,
     pub reconnects: usize,
-    /// What should never happen.
+    /// Events that must never happen.
     pub trouble: Vec<String>,
     rng: Rng,
     shared: Arc<Shared>,
@@ -75,7 +76,7 @@ impl Actor {
         }
     }
 
-    /// Works until told to stop, or until the session is lost.
+    /// Runs until the load stops or the session is lost.
     pub async fn run(mut self) -> Actor {
         while !self.is_stopped() {
             let deed = self.rng.weighted(&DEEDS);
@@ -96,7 +97,7 @@ impl Actor {
                 Err(error) if error.kind() == ErrorKind::ConnectionLoss => {
                     self.reconnects += 1;
                     tokio::select! {
-                        // What it says, the next request says as well.
+                        // An error is ignored: the next request returns it again.
                         _ = self.client.connected() => {}
                         _ = self.stopped.changed() => {}
                     }
@@ -111,7 +112,7 @@ impl Actor {
         self
     }
 
-    /// Told to stop, or left alone by whoever might have.
+    /// Returns whether the load was stopped, or its sender was dropped.
     fn is_stopped(&self) -> bool {
         *self.stopped.borrow() || self.stopped.has_changed().is_err()
     }
@@ -234,7 +235,7 @@ impl Actor {
     }
 }
 
-/// A register as a read shows it; `None` if nobody can have written that.
+/// Decodes a register from a read; `None` if the data was not written by a client of the load.
 pub fn seen(data: &[u8], stat: &Stat) -> Option<Seen> {
     let value = std::str::from_utf8(data).ok()?.parse().ok()?;
     Some(Seen { version: stat.version, zxid: stat.mzxid.0, value })

@@ -1,4 +1,4 @@
-//! The end of a load: every member is asked for everything, and what clients were told is held against it.
+//! The end of a load: reads the state of every member and checks the clients' records against it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,13 +11,14 @@ use super::actor::{Actor, seen};
 use super::{REGISTERS, Report, SESSION, Shared, connect, live_path, register_path};
 use crate::ensemble::history::{self, Action, Op, Outcome};
 
-/// A member's tree below `/load`.
+/// A member's nodes below `/load`.
 type Tree = BTreeMap<String, (Stat, Bytes)>;
 
-/// Differences shown of two trees; the rest is counted.
+/// The number of printed differences between two trees; the others are counted.
 const SHOWN: usize = 5;
 
-/// Compares what clients know with what members hold, ends the sessions, and looks that their nodes go.
+/// Compares the clients' records with the members' state, closes the sessions, and checks that
+/// their ephemeral nodes are deleted.
 pub async fn judge(
     members: &[String],
     actors: Vec<Actor>,
@@ -91,7 +92,7 @@ pub async fn judge(
     Ok(Report { acknowledged, unknown, reconnects, stale, failures })
 }
 
-/// Everything one member holds, behind a sync.
+/// Reads all nodes of one member, after a sync.
 async fn read(member: &str) -> Result<Tree> {
     let client: Client = connect(member, SESSION).await?;
     client.sync("/load").await?;
@@ -118,7 +119,7 @@ fn differences(one: &Tree, other: &Tree) -> impl Iterator<Item = String> {
     shown.into_iter().chain((more > 0).then(|| format!("{more} more nodes differ")))
 }
 
-/// What the line of appended nodes lacks, has twice, or has too much of.
+/// Returns appended nodes that are missing, duplicated or unexpected.
 fn missing_from_line(tree: &Tree, actors: &[Actor]) -> Vec<String> {
     let mut failures = Vec::new();
     let mut acknowledged = BTreeSet::new();
@@ -150,7 +151,7 @@ fn missing_from_line(tree: &Tree, actors: &[Actor]) -> Vec<String> {
     failures
 }
 
-/// Sessions that live have their ephemeral node, and it is theirs.
+/// Checks that each open session has its ephemeral node and owns it.
 fn missing_sessions(tree: &Tree, actors: &[Actor]) -> Vec<String> {
     actors
         .iter()

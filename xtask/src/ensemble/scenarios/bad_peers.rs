@@ -1,6 +1,6 @@
-//! Peers that should not be there, and one whose disk has gone bad: garbage, impossible lengths and epochs, silence, a
-//! second server with a member's id, a member of another ensemble, a damaged log. Members go on, nobody falls, and no
-//! client is told anything wrong.
+//! Invalid peers and a damaged disk: garbage, invalid lengths and epochs, connections without
+//! packets, a second server with a member's id, a member of another ensemble, a damaged log.
+//! Members keep serving, no process terminates, and no client receives a wrong reply.
 
 mod attacks;
 
@@ -17,9 +17,9 @@ use crate::ports;
 use crate::server::{Program, Server};
 
 const WRITES: u64 = 100;
-/// Writes that make the newest log long enough.
+/// The number of writes that make the newest log long enough.
 const LOG_WRITES: u64 = 500;
-/// Bytes of a log that is worth damaging: its middle is not its end.
+/// The smallest log that is damaged: large enough that its middle is not its tail.
 const LOG_BYTES_MIN: usize = 10_000;
 
 pub fn play(stage: &Stage<'_>) -> Result<Tally> {
@@ -44,7 +44,7 @@ struct Play<'a> {
 }
 
 impl Play<'_> {
-    /// Writes go on and every member is the process that it was and serves.
+    /// Checks that writes continue and that every member is still the same process and serves.
     fn unharmed(&mut self, what: &str, pids: &[Option<u32>]) -> Result<()> {
         self.load.wait_for_new_write().with_context(|| what.to_owned())?;
         self.load.wait_for_writes(WRITES).with_context(|| what.to_owned())?;
@@ -54,7 +54,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// One of our members has said in its log what was wrong.
+    /// Checks that one of our members has logged the error.
     fn told(&mut self, what: &str, words: &str) {
         let mut ours = self
             .cluster
@@ -76,7 +76,7 @@ impl Play<'_> {
         for attack in attacks::ALL {
             for at in 0..self.cluster.size() {
                 let ports = self.cluster.peer_ports(at);
-                // Refused, reset, ignored: all of that is fine.
+                // A rejected, reset or ignored connection is acceptable.
                 let _ = (attack.run)(ports, self.stage.seed);
             }
             self.unharmed(attack.name, &pids)?;
@@ -88,7 +88,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// The first member of ours behind this one, in a circle.
+    /// Returns the first member of ours after this one, cyclically.
     fn ours_after(&self, member: usize) -> Result<usize> {
         let size = self.cluster.size();
         (1..size)
@@ -97,7 +97,8 @@ impl Play<'_> {
             .context("no other member is ours")
     }
 
-    /// A server of ours beside the ensemble: it knows the members, and has `id` and a folder of its own.
+    /// Configures an Ironkeeper server outside of the ensemble: it knows the members, and has `id`
+    /// and its own directory.
     fn stranger(&self, id: usize, name: &str) -> Result<Server> {
         let port = ports::one()?;
         let (quorum, election) = (ports::one()?, ports::one()?);
@@ -112,7 +113,7 @@ impl Play<'_> {
         Ok(server)
     }
 
-    /// Somebody copied a configuration and forgot to change `myid`.
+    /// Starts a server with a copied configuration whose `myid` was not changed.
     fn second_of_an_id(&mut self) -> Result<()> {
         let pids = self.pids();
         let mut double = self.stranger(1, "double")?;
@@ -125,12 +126,12 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// A server with another history, longer than ours as zxids go, believes that it belongs to us.
+    /// Starts a server with another history, with larger zxids, that is configured as a member.
     fn stranger_with_history(&mut self) -> Result<()> {
         let pids = self.pids();
         let id = self.cluster.size() + 1;
         let mut other = self.stranger(id, "other")?;
-        // Epochs that no member has come to yet.
+        // Epochs that no member has reached yet.
         let files = other.data_dir().join("version-2");
         fs::create_dir_all(&files)?;
         for file in ["acceptedEpoch", "currentEpoch"] {
@@ -144,8 +145,8 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// The log of a follower of ours is damaged in its middle: it says so and does not serve what is left. Emptied, it
-    /// returns.
+    /// Damages the middle of a follower's log (one of ours): the follower must log the error and
+    /// must not serve. After its data was deleted it rejoins.
     fn damaged_log(&mut self) -> Result<()> {
         let leader = self.cluster.wait_for_leader(|_| true)?;
         let victim = self.ours_after(leader)?;
@@ -157,7 +158,7 @@ impl Play<'_> {
         let mut bytes = fs::read(&log)?;
         let end = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
         ensure!(end > LOG_BYTES_MIN, "{} is too short to be damaged", log.display());
-        // Whatever they are part of: records follow, so no unfinished write has left such a trace.
+        // Records follow these bytes, so the damage cannot be mistaken for a torn tail.
         for byte in &mut bytes[end / 2..end / 2 + 16] {
             *byte ^= 0x55;
         }
@@ -188,7 +189,7 @@ impl Play<'_> {
     }
 }
 
-/// The transaction log that a start reads in any case. Older ones may lie wholly before the last snapshot.
+/// Returns the transaction log that every start reads. Older logs may end before the last snapshot.
 fn newest_log(files: &std::path::Path) -> Result<PathBuf> {
     let first_zxid = |path: &PathBuf| {
         let name = path.file_name()?.to_str()?;

@@ -1,9 +1,9 @@
-//! Members fall behind, or ahead, and are brought back: by DIFF, by SNAP and by TRUNC.
+//! Members fall behind, or are ahead, and are synchronized by DIFF, by SNAP and by TRUNC.
 //!
-//! The last member of the cast leads at first and brings the first one up to date: once with what it missed, once
-//! with the whole tree. Then it is left alone with a write that nobody else ever sees, and comes back to an ensemble
-//! that the member before it leads: that write must go, by TRUNC, or with the whole tree if the new epoch has a
-//! history already. Each time an Apache server took part, its log says which way it was.
+//! The last member leads at first and synchronizes the first one: once by DIFF, once by SNAP. Then
+//! the last member logs a write that no other member receives, and rejoins an ensemble that the
+//! member before it leads: that write must be removed, by TRUNC, or by SNAP if the new epoch
+//! already has transactions. If an Apache server took part, its log shows which way was used.
 
 use std::fs;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::ensemble::{Stage, digests};
 use crate::interop::Tally;
 use crate::server::Server;
 
-/// More than leaders keep in memory for learners (`commitLogCount`).
+/// More transactions than leaders keep in memory for learners (`commitLogCount`).
 const MANY: usize = 700;
 const FEW: usize = 20;
 const SESSION: Duration = Duration::from_secs(30);
 
-/// How a learner is brought up to date.
+/// The way in which a learner is synchronized.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Diff,
@@ -31,7 +31,8 @@ enum Way {
 }
 
 impl Way {
-    /// What Apache's log says then: a learner's, and a leader's, which is silent about cutting.
+    /// Returns the corresponding texts in Apache's logs: of the learner, and of the leader, which
+    /// does not log TRUNC.
     fn words(self) -> [&'static str; 2] {
         match self {
             Way::Diff => ["Getting a diff from the leader", "Sending DIFF"],
@@ -42,7 +43,8 @@ impl Way {
 }
 
 pub fn play(stage: &Stage<'_>) -> Result<Tally> {
-    // Without the log on disk, which both may use, whoever is far behind gets the whole tree.
+    // With this flag neither program synchronizes from the log on disk, so a member far behind gets
+    // a SNAP.
     let terms = Terms { flags: vec!["-Dzookeeper.snapshotSizeFactor=-1"], ..Terms::default() };
     let cluster = Cluster::prepare(&stage.cast, stage.programs, &terms, &stage.dir)?;
     ensure!(cluster.size() == 3, "three members play this");
@@ -65,7 +67,7 @@ struct Play {
 }
 
 impl Play {
-    /// The last member leads: of two with equal histories the larger id does.
+    /// Starts the ensemble so that the last member leads: with equal histories the larger id wins.
     fn begin(&mut self) -> Result<()> {
         for at in [0, 2] {
             self.cluster.member_mut(at).launch()?;
@@ -73,12 +75,13 @@ impl Play {
         self.cluster.wait_for_leader(|at| at == 2)?;
         self.cluster.member_mut(1).launch()?;
         self.cluster.wait_until_all_serve()?;
-        // Who has nothing at all is always given the whole tree.
+        // A member without any history always gets a SNAP.
         self.write(FEW)?;
         self.settle()
     }
 
-    /// Writes through the members that run. Without anything to write no session is opened: that is a transaction too.
+    /// Writes through the running members. Opens no session if `count == 0`, because that is a
+    /// transaction too.
     fn write(&mut self, count: usize) -> Result<()> {
         if count == 0 {
             return Ok(());
@@ -103,22 +106,22 @@ impl Play {
         })
     }
 
-    /// The first member misses `count` writes.
+    /// Lets the first member miss `count` writes and synchronizes it.
     fn behind(&mut self, count: usize, way: Way) -> Result<()> {
         self.cluster.member_mut(0).stop()?;
         self.write(count)?;
         self.returns(0, 2, way)
     }
 
-    /// The last member leads alone, writes what nobody else sees, and returns when the others have elected anew and
-    /// written `count` nodes.
+    /// Lets the last member log a write that no other member receives, and restarts it after the
+    /// others have elected a leader and written `count` nodes.
     fn ahead(&mut self, count: usize, way: Way) -> Result<()> {
         self.lead(2)?;
         self.settle()?;
         let lonely = format!("/lonely-{}", self.written);
         let client = self.clients.connect(&self.cluster.member(2).address(), SESSION)?;
-        // The session is a transaction, too. Whoever is behind would not be elected later, and whoever still runs
-        // would see what nobody shall see.
+        // Opening the session is a transaction, too: a member without it would not be elected
+        // later, and a member that still runs would receive the write.
         self.wait_until_equal()?;
         for at in [0, 1] {
             self.cluster.member(at).pause()?;
@@ -152,7 +155,7 @@ impl Play {
         Ok(())
     }
 
-    /// Sees to it that this member leads: of those with equal histories it has the largest id.
+    /// Makes this member the leader: it has the largest id of the members with equal histories.
     fn lead(&mut self, wanted: usize) -> Result<()> {
         self.settle()?;
         for _ in 0..5 {
@@ -177,7 +180,7 @@ impl Play {
         self.cluster.wait(is_equal).context("the members do not come to the same transaction")
     }
 
-    /// Everybody has everything: a sync through each member has come back.
+    /// Waits until all members have all transactions: a sync through each member has returned.
     fn settle(&self) -> Result<()> {
         for server in self.cluster.members() {
             let client = self.clients.connect(&server.address(), SESSION)?;
@@ -189,7 +192,7 @@ impl Play {
         Ok(())
     }
 
-    /// A member returns to a leader, and is brought up to date this way.
+    /// Starts a member again and checks that the leader synchronizes it in this way.
     fn returns(&mut self, learner: usize, leader: usize, way: Way) -> Result<()> {
         let before = [learner, leader].map(|at| log_text(self.cluster.member(at)).len());
         self.cluster.member_mut(learner).start_again()?;
@@ -214,7 +217,7 @@ impl Play {
         self.compare(&format!("after {way:?}"))
     }
 
-    /// Every member has every node that was written.
+    /// Checks that every member has all written nodes.
     fn compare(&mut self, when: &str) -> Result<()> {
         let written = self.written;
         for server in self.cluster.members() {
@@ -233,19 +236,19 @@ impl Play {
     }
 }
 
-/// A member's whole log, whatever bytes it holds.
+/// Returns a member's whole log as lossy UTF-8.
 fn log_text(server: &Server) -> String {
     String::from_utf8_lossy(&fs::read(server.log_path()).unwrap_or_default()).into_owned()
 }
 
-/// What a log says about synchronization, for the message of a failure.
+/// Returns the log lines about synchronization, for an error message.
 fn sync_lines(log: &str) -> String {
     const WORDS: [&str; 5] = ["DIFF", "SNAP", "TRUNC", "napshot", "runcat"];
     let lines = log.lines().filter(|line| WORDS.iter().any(|word| line.contains(word)));
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// Whether a member's transaction log holds this text.
+/// Returns whether a member's transaction log contains this text.
 fn log_holds(server: &Server, text: &str) -> bool {
     let Ok(files) = fs::read_dir(server.data_dir().join("version-2")) else { return false };
     files

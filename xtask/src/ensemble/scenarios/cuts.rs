@@ -1,5 +1,5 @@
-//! Members are cut off: the leader with and without notice, a follower, and two followers from each other's view
-//! of the leader.
+//! Partitions: the leader with reset connections and with dropped packets, a follower, and one
+//! follower from the leader alone.
 
 use anyhow::{Context, Result};
 
@@ -32,7 +32,8 @@ pub fn play(stage: &Stage<'_>) -> Result<Tally> {
         cluster.tell(&format!("follower {} cut off ({cut:?})", follower + 1));
         mend(&mut cluster, &load)?;
     }
-    // One follower sees the other but not the leader, whom the other sees.
+    // One follower can reach the other follower but not the leader, which the other follower can
+    // reach.
     let leader = cluster.wait_for_leader(|_| true)?;
     let follower = (leader + 1) % cluster.size();
     cluster.links()?.cut(leader, follower, Cut::Refused);
@@ -42,7 +43,7 @@ pub fn play(stage: &Stage<'_>) -> Result<Tally> {
     judge(&cluster, load)
 }
 
-/// Mends everything, and waits until all serve and writes go on.
+/// Restores all links, and waits until all members serve and writes continue.
 fn mend(cluster: &mut Cluster, load: &Load) -> Result<()> {
     load.wait_for_new_write().context("while the ensemble is cut")?;
     cluster.links()?.heal()?;

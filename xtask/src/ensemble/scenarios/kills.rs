@@ -1,5 +1,5 @@
-//! Every member is killed (SIGKILL) and started again under load; then whoever leads, twice. If a program of the cast has
-//! not led by then, it is made to.
+//! Every member is killed (SIGKILL) and started again under load; then the leader, twice. A program
+//! of the ensemble that has not led by then is made the leader.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::ensemble::load::Load;
 use crate::ensemble::{Stage, judge};
 use crate::interop::Tally;
 
-/// Writes between two blows: enough that the one who was away has something to catch up with.
+/// Writes between two faults: enough that the restarted member has to be synchronized.
 const WRITES: u64 = 300;
 const LEADER_KILLS: usize = 2;
 
@@ -39,7 +39,8 @@ pub fn play(stage: &Stage<'_>) -> Result<Tally> {
     judge(&cluster, load)
 }
 
-/// Of three voters the candidate leads when it has more than the one it is left alone with.
+/// Makes one of three voters the leader: its log is longer than that of the only other running
+/// voter.
 fn make_lead(cluster: &mut Cluster, cast: &Cast, load: &Load, candidate: usize) -> Result<()> {
     ensure!(voters(cast).count() == 3, "three voters play this");
     let leader = cluster.wait_for_leader(|at| at != candidate)?;
@@ -59,12 +60,12 @@ fn make_lead(cluster: &mut Cluster, cast: &Cast, load: &Load, candidate: usize) 
     load.wait_for_writes(WRITES).context("with a leader that was made to lead")
 }
 
-/// The places of the members that vote.
+/// Returns the indices of the voters.
 fn voters(cast: &Cast) -> impl Iterator<Item = usize> {
     (0..cast.0.len()).filter(|at| !cast.0[*at].observer)
 }
 
-/// The programs of the members that may lead.
+/// Returns the programs of the members that may lead.
 fn voting_programs(cast: &Cast) -> BTreeSet<String> {
     voters(cast).map(|at| cast.0[at].kind.to_string()).collect()
 }

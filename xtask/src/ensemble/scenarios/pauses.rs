@@ -1,5 +1,5 @@
-//! Every member stops in its tracks (SIGSTOP) until the others have gone on without it, then goes on itself: a
-//! leader that wakes up must not believe that it still leads.
+//! Every member is paused (SIGSTOP) until the others have made progress, then continued: a
+//! continued leader must not act as leader.
 
 use anyhow::{Context, Result};
 
@@ -15,7 +15,7 @@ pub fn play(stage: &Stage<'_>) -> Result<Tally> {
     let load = Load::start(&cluster, stage.seed)?;
     load.wait_for_writes(WRITES)?;
     let leader = cluster.wait_for_leader(|_| true)?;
-    // The leader first, so that it is one whatever the others do.
+    // The leader first, while it certainly leads.
     let others = (0..cluster.size()).filter(|at| *at != leader);
     for victim in std::iter::once(leader).chain(others) {
         pause_one(&mut cluster, &load, victim)?;
@@ -31,7 +31,7 @@ fn pause_one(cluster: &mut Cluster, load: &Load, victim: usize) -> Result<()> {
         .wait_for_write_after(load.moment())
         .and_then(|took| load.wait_for_writes(WRITES).map(|()| took))
         .with_context(|| format!("while {name} is paused"));
-    // Whatever came of it: a stopped process would stay behind.
+    // Also after a failure: the process must not stay stopped.
     cluster.member(victim).signal("CONT")?;
     cluster.tell(&format!("{name} paused: a write after {:.0} ms", gone_on?.as_secs_f64() * 1e3));
     load.wait_for_new_write().with_context(|| format!("after {name} woke up"))?;

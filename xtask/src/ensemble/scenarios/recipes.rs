@@ -1,8 +1,8 @@
-//! Recipes on an ensemble whose leader is killed (SIGKILL), twice: never two holders, no lost item, no waiter that
-//! is stuck.
+//! Recipes on an ensemble whose leader is killed (SIGKILL), twice: never two holders, no lost item,
+//! no waiter that waits forever.
 //!
-//! Every recipe is at work all the time. Its users have sessions that live longer than any election, so that
-//! each has to go on where it was. What each demands is said in its file.
+//! All recipes run concurrently. The sessions of their users outlast every election, so each user
+//! has to continue after it. The file of each recipe states its requirements.
 
 mod barrier;
 mod fenced;
@@ -23,11 +23,11 @@ use crate::ensemble::cluster::{Cluster, Terms};
 use crate::interop::Tally;
 
 const LEADER_KILLS: usize = 2;
-/// Rounds of each recipe between two blows.
+/// The rounds of each recipe between two faults.
 const ROUNDS: u64 = 5;
-/// Longer than any election, on a busy machine too.
+/// The session timeout: longer than any election, also on a busy machine.
 const SESSION: Duration = Duration::from_secs(40);
-/// Users of each recipe, each with a session of its own.
+/// Users of each recipe, each with its own session.
 const USERS: usize = 3;
 
 pub fn play(stage: &Stage<'_>) -> Result<Tally> {
@@ -62,11 +62,11 @@ pub fn play(stage: &Stage<'_>) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Waits until every recipe has done some more.
+/// Waits until every recipe has completed more rounds.
 fn wait_for_rounds(cluster: &Cluster, plays: &[Play]) -> Result<()> {
     let wanted: Vec<u64> = plays.iter().map(|play| play.shift.rounds() + ROUNDS).collect();
     let lacks = |(play, wanted): &(&Play, &u64)| play.shift.rounds() < **wanted;
-    // Whoever has ended has something to tell, and does not go on.
+    // A recipe that has ended early has failed and completes no more rounds.
     let has_ended = || plays.iter().any(|play| play.task.is_finished());
     let waited = cluster.wait(|| has_ended() || !plays.iter().zip(&wanted).any(|one| lacks(&one)));
     let late: Vec<&str> =
@@ -74,14 +74,14 @@ fn wait_for_rounds(cluster: &Cluster, plays: &[Play]) -> Result<()> {
     waited.with_context(|| format!("stuck: {}", late.join(", ")))
 }
 
-/// One recipe at work.
+/// One running recipe.
 struct Play {
     name: &'static str,
     shift: Shift,
     task: JoinHandle<Result<()>>,
 }
 
-/// How long the work goes on, and how far it has come.
+/// The stop flag and the number of completed rounds.
 #[derive(Debug, Clone, Default)]
 struct Shift {
     over: Arc<AtomicBool>,
@@ -102,7 +102,7 @@ impl Shift {
     }
 }
 
-/// Those who begin to work.
+/// The started recipes.
 struct Company<'a> {
     cluster: &'a Cluster,
     background: &'a Background,
@@ -137,12 +137,12 @@ async fn all(mut users: JoinSet<Result<()>>) -> Result<()> {
     Ok(())
 }
 
-/// For requests that outlast elections.
+/// Returns the retry policy for requests that outlast elections.
 fn patient() -> RetryPolicy {
     RetryPolicy::forever(Duration::from_millis(5))
 }
 
-/// The same things in any order, each as often.
+/// Checks that two lists are equal as multisets.
 fn same(mut wanted: Vec<String>, mut found: Vec<String>) -> Result<()> {
     wanted.sort();
     found.sort();

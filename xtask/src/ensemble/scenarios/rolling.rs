@@ -1,5 +1,5 @@
-//! A rolling replacement: each member in turn is stopped and the other program started on its data, the leader
-//! last; then all the way back. Clients stay connected and lose nothing.
+//! A rolling replacement: each member in turn is stopped and the other program is started on its
+//! data, the leader last; then the same in reverse. Clients stay connected and lose nothing.
 
 use anyhow::{Context, Result};
 

@@ -1,5 +1,6 @@
-//! Sessions in an ensemble: ephemeral nodes go when their session ends, everywhere, and not before; a session moves
-//! with its client from member to member and outlives leaders.
+//! Sessions in an ensemble: ephemeral nodes are deleted when their session ends, on all members,
+//! and not before; a session moves with its client from member to member and survives the loss of a
+//! leader.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use crate::ensemble::background::Background;
 use crate::ensemble::cluster::{Cluster, Terms};
 use crate::interop::Tally;
 
-/// Of clients that stay, and of those that fall silent.
+/// Session timeouts of clients that stay connected, and of clients that stop sending.
 const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_secs(5);
 
@@ -36,13 +37,14 @@ pub fn play(stage: &Stage<'_>) -> Result<Tally> {
 struct Play {
     cluster: Cluster,
     clients: Background,
-    /// One on each member, to see what that member holds.
+    /// One client on each member, to read that member's state.
     observers: Vec<Client>,
     tally: Tally,
 }
 
 impl Play {
-    /// Whether a node is there: on every member, or on none.
+    /// Returns whether a node exists on all members (`true`) or on none (`false`); `None` if
+    /// members differ.
     fn is_everywhere(&self, path: &str) -> Result<Option<bool>> {
         self.clients.wait("asking every member", async {
             let mut found = Vec::new();
@@ -65,7 +67,8 @@ impl Play {
         })
     }
 
-    /// A session that is closed through member `at` takes its node along, everywhere, at once.
+    /// Closes a session through member `at` and checks that its node is deleted at once, on all
+    /// members.
     fn closed_session(&mut self, at: usize) -> Result<()> {
         let client = self.clients.connect(&self.cluster.member(at).address(), LONG)?;
         self.create(&client, "/closed")?;
@@ -83,7 +86,8 @@ impl Play {
         Ok(())
     }
 
-    /// A session whose client falls silent ends after its time-out and not before, whoever it was connected to.
+    /// Checks that a session whose client stops sending expires after its timeout and not before,
+    /// on any member.
     fn silent_session(&mut self, at: usize) -> Result<()> {
         let proxy = FaultyProxy::start(self.cluster.member(at).address())?;
         let client = self.clients.connect(&proxy.connect_string(), SHORT)?;
@@ -97,7 +101,8 @@ impl Play {
             }
             Ok(watches)
         })?;
-        // The server hears this later than now, so it may not end the session before now and the time-out.
+        // The server receives this request later than now, so the session must not expire before
+        // now plus the timeout.
         let last_word = Instant::now();
         self.clients.wait("a last word", async { Ok(client.exists("/").await?) })?;
         proxy.black_hole();
@@ -117,7 +122,7 @@ impl Play {
         Ok(())
     }
 
-    /// A client that loses member `at` goes on with its session on another.
+    /// Checks that a client that loses member `at` continues its session on another member.
     fn moved_session(&mut self, at: usize) -> Result<()> {
         let next = (at + 1) % self.cluster.size();
         let proxy = FaultyProxy::start(self.cluster.member(at).address())?;
@@ -131,7 +136,7 @@ impl Play {
         proxy.refuse();
         proxy.reset();
         self.clients.wait("moving", async {
-            // The request that notices may fail; the session does not.
+            // The request that detects the lost connection may fail; the session must not.
             while client.set("/moved", "again", Version::Any).await.is_err() {
                 client.connected().await?;
             }
@@ -145,7 +150,7 @@ impl Play {
         Ok(())
     }
 
-    /// The leader dies; its clients' sessions and nodes do not.
+    /// Kills the leader and checks that the sessions and nodes of its clients survive.
     fn session_outlives_leader(&mut self) -> Result<()> {
         let leader = self.cluster.wait_for_leader(|_| true)?;
         let addresses = self.cluster.connect_string();
@@ -168,7 +173,7 @@ impl Play {
     }
 }
 
-/// Whether a client's member has a node. Elections cost connections; the question is asked again then.
+/// Returns whether a client's member has a node. Retries when an election closes the connection.
 async fn is_there(client: &Client, path: &str) -> Result<bool> {
     loop {
         client.connected().await?;

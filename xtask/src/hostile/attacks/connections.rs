@@ -1,4 +1,4 @@
-//! Connections that never become a session, or are no clients at all.
+//! Connections that never open a session, or that use other protocols.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -39,7 +39,7 @@ fn dial(port: u16) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Many connections that send the same bytes and stay.
+/// Opens many connections that send the same bytes and stay open.
 fn sent_and_held(target: &Target, count: usize, bytes: Vec<u8>) -> Strike {
     let port = target.port();
     strike(move |until| {
@@ -54,7 +54,8 @@ fn sent_and_held(target: &Target, count: usize, bytes: Vec<u8>) -> Strike {
     })
 }
 
-/// Dials, sends bytes, reads until the server hangs up or is silent, and again.
+/// Repeatedly dials, sends bytes, and reads until the server closes the connection or the read
+/// times out.
 fn sent_in_a_loop(
     target: &Target,
     mut bytes: impl FnMut(u64) -> Vec<u8> + Send + 'static,
@@ -72,7 +73,7 @@ fn announced(target: &Target) -> Result<Strike> {
     Ok(sent_and_held(target, 300, 1_000_000_i32.to_be_bytes().to_vec()))
 }
 
-/// The length of a frame of a megabyte, and half of it.
+/// Returns the length of a frame of a megabyte, and half of the frame.
 fn half_frame() -> Vec<u8> {
     let mut bytes = 1_000_000_i32.to_be_bytes().to_vec();
     bytes.resize(500_000, 0);
@@ -133,7 +134,7 @@ fn garbage(target: &Target) -> Result<Strike> {
     }))
 }
 
-/// Sends bytes in a session, which a client opens again when the server ends it.
+/// Sends bytes in a session; the client opens a new session when the server closes the connection.
 fn in_sessions(target: &Target, mut bytes: impl FnMut(u64) -> Vec<u8> + Send + 'static) -> Strike {
     let port = target.port();
     repeat_with(move |turn| {
@@ -167,7 +168,7 @@ fn http(target: &Target) -> Result<Strike> {
 }
 
 fn tls(target: &Target) -> Result<Strike> {
-    // A record of a handshake: type 22, version 3.1, length 200, a ClientHello.
+    // A TLS handshake record: type 22, version 3.1, length 200, a ClientHello.
     let mut hello = vec![22, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3];
     hello.resize(205, 0);
     Ok(sent_in_a_loop(target, move |_| hello.clone()))

@@ -1,4 +1,4 @@
-//! Strangers on the port where members vote.
+//! Rogue peers on the election port.
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -38,7 +38,7 @@ fn filled(target: &Target) -> Result<Strike> {
     }))
 }
 
-/// Dials, sends, and again; servers do not answer an opening.
+/// Dials and sends repeatedly; servers do not reply to an opening.
 fn sent_in_a_loop(
     target: &Target,
     mut bytes: impl FnMut(u64) -> Vec<u8> + Send + 'static,
@@ -51,10 +51,10 @@ fn sent_in_a_loop(
     }))
 }
 
-/// The first bytes of a server of this number.
+/// Returns the first bytes of a server with this id.
 pub fn opening(id: i64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // Nothing listens there.
+    // No server listens there.
     let addresses = vec!["127.0.0.66:1".to_owned()];
     Opening { from: ServerId(id), addresses }.encode(&mut bytes);
     bytes
@@ -83,7 +83,7 @@ fn crowd(target: &Target) -> Result<Strike> {
     sent_in_a_loop(target, |turn| opening(10 + turn as i64 % 10_000))
 }
 
-/// Opens as members and as strangers with larger numbers, and votes.
+/// Opens connections with the ids of members and with larger ids, and votes.
 fn votes_with(target: &Target, config: &'static [u8]) -> Result<Strike> {
     let states =
         [PeerState::Looking, PeerState::Following, PeerState::Leading, PeerState::Observing];

@@ -1,4 +1,4 @@
-//! For each operation of the protocol, the worst that one client can ask of it within the limits.
+//! For each operation of the protocol, the most expensive requests of one client within the limits.
 
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::hostile::op::Op;
 use crate::hostile::target::Target;
 use crate::server;
 
-/// As much data as fits into a frame beside a path.
+/// The largest data that fits into a frame together with a path.
 const DATA_MAX: usize = 1_000_000;
 
 pub const ALL: &[Attack] = &[
@@ -26,7 +26,7 @@ pub const ALL: &[Attack] = &[
     attack("create", "Nodes with 42,000 distinct ACL entries.", create).leaves(400),
     attack("create2", "Nodes with a megabyte of data, deleted again.", create2),
     attack("createContainer", "Containers that are emptied at once.", create_container).leaves(64),
-    // As in Apache, 10,000 of these nodes are deleted in a minute.
+    // As in Apache, 10,000 of these nodes are deleted per minute.
     attack("createTTL", "Nodes that live for a millisecond.", create_ttl).leaves(256),
     attack("delete", "Paths of half a million levels that do not exist.", delete),
     attack("setData", "A megabyte on a node with 1,000 watchers.", set_data).leaves(64),
@@ -143,7 +143,7 @@ fn set_acl(target: &Target) -> Result<Strike> {
     let mut client = Client::connect(port)?;
     client.ask(&Op::create("/acl", b""))?;
     let mut lists = [distinct_entries(42_000), distinct_entries(41_999)];
-    // So that any client can still change the node.
+    // This entry lets any client change the node.
     lists.iter_mut().for_each(|list| list[0] = acl::open().remove(0));
     let ops = lists.iter().map(|list| Op::set_acl("/acl", list)).collect();
     Ok(repeat(client, port, ops))
@@ -290,7 +290,7 @@ fn add_watch(target: &Target) -> Result<Strike> {
     }))
 }
 
-/// A client with 100,000 watches.
+/// Connects a client with 100,000 watches.
 fn watcher(target: &Target) -> Result<Client> {
     let mut client = Client::connect(target.port())?;
     let paths: Vec<String> = (0..target.count(100_000)).map(|at| format!("/w/{at:06}")).collect();

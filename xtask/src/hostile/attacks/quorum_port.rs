@@ -1,4 +1,4 @@
-//! Strangers on the port where learners meet their leader.
+//! Rogue peers on the quorum port of the leader.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -17,9 +17,9 @@ use crate::hostile::op::Op;
 use crate::hostile::stranger::{Stranger, announced, follower, observer};
 use crate::hostile::target::Target;
 
-/// A number that no member has.
+/// An id that no member has.
 const UNLISTED: i64 = 9;
-/// More than a port has places.
+/// More connections than the limit of a port.
 const PLACES: usize = 600;
 const REQUEST: i32 = 1;
 
@@ -31,7 +31,7 @@ pub const ALL: &[Attack] = &[
     attack("quorum port: displaced", "A stranger has a follower's number.", displaced)
         .on_ensemble(),
     // Each of three members keeps 64 MiB of its latest transactions for learners, and its allocator
-    // some 40 MB of what was freed.
+    // keeps some 40 MB of freed memory.
     attack("quorum port: unread", "Twenty unlisted observers do not read.", unread)
         .on_ensemble()
         .leaves(320),
@@ -53,7 +53,8 @@ pub const ALL: &[Attack] = &[
 fn later_promise(target: &Target) -> Result<Strike> {
     let (port, member) = (target.leader_ports()?.quorum, target.follower_id());
     Ok(repeat_with(move |_| {
-        // Takes the follower's place first: a follower that is connected is believed.
+        // Tries to replace the follower's connection first: the leader rejects another connection
+        // with the id of a follower that is connected.
         let epoch = Stranger::dial(port).ok().and_then(|mut stranger| {
             let epoch = stranger.greet(&follower(member, Epoch(0)));
             drop(stranger);
@@ -94,7 +95,7 @@ fn unread(target: &Target) -> Result<Strike> {
     let mut observers = Vec::new();
     for at in 0..20 {
         let mut stranger = Stranger::dial(port)?;
-        // A leader may have room for some of them only.
+        // A leader may accept only some of them.
         if let Ok(epoch) = stranger.join(&observer(UNLISTED + at)) {
             observers.push((stranger, epoch));
         }
@@ -104,7 +105,7 @@ fn unread(target: &Target) -> Result<Strike> {
         thread::scope(|scope| {
             scope.spawn(|| drop(writes.run(until)));
             while !is_over(until) {
-                // So that they count as alive.
+                // Prevents the leader from closing the connections by timeout.
                 for (stranger, epoch) in &mut observers {
                     let (zxid, touches) = (Zxid::new(*epoch, 0), Touches::default());
                     stranger.send(&Packet::Pong { zxid, touches });
@@ -116,7 +117,7 @@ fn unread(target: &Target) -> Result<Strike> {
     }))
 }
 
-/// A stranger that the leader takes for an observer.
+/// Joins as an observer that the leader accepts.
 fn joined(target: &Target) -> Result<Stranger> {
     let mut stranger = Stranger::dial(target.leader_ports()?.quorum)?;
     stranger.join(&observer(UNLISTED))?;
@@ -160,7 +161,7 @@ fn requests(target: &Target) -> Result<Strike> {
     }))
 }
 
-/// Dials, sends, waits for the end, and again.
+/// Repeatedly dials, sends and waits until the leader closes the connection.
 fn sent_in_a_loop(
     target: &Target,
     mut bytes: impl FnMut(u64) -> Vec<u8> + Send + 'static,
@@ -206,7 +207,7 @@ fn refusals(target: &Target) -> Result<Strike> {
     sent_in_a_loop(target, |turn| {
         let mut bytes = Vec::new();
         match turn % 3 {
-            // An epoch behind which there is none, the wrong first packet, no packet of a learner.
+            // The largest possible epoch, a wrong first packet, a packet that no learner sends.
             0 => follower(1, Epoch(i64::from(i32::MAX))).encode(&mut bytes),
             1 => Packet::Ack { zxid: Zxid(turn as i64) }.encode(&mut bytes),
             _ => Packet::UpToDate.encode(&mut bytes),

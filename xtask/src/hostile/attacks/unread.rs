@@ -1,4 +1,4 @@
-//! Clients that ask for much, or are sent much, and do not read it.
+//! Clients that request much data, or receive many events, and do not read.
 
 use std::io::Read;
 use std::thread;
@@ -13,7 +13,7 @@ use crate::hostile::client::Client;
 use crate::hostile::op::Op;
 use crate::hostile::target::Target;
 
-/// Attackers at a time.
+/// The number of attacking connections.
 const CONNECTIONS: usize = 20;
 
 pub const ALL: &[Attack] = &[
@@ -25,7 +25,7 @@ pub const ALL: &[Attack] = &[
     attack("slow reader", "Twenty connections read a byte every 10 ms.", slow_reader),
 ];
 
-/// Every connection sends the requests and reads nothing.
+/// Sends the requests on every connection and reads nothing.
 fn unread(target: &Target, ops: &[Op]) -> Result<Strike> {
     let mut clients = Vec::new();
     for _ in 0..CONNECTIONS {

@@ -24,7 +24,7 @@ pub const ALL: &[Attack] = &[
     attack("watched by 500", "500 connections watch one node that is written.", crowd),
 ];
 
-/// A client with identities that none of the entries of the node `/acl` names.
+/// Connects a client whose identities are in no entry of the ACL of the node `/acl`.
 pub fn reader_of_large_acl(port: u16, entries: usize, identities: usize) -> Result<Client> {
     let mut client = client_with_identities(port, identities)?;
     let (entries, mode) = (distinct_entries(entries), CreateMode::Persistent);
@@ -42,7 +42,7 @@ fn auth_frame(target: &Target) -> Result<Strike> {
 
 fn auth_entries(target: &Target, count: usize) -> Result<Strike> {
     let mut client = client_with_identities(target.port(), 200)?;
-    // Their ids have no meaning, but make them different.
+    // The ids have no meaning; they only make the entries distinct.
     let entry = |at: usize| Acl::new(Perms::ALL, "auth", &at.to_string());
     let entries: Vec<Acl> = (0..count).map(entry).collect();
     Ok(repeat_with(move |turn| {
@@ -66,7 +66,7 @@ fn deep_creates(target: &Target) -> Result<Strike> {
     Ok(repeat(client, port, vec![Op::create(&child, b""), Op::delete(&child)]))
 }
 
-/// Makes a chain of nodes and returns the last one's path.
+/// Creates a chain of nodes and returns the path of the last one.
 fn dig(client: &mut Client, target: &Target) -> Result<String> {
     let paths = chain("/deep", target.count(10_000));
     // Paths of a deep chain are long: few fit into a frame.

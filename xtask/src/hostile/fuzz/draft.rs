@@ -1,10 +1,10 @@
-//! A record whose fields are known, so that one of them can be made wrong.
+//! A record with known fields, so that one of them can be corrupted.
 
 use ironkeeper_proto::Put;
 
 use crate::differential::rng::Rng;
 
-/// Numbers at which programs go wrong.
+/// Boundary values that programs often handle wrongly.
 const NUMBERS: [i64; 12] = [
     -1,
     -2,
@@ -19,7 +19,7 @@ const NUMBERS: [i64; 12] = [
     1 << 32,
     0x7fff_ffff_0000_0000,
 ];
-/// Bytes that are no UTF-8, end a string in C, or have a meaning in a path.
+/// Bytes that are invalid UTF-8, terminate a string in C, or have a meaning in a path.
 const ODD_BYTES: [u8; 8] = [0, 0xff, 0xc0, 0xed, 0xf0, b'/', b'.', 0x7f];
 
 #[derive(Debug, Clone, Copy)]
@@ -28,11 +28,11 @@ enum Kind {
     Int,
     Long,
     Byte,
-    /// Bytes of a string or a buffer, this many.
+    /// The bytes of a string or a buffer, and their number.
     Bytes(usize),
 }
 
-/// Bytes, and where the fields among them begin.
+/// Bytes, and the offsets of their fields.
 #[derive(Debug, Default)]
 pub struct Draft {
     pub bytes: Vec<u8>,
@@ -40,7 +40,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Bytes whose fields are not known.
+    /// Creates a draft of bytes without known fields.
     pub fn of(bytes: Vec<u8>) -> Draft {
         Draft { bytes, fields: Vec::new() }
     }
@@ -64,7 +64,7 @@ impl Draft {
         self.bytes.put_u8(value);
     }
 
-    /// A string or a buffer.
+    /// Adds a string or a buffer.
     pub fn buf(&mut self, value: &[u8]) {
         self.int(value.len() as i32);
         self.field(Kind::Bytes(value.len()));
@@ -75,7 +75,7 @@ impl Draft {
         self.buf(value.as_bytes());
     }
 
-    /// Makes one thing wrong.
+    /// Corrupts the record in one place.
     pub fn spoil(&mut self, rng: &mut Rng) {
         match rng.below(8) {
             0 => self.bytes.truncate(rng.below(self.bytes.len() + 1)),
@@ -100,7 +100,7 @@ impl Draft {
         let number = if rng.percent(80) { rng.pick(&NUMBERS) } else { rng.next() as i64 };
         match kind {
             Kind::Int => {
-                // One more or less than the right length is as bad as any other.
+                // Lengths that are wrong by one are tested as well.
                 let near =
                     rng.percent(25).then(|| self.int_at(at).wrapping_add(rng.pick(&[-1, 1])));
                 let value = near.unwrap_or(number as i32);

@@ -1,4 +1,4 @@
-//! What a peer sends on the quorum port and on the election port, with things wrong in it.
+//! Packets of a peer on the quorum port and on the election port, some of them corrupted.
 
 use ironkeeper_proto::{OpCode, Put};
 
@@ -29,9 +29,10 @@ const FORWARDED: [OpCode; 7] = [
     OpCode::Reconfig,
 ];
 
-/// What a learner sends to a leader.
+/// Generates the packets of a learner to a leader.
 pub fn to_quorum_port(rng: &mut Rng) -> Conversation {
-    // A stranger with a member's number and a whole handshake would be that member.
+    // A rogue peer with a member's id sends no complete handshake, because the leader would treat
+    // it as that member.
     let is_member = rng.percent(5);
     let id = if is_member { 1 + rng.below(3) as i64 } else { unlisted(rng) };
     let kind = if rng.percent(50) { FOLLOWER_INFO } else { OBSERVER_INFO };
@@ -89,7 +90,7 @@ fn learner_packet(is_member: bool, rng: &mut Rng) -> Vec<u8> {
             data.int(10_000);
             REVALIDATE
         }
-        // Acknowledgements of a member's double would count.
+        // Acks with a member's id would count.
         8 if !is_member => ACK,
         _ => 20 + rng.below(100) as i32,
     };
@@ -99,7 +100,7 @@ fn learner_packet(is_member: bool, rng: &mut Rng) -> Vec<u8> {
     packet(kind, rng.next() as i64 >> rng.below(64), &data.bytes, rng)
 }
 
-/// A packet with its identities, rarely with one field wrong.
+/// Encodes a packet with its auth entries, rarely with one field corrupted.
 fn packet(kind: i32, zxid: i64, data: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut packet = Draft::default();
     packet.int(kind);
@@ -117,7 +118,7 @@ fn packet(kind: i32, zxid: i64, data: &[u8], rng: &mut Rng) -> Vec<u8> {
     packet.bytes
 }
 
-/// What a server sends to one that it wants to elect with.
+/// Generates the messages of a server on the election port.
 pub fn to_election_port(rng: &mut Rng) -> Conversation {
     let mut bytes = opening(4 + rng.below(40) as i64);
     if rng.percent(SPOILED) {

@@ -1,5 +1,4 @@
-//! What a client sends from its first byte to its last: good requests, and some with one thing
-//! wrong.
+//! The bytes of a client connection: valid requests, and some that are corrupted in one place.
 
 use ironkeeper_proto::{OpCode, SessionId};
 
@@ -9,12 +8,12 @@ use crate::differential::link::framed;
 use crate::differential::rng::Rng;
 use crate::hostile::client::connect_request;
 
-/// Requests of a conversation.
+/// The largest number of requests of a conversation.
 const REQUESTS_MAX: usize = 150;
-/// Of a hundred requests, those with one thing wrong.
+/// The percentage of corrupted requests.
 const SPOILED: usize = 25;
 
-/// Operations by how often they are sent. Those that end a connection are only sent last.
+/// Operations with their weights. Operations that end a connection are only sent last.
 const OPERATIONS: [(usize, OpCode); 26] = [
     (12, OpCode::Create),
     (6, OpCode::Create2),
@@ -79,7 +78,7 @@ fn request(xid: i32, rng: &mut Rng) -> Vec<u8> {
     let op = rng.weighted(&OPERATIONS);
     let mut body = Draft::default();
     put_body(op, &mut body, rng);
-    // Apache hangs up on a client whose authentication it refuses.
+    // Apache closes the connection of a client whose authentication it rejects.
     if op != OpCode::Auth && rng.percent(SPOILED) {
         body.spoil(rng);
     }
@@ -99,7 +98,7 @@ fn with_header(xid: i32, op: i32, body: &[u8]) -> Vec<u8> {
     framed(&frame)
 }
 
-/// A body as a good client sends it. A peer forwards the same.
+/// Writes a valid body of a client's request. A peer forwards the same body.
 pub fn put_body(op: OpCode, body: &mut Draft, rng: &mut Rng) {
     match op {
         OpCode::Create | OpCode::Create2 | OpCode::CreateContainer | OpCode::CreateTtl => {
@@ -157,7 +156,7 @@ fn put_create(op: OpCode, body: &mut Draft, rng: &mut Rng) {
     body.text(&path(rng));
     body.buf(&data(rng));
     put_acl(body, rng);
-    // Few that stay, so that the tree does not grow with the number of requests.
+    // Few nodes are persistent, so that the tree does not grow with the number of requests.
     body.int(match op {
         OpCode::CreateContainer => 4,
         OpCode::CreateTtl => 5,
@@ -181,7 +180,7 @@ fn put_acl(body: &mut Draft, rng: &mut Rng) {
     let count = if rng.percent(70) { 1 } else { rng.below(20) };
     body.int(count as i32);
     for at in 0..count {
-        // The first one lets everyone in, so that nodes stay in use.
+        // The first entry allows all clients, so that nodes remain usable.
         let (scheme, id) = if at == 0 { ENTRIES[0] } else { rng.pick(&ENTRIES) };
         body.int(if at == 0 { 31 } else { rng.below(64) as i32 });
         body.text(scheme);

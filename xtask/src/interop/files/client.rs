@@ -1,4 +1,4 @@
-//! A client that knows just enough to make a tree and to write a whole one down.
+//! A minimal client that creates a tree and reads a whole tree.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,12 +11,12 @@ use ironkeeper_proto::{CreateMode, OpCode, Put, Reader, SessionId, Stat, Xid, Zx
 
 use crate::differential::link::{Incoming, Link, SILENCE, framed};
 
-/// Long enough for a session to outlive the start of a JVM on a busy machine, several times over.
+/// Several times the start-up time of a JVM on a busy machine, so that sessions survive it.
 pub const SESSION_TIMEOUT_MS: i32 = 600_000;
-/// Replies hold whole nodes; the largest is below the default limit of a request.
+/// Replies contain whole nodes; the largest is below the default limit of a request.
 const FIELD_MAX: usize = 16 << 20;
 
-/// Everything a client can see of a node.
+/// All attributes of a node that a client can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     pub data: Option<Vec<u8>>,
@@ -46,7 +46,7 @@ impl Client {
         Self::connect(port, SessionId::NONE)
     }
 
-    /// Comes back to a session, on whatever server holds it now.
+    /// Resumes a session on the server that has it now.
     pub fn resume(port: u16, session: SessionId) -> Result<Self> {
         let client = Self::connect(port, session)?;
         if client.session != session {
@@ -82,7 +82,7 @@ impl Client {
         self.session
     }
 
-    /// Sends a request whose reply is read later, by [`Client::receive`].
+    /// Sends a request whose reply is read later by [`Client::receive`].
     pub fn send(&mut self, op: OpCode, body: &[u8]) {
         let xid = self.link.next_xid();
         self.send_as(xid, op, body);
@@ -96,7 +96,8 @@ impl Client {
         self.waiting.push_back(xid);
     }
 
-    /// The reply to the oldest request that has none; `None` when the server has gone.
+    /// Returns the reply to the oldest outstanding request; `None` if the server has closed the
+    /// connection.
     pub fn receive(&mut self) -> Result<Option<Reply>> {
         let expected = self.waiting.pop_front().context("nothing was asked")?;
         match self.link.read(SILENCE) {
@@ -140,7 +141,7 @@ impl Client {
         }
     }
 
-    /// Creates a node of any kind but those with a time to live; gives its path.
+    /// Creates a node of any kind except TTL nodes; returns its path.
     pub fn create(
         &mut self,
         path: &str,
@@ -173,7 +174,7 @@ impl Client {
         self.must(OpCode::SetAcl, &set_acl_body(path, acl), path).map(drop)
     }
 
-    /// Runs a multi; false when it was refused as a whole.
+    /// Executes a multi; returns `false` if it was rejected as a whole.
     pub fn multi(&mut self, parts: &[(OpCode, Vec<u8>)]) -> Result<bool> {
         let mut body = Vec::new();
         for (op, part) in parts {
@@ -190,16 +191,18 @@ impl Client {
         }
     }
 
-    /// Ends the session, which takes its ephemeral nodes away.
+    /// Closes the session, which deletes its ephemeral nodes.
     pub fn close(mut self) -> Result<()> {
         self.must(OpCode::CloseSession, &[], "the session").map(drop)
     }
 
-    /// Makes transactions that change nothing until the last one has a zxid the servers keep digests of.
+    /// Sends transactions that change nothing until the last zxid is one for which servers keep a
+    /// digest.
     pub fn reach_digest(&mut self, interval: i64) -> Result<Zxid> {
         let mut missing = 1;
         loop {
-            // All that are missing at once: nobody else writes now, so the last one lands there.
+            // All missing transactions at once: no other client writes now, so the last one has the
+            // wanted zxid.
             for _ in 0..missing {
                 self.send(OpCode::Delete, &delete_body("/no such node"));
             }
@@ -218,7 +221,7 @@ impl Client {
         }
     }
 
-    /// The whole tree. The session must be allowed to read all of it.
+    /// Reads the whole tree. The session must have the permission to read all of it.
     pub fn dump(&mut self) -> Result<Dump> {
         const AT_ONCE: usize = 50;
         let mut dump = Dump::new();
@@ -291,7 +294,7 @@ pub fn set_acl_body(path: &str, acl: &[Acl]) -> Vec<u8> {
     body
 }
 
-/// Tells where two dumps differ, in a few lines.
+/// Compares two dumps; the error describes the differences in a few lines.
 pub fn compare(before: &Dump, after: &Dump) -> Result<(), String> {
     const SHOWN: usize = 5;
     let mut differences = Vec::new();

@@ -1,4 +1,4 @@
-//! A tree with something of everything that is kept on disk.
+//! A sample tree that contains every kind of state that is stored on disk.
 
 use anyhow::{Result, bail};
 use ironkeeper_proto::acl::{self, Acl, Perms};
@@ -6,14 +6,14 @@ use ironkeeper_proto::{CreateMode, OpCode, SessionId};
 
 use super::client::{Client, create_body, delete_body, set_body};
 
-/// Nodes that only make snapshots take a while, so that writes fall into them.
+/// Nodes that make snapshots take longer, so that writes are applied meanwhile.
 const FILL: usize = 1_500;
-/// A time to live that no run outlasts.
+/// A TTL longer than any run.
 const TTL_MS: i64 = 3_600_000;
-/// The largest data, with room for the rest of its request below the default limit.
+/// The largest data: with the rest of its request it is below the default limit.
 const LARGE: usize = 900_000;
 
-/// Plants the garden of one round and leaves two sessions behind that own ephemeral nodes.
+/// Creates the sample tree of one round and leaves two sessions open that own ephemeral nodes.
 pub fn plant(port: u16, round: usize) -> Result<Vec<SessionId>> {
     let mut client = Client::open(port)?;
     let root = format!("/garden-{round}");
@@ -80,7 +80,7 @@ pub fn plant(port: u16, round: usize) -> Result<Vec<SessionId>> {
         }
     }
 
-    // One session ends and takes its nodes along; two stay.
+    // One session is closed, which deletes its nodes; two stay open.
     let mut ending = Client::open(port)?;
     ending.create(&under("mortal"), None, CreateMode::Ephemeral, &open)?;
     ending.create(&under("mortal-"), None, CreateMode::EphemeralSequential, &open)?;
@@ -123,7 +123,7 @@ fn plant_acls(client: &mut Client, root: &str) -> Result<()> {
     client.set_acl(&format!("{root}/acl-3"), &[mine, reader])
 }
 
-/// A quota as Apache's shell sets it, and nodes that count.
+/// Creates a quota as Apache's shell does, and nodes that it counts.
 fn plant_quota(client: &mut Client, round: usize) -> Result<()> {
     let open = acl::open();
     let name = format!("limited-{round}");

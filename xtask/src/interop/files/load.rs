@@ -1,8 +1,9 @@
-//! Writes that go on until the server is gone, and what must be left of them.
+//! Writes that continue until the server stops, and a check of their results.
 //!
-//! Every worker has a session and a folder of its own and sends a fixed sequence of operations, many in
-//! flight. Replies come in order, so what is known at the end is how many operations were sent and how many
-//! of them were acknowledged; the folder must then look as after some number of operations between the two.
+//! Every worker has its own session and its own parent node and sends a fixed sequence of
+//! operations, many in flight. Replies arrive in order, so at the end the numbers of sent and of
+//! acknowledged operations are known; the children of the parent must be the result of the first N
+//! operations, with acknowledged <= N <= sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use ironkeeper_proto::{CreateMode, OpCode, SessionId};
 use super::client::{Client, Dump, create_body, delete_body, set_acl_body, set_body};
 
 const WORKERS: usize = 3;
-/// Nodes in a worker's folder.
+/// The number of nodes of a worker.
 const NODES: u64 = 40;
 const IN_FLIGHT: u64 = 24;
 const POLL: Duration = Duration::from_millis(5);
 pub const ROOT: &str = "/load";
 
-/// What one worker did.
+/// The operations of one worker.
 #[derive(Debug)]
 struct Written {
     folder: String,
@@ -32,11 +33,11 @@ struct Written {
     acknowledged: u64,
 }
 
-/// What all workers did.
+/// The operations of all workers.
 #[derive(Debug)]
 pub struct Account(Vec<Written>);
 
-/// Workers under way.
+/// Running workers.
 #[derive(Debug)]
 pub struct Load {
     stop: Arc<AtomicBool>,
@@ -45,7 +46,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts the workers. `round` tells runs on the same tree apart.
+    /// Starts the workers. `round` distinguishes runs on the same tree.
     pub fn start(port: u16, round: usize) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let acknowledged = Arc::new(AtomicU64::new(0));
@@ -64,7 +65,7 @@ impl Load {
         Ok(Self { stop, acknowledged, workers })
     }
 
-    /// Waits until so many more operations are acknowledged.
+    /// Waits until this many more operations are acknowledged.
     pub fn wait_for(&self, count: u64) -> Result<()> {
         let goal = self.acknowledged.load(Ordering::Relaxed) + count;
         while self.acknowledged.load(Ordering::Relaxed) < goal {
@@ -76,7 +77,7 @@ impl Load {
         Ok(())
     }
 
-    /// Ends the workers; to be called before a clean stop or after a kill.
+    /// Stops the workers; called before a clean stop or after a kill.
     pub fn finish(self) -> Result<Account> {
         self.stop.store(true, Ordering::Relaxed);
         let join = |worker: JoinHandle<Result<Written>>| {
@@ -113,7 +114,7 @@ fn work(
     Ok(Written { folder, session: client.session(), sent, acknowledged })
 }
 
-/// Where operation `number` stands: the node, and what is done to it.
+/// Returns the node of operation `number`, and the kind of the operation.
 fn place(number: u64) -> (u64, u64) {
     (number % NODES, number / NODES % 4)
 }
@@ -136,7 +137,8 @@ fn operation(folder: &str, number: u64) -> (OpCode, Vec<u8>) {
             (OpCode::Create, create_body(&path, Some(&data(number)), mode, &acl::open()))
         }
         1 => (OpCode::SetData, set_body(&path, Some(&data(number)))),
-        // Few lists, so that they are shared, dropped and made again while snapshots are taken.
+        // Few distinct ACLs, so that they are shared, removed and added again while snapshots are
+        // taken.
         2 => {
             let list =
                 [Acl::new(Perms::ALL, "ip", &format!("127.0.0.{}", 1 + number % 200)), open()];
@@ -150,9 +152,10 @@ fn open() -> Acl {
     Acl::new(Perms::ALL, "world", "anyone")
 }
 
-/// The folder after the first `count` operations: the data of each node and the length of its ACL.
+/// Returns the expected nodes after the first `count` operations: the data of each and the length
+/// of its ACL.
 fn model(count: u64) -> BTreeMap<u64, (Vec<u8>, usize)> {
-    // Every cycle ends with the folder empty, so only the one under way counts.
+    // Every cycle ends without nodes, so only the last, incomplete cycle matters.
     let cycle = NODES * 4;
     let mut nodes = BTreeMap::new();
     for number in count / cycle * cycle..count {
@@ -171,7 +174,7 @@ fn model(count: u64) -> BTreeMap<u64, (Vec<u8>, usize)> {
 }
 
 impl Account {
-    /// Checks that a tree holds everything acknowledged and nothing that was not sent.
+    /// Checks that a tree holds all acknowledged operations and none that was not sent.
     pub fn check(&self, dump: &Dump) -> Result<()> {
         for written in &self.0 {
             let prefix = format!("{}/", written.folder);

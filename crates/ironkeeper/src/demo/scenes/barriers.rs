@@ -1,4 +1,4 @@
-//! Scenes of barriers.
+//! Demos of barriers.
 
 use anyhow::Result;
 use ironkeeper_recipes::barrier::{

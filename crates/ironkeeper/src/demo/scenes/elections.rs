@@ -1,4 +1,4 @@
-//! Scenes of elections.
+//! Demos of elections.
 
 use anyhow::{Context, Result, bail};
 use ironkeeper_recipes::election::{

@@ -1,4 +1,4 @@
-//! Scenes of groups.
+//! Demos of groups.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ pub async fn members(stage: &mut Stage) -> Result<()> {
     while let Some(event) = events.next().await {
         stage.says(&anna, format!("is told: {event:?}")).await?;
         match event {
-            // Not before: of one who comes and goes between two looks nobody is told.
+            // Kill bob only after this event: a member that joins and leaves between two reads of
+            // the group causes no event.
             GroupEvent::Joined { id, .. } if id == bob.name => stage.kill(&bob).await?,
             GroupEvent::Left { .. } => break,
             _ => {}

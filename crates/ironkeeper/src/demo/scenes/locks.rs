@@ -1,4 +1,4 @@
-//! Scenes of locks.
+//! Demos of locks.
 
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ pub async fn semaphore(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// How many wait for a lock.
+/// The number of contenders that wait for a lock.
 const CROWD: usize = 8;
 
 pub async fn single_node(stage: &mut Stage) -> Result<()> {
@@ -117,7 +117,8 @@ pub async fn single_node(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// Lets a crowd wait for what one holds, and counts the writes that a release causes.
+/// Lets `CROWD` tasks wait for the lock that `one` holds, and returns the number of writes that its
+/// release causes.
 async fn crowded<F>(one: &Actor, crowd: &Actor, lock: impl Fn(Client) -> F) -> Result<i64>
 where
     F: Future<Output = ironkeeper_recipes::Result<Guard>> + Send + 'static,
@@ -141,7 +142,8 @@ where
     held.release().await?;
     let Some(next) = granted.recv().await else { bail!("nobody has got it") };
     watching(CROWD - 1).await?;
-    // Every write has a number, one that is refused too. Two are ours: the release, and this look.
+    // Every write has a zxid, also a rejected one. Two of them are not counted: the release, and
+    // the `written` of the next line.
     let writes = written(one).await? - before - 2;
     for task in waiting {
         task.abort();
@@ -150,7 +152,7 @@ where
     Ok(writes)
 }
 
-/// The number of a write that is made now.
+/// Writes a node and returns the zxid of that write.
 async fn written(actor: &Actor) -> Result<i64> {
     let stat = actor.client.set_or_create("/clock", "", CreateMode::Persistent).await?;
     Ok(stat.mzxid.0)

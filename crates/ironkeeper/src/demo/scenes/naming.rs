@@ -1,4 +1,4 @@
-//! Scenes of names and ids.
+//! Demos of names and ids.
 
 use anyhow::{Result, ensure};
 use ironkeeper_recipes::naming::{NameService, SegmentIds, SequentialIds, Snowflake, Uuid};

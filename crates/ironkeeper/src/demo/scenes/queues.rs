@@ -1,4 +1,4 @@
-//! Scenes of queues.
+//! Demos of queues.
 
 use std::time::{Duration, SystemTime};
 

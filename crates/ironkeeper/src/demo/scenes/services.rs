@@ -1,4 +1,4 @@
-//! Scenes of services: found, chosen, and given work.
+//! Demos of services: discovery, load balancing, and the master-worker recipe.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

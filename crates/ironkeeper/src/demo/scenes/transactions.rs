@@ -1,4 +1,4 @@
-//! Scenes of configuration, models and transactions.
+//! Demos of configuration, models and transactions.
 
 use anyhow::{Context, Result, bail, ensure};
 use ironkeeper_client::CreateMode;

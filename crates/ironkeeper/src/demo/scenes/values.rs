@@ -1,4 +1,4 @@
-//! Scenes of shared values.
+//! Demos of shared values.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ironkeeper_recipes::shared::{
 
 use crate::demo::stage::{Stage, done, meanwhile};
 
-/// How long somebody who was always too slow waits for the lock.
+/// How long a client whose optimistic writes all failed waits for the lock.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub async fn counter(stage: &mut Stage) -> Result<()> {

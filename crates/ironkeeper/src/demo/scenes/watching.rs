@@ -1,4 +1,4 @@
-//! Scenes of caches and of nodes that look after themselves.
+//! Demos of caches, persistent nodes, TTL nodes and persistent watches.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `addauth`: another identity for the session.
+//! `addauth`: adds an identity to the session.
 
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;
@@ -21,7 +21,8 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     let auth = arguments.word(1).unwrap_or_default();
     let client = context.client()?;
     let mut added = client.add_auth(scheme, auth);
-    // Credentials wait for a server for as long as it takes. What stands behind them in line does not.
+    // `add_auth` waits for a connection without a timeout. The read that is queued behind it does
+    // not: it fails if no server is reachable.
     let reached = client.exists("/");
     tokio::select! {
         biased;

@@ -1,4 +1,4 @@
-//! `addWatch`: a watch that stays.
+//! `addWatch`: sets a persistent watch.
 
 use ironkeeper_client::WatchMode;
 
@@ -25,8 +25,8 @@ pub const COMMAND: Command = Command {
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     let [_] = arguments.words() else { return Err(Failure::Usage) };
     let path = &*arguments.path(0)?;
-    // zkCli keeps the mode of the last addWatch and takes it for the next one without -m; here the default is
-    // what the usage says.
+    // zkCli uses the mode of the last addWatch for the next addWatch without -m; here the default
+    // is the one in the usage.
     let mode = match arguments.value("m").map(str::to_uppercase).as_deref() {
         None | Some("PERSISTENT_RECURSIVE") => WatchMode::Recursive,
         Some("PERSISTENT") => WatchMode::Persistent,

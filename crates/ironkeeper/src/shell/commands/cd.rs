@@ -1,4 +1,4 @@
-//! `cd`: the node at which relative paths begin.
+//! `cd`: sets the node that relative paths start from.
 
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;
@@ -20,7 +20,7 @@ pub const COMMAND: Command = Command {
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     let path = match arguments.word(0) {
         None => "/".to_owned(),
-        // The first relative path begins at the root.
+        // The first relative path starts from the root.
         Some(word) if context.directory.is_none() && !word.starts_with('/') => {
             path_form::join("/", word)
         }

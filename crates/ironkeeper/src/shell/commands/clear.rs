@@ -1,4 +1,4 @@
-//! `clear`: an empty screen.
+//! `clear`: clears the screen.
 
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;

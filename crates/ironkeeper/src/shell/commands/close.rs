@@ -1,4 +1,4 @@
-//! `close`: the end of the session, not of the shell.
+//! `close`: closes the session, but not the shell.
 
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;

@@ -1,4 +1,4 @@
-//! `config`: the ensemble, as the server has it.
+//! `config`: prints the membership that the server has.
 
 use std::fmt::{self, Display};
 
@@ -44,7 +44,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     context.out.emit(&shown)
 }
 
-/// The configuration as text; what reconfig prints, too.
+/// The membership as text, printed by `config` and `reconfig`.
 #[derive(Serialize)]
 pub struct Config {
     pub config: String,
@@ -71,7 +71,7 @@ impl Display for Config {
     }
 }
 
-/// The version and the client addresses of a configuration: `100000000 a:2181,b:2181`.
+/// Returns the version and the client addresses of a membership: `100000000 a:2181,b:2181`.
 fn client_addresses(config: &str) -> String {
     let mut version = "";
     let mut addresses = Vec::new();
@@ -82,7 +82,7 @@ fn client_addresses(config: &str) -> String {
         if key.trim().starts_with("server.")
             && let Some((_, client)) = value.trim().rsplit_once(';')
         {
-            // A port alone means every address.
+            // A port without an address means all addresses.
             addresses.push(match client.contains(':') {
                 true => client.to_owned(),
                 false => format!("0.0.0.0:{client}"),

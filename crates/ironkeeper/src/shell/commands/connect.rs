@@ -1,4 +1,4 @@
-//! `connect`: another session, perhaps with another server.
+//! `connect`: opens a new session, optionally with another server.
 
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;

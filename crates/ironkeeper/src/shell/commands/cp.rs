@@ -1,4 +1,4 @@
-//! `cp`: a node or a subtree copied, also from server to server.
+//! `cp`: copies a node or a subtree, also from server to server.
 
 use std::fmt::{self, Display};
 
@@ -71,7 +71,8 @@ async fn copy(
         let what = count(plan.replaced, "node");
         context.confirm(&format!("Replace {what} at {}?", target.shown())).await?;
     }
-    // In one transaction the copy is that of one moment: nothing may have changed since it was read.
+    // In a single transaction these checks make the copy consistent: the transaction fails if the
+    // data of a node has changed since it was read.
     let unchanged = match source.is_beside(target) {
         false => Vec::new(),
         true => cutting
@@ -96,7 +97,8 @@ struct Copied {
     copied: String,
     to: String,
     nodes: u64,
-    /// Whether the copy is that of one moment and came to be at one moment.
+    /// Whether the copy was written in one transaction. If source and target are on the same
+    /// servers, that transaction also checked that the data of the source was unchanged.
     atomic: bool,
     transactions: u64,
     ephemerals_left_out: u64,

@@ -1,4 +1,4 @@
-//! `create`: a node of any kind.
+//! `create`: creates a node of any kind.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -37,20 +37,20 @@ pub const COMMAND: Command = Command {
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
-/// The longest time to live that fits beside the mark of its kind.
+/// The largest TTL that fits into the ephemeral owner beside the bits of its type.
 const TTL_MS_MAX: u64 = (1 << 40) - 1;
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     let (mode, ttl_ms) = mode(arguments)?;
     let path = &*arguments.resolved(0)?;
-    // The number comes behind a slash as well.
+    // With -s the path may end in a slash, because the sequence number is appended to it.
     let sequential = arguments.has("s");
     path_form::check(&if sequential { format!("{path}0") } else { path.to_owned() })?;
     let mut options = CreateOptions::new(mode);
     if let Some(ttl_ms) = ttl_ms {
         options = options.ttl(Duration::from_millis(ttl_ms));
     }
-    // With the data in a file the list is the next word.
+    // With -f the ACL is the second word.
     let (typed, acl) = match arguments.has("f") {
         true => (None, arguments.word(1)),
         false => (arguments.word(1), arguments.word(2)),
@@ -69,7 +69,8 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     }
     let created = client.create_with(path, data.unwrap_or_default(), &options).await?;
     let created = Created { created: created.path, stat: StatText(created.stat) };
-    // A script that runs one command reads the path from standard output, where zkCli has nothing.
+    // A script that runs one command reads the path from standard output; zkCli prints nothing
+    // there.
     if !context.reads_commands && !context.terminal.stdout && !context.out.is_json() {
         context.out.emit(&Message::new(created.created.clone()))?;
     }
@@ -83,7 +84,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
-/// The kind of node, and its time to live.
+/// Returns the create mode and the TTL.
 fn mode(arguments: &Arguments) -> Outcome<(CreateMode, Option<u64>)> {
     let (sequential, ephemeral) = (arguments.has("s"), arguments.has("e"));
     let container = arguments.has("c");

@@ -1,4 +1,4 @@
-//! `delete`: one node without children.
+//! `delete`: deletes one node without children.
 
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;

@@ -1,4 +1,4 @@
-//! `deleteall`: a node and everything below it. `rmr` is its older name.
+//! `deleteall`: deletes a node and its subtree. `rmr` is its older name.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Display};
@@ -25,9 +25,10 @@ pub const COMMAND: Command = Command {
 };
 
 const BATCH_NODES: usize = 1000;
-/// Transactions end here however many nodes they have: servers refuse frames of a megabyte.
+/// The size limit of a transaction, independent of the number of nodes: servers reject packets of a
+/// megabyte.
 const BATCH_BYTES: usize = 256 * 1024;
-/// Transactions in flight.
+/// The number of transactions in flight.
 const BATCHES_MAX: usize = 10;
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
@@ -64,8 +65,8 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Deletes from the last path to the first, which is from the leaves to the root. Stops at the first batch that
-/// fails and says whether there was none.
+/// Deletes the paths from last to first, that is from the leaves to the root. Sends no further
+/// batch after a batch has failed; returns whether all succeeded.
 async fn delete(
     client: &Client,
     paths: &[String],
@@ -88,7 +89,7 @@ async fn delete(
         let Some((size, reply)) = under_way.pop_front() else { return Ok(complete) };
         match reply.await {
             Ok(_) => progress.add(size as u64),
-            // The connection, not the nodes.
+            // The connection or the session failed, not a node.
             Err(error)
                 if error.code().is_none() || error.is_retriable() || error.is_session_over() =>
             {
@@ -99,7 +100,7 @@ async fn delete(
     }
 }
 
-/// Cuts a batch from the end: what is left, and how many nodes the batch has.
+/// Takes a batch from the end: returns the remaining paths and the number of nodes in the batch.
 fn take_batch(paths: &[String], nodes_max: usize) -> (&[String], usize) {
     let mut size = 0;
     let mut bytes = 0;

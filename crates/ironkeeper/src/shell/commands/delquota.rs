@@ -1,4 +1,4 @@
-//! `delquota`: one limit of a subtree, or all of them, taken away.
+//! `delquota`: removes one limit of a subtree, or all of them.
 
 use ironkeeper_client::{Client, Version};
 
@@ -50,7 +50,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     super::done(context, "quota deleted", path)
 }
 
-/// The two nodes of the quota, then what is empty above them.
+/// Deletes the two nodes of the quota, then their parents that are empty.
 async fn delete_whole(client: &Client, path: &str) -> Outcome {
     let mut node = quota::node_of(path);
     for name in client.children(&node).await? {

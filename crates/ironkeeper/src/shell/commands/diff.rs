@@ -1,4 +1,4 @@
-//! `diff`: what differs between two subtrees, here or on two servers.
+//! `diff`: prints the differences between two subtrees, of one server or of two servers.
 
 use std::cmp::Ordering;
 use std::fmt::{self, Display};
@@ -45,7 +45,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     right.close().await;
     match differences? {
         0 => Ok(()),
-        // What is different has been said, and the exit code says that something is.
+        // The differences are already printed; the exit code reports that there are some.
         number if arguments.has("q") => {
             let summary = Summary { differences: number, left: left.shown(), right: right.shown() };
             context.out.emit(&summary)?;
@@ -55,7 +55,8 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Walks through both in the same order, as in a merge of sorted lists.
+/// Walks through both subtrees in the same order, as in a merge of sorted lists, and returns the
+/// number of differences.
 async fn differences(
     context: &Context,
     arguments: &Arguments,
@@ -122,7 +123,7 @@ async fn next(walk: &mut NodeWalk, skip_ephemerals: bool) -> Outcome<Option<Foun
     }
 }
 
-/// What differs about one node. The path is relative to both roots.
+/// The differences of one node. The path is relative to both roots.
 struct Difference<'a> {
     path: &'a str,
     left: Option<&'a Found>,
@@ -155,7 +156,7 @@ impl Display for Difference<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let minus = |text: String| self.colours.paint(Style::Red, format!("- {text}"));
         let plus = |text: String| self.colours.paint(Style::Green, format!("+ {text}"));
-        // Relative to the two roots that the head names.
+        // Relative to the two roots in the heading.
         let name = match self.path {
             "/" => ".".to_owned(),
             path => path.trim_start_matches('/').to_owned(),

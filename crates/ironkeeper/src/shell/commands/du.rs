@@ -1,4 +1,4 @@
-//! `du`: how many nodes and bytes there are in a subtree, and where.
+//! `du`: prints the number of nodes and bytes per subtree.
 
 use std::fmt::{self, Display};
 
@@ -54,12 +54,12 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     if denied { Err(Failure::Incomplete) } else { Ok(()) }
 }
 
-/// The sums of a walk, which goes depth first: the subtrees that are open are the last node and those above.
+/// The sums of a depth-first walk: the last node and its ancestors are the open subtrees.
 #[derive(Debug)]
 struct Totals {
     depth_max: usize,
     exact: bool,
-    /// Subtrees being counted, the outermost first.
+    /// The subtrees being counted, outermost first.
     open: Vec<Total>,
     closed: Vec<Total>,
 }

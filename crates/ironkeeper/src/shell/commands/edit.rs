@@ -1,4 +1,5 @@
-//! `edit`: the data of a node in an editor, written back only if nobody else changed it meanwhile.
+//! `edit`: opens the data of a node in an editor, and writes it back only if its version is
+//! unchanged.
 
 use std::fmt::{self, Display};
 use std::io::Write;
@@ -52,7 +53,8 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
         true => from_hex(&edited).ok_or_else(|| {
             draft.keep("These are not pairs of hexadecimal digits. Nothing was changed")
         })?,
-        // Editors end the last line; if the data did not, neither does what comes back.
+        // Editors terminate the last line; if the original data had no final line end, it is
+        // removed again.
         false if !text.ends_with('\n') && edited.ends_with('\n') => {
             edited.strip_suffix('\n').unwrap_or_default().as_bytes().to_vec()
         }
@@ -105,7 +107,8 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     }
 }
 
-/// The text in a file of its own, deleted in the end unless it is all that is left of somebody's work.
+/// A temporary file with the text. It is deleted on drop unless it holds the only copy of the
+/// user's edit.
 struct Draft {
     file: PathBuf,
     kept: std::cell::Cell<bool>,
@@ -121,7 +124,7 @@ impl Draft {
             .map(|c| if c.is_alphanumeric() || c == '.' || c == '-' { c } else { '_' })
             .take(60)
             .collect();
-        // Names that editors know by their end keep it.
+        // The file name ends in the node's name, so that editors recognise its extension.
         for number in 0..100 {
             let file = std::env::temp_dir()
                 .join(format!("ironkeeper-edit-{}-{number}-{name}", std::process::id()));
@@ -138,14 +141,15 @@ impl Draft {
         Err(Failure::message("Cannot write a draft: there are too many already"))
     }
 
-    /// Runs the editor, beside the runtime so that the session stays alive, and returns what it leaves.
+    /// Runs the editor on a blocking thread, so that the session stays alive, and returns the
+    /// edited text.
     async fn edit(&self) -> Outcome<String> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let editor = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".into());
         let shown = editor.to_string_lossy().into_owned();
         let file = self.file.clone();
         let ran = tokio::task::spawn_blocking(move || {
-            // The variable may hold options, and quotes: a shell knows how to take it apart.
+            // The variable may contain options and quotes, so a shell parses it.
             let mut line = editor;
             line.push(" \"$1\"");
             std::process::Command::new("sh").arg("-c").arg(line).arg("sh").arg(file).status()
@@ -164,7 +168,7 @@ impl Draft {
         String::from_utf8(bytes).map_err(|_| self.keep("What was edited is not UTF-8"))
     }
 
-    /// The failure of a command whose user would not like to lose what was typed.
+    /// Returns a failure, and keeps the file so that the user's edit is not lost.
     fn keep(&self, why: &str) -> Failure {
         self.kept.set(true);
         Failure::message(format!("{why}. Your text is in {}", self.file.display()))
@@ -179,7 +183,7 @@ impl Drop for Draft {
     }
 }
 
-/// Data may be secret: nobody else reads it.
+/// Opens a file that only this user can read, because the data may be secret.
 fn new_private_file(file: &Path) -> std::io::Result<std::fs::File> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -188,7 +192,7 @@ fn new_private_file(file: &Path) -> std::io::Result<std::fs::File> {
     options.open(file)
 }
 
-/// Sixteen bytes a line.
+/// Formats the data as hexadecimal digits, sixteen bytes per line.
 fn to_hex(data: &[u8]) -> String {
     let line = |bytes: &[u8]| {
         let pairs: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,4 +1,4 @@
-//! `export`: a subtree as JSON, to be read by people and by `import`.
+//! `export`: writes a subtree as JSON, for people and for `import`.
 
 use std::fmt::{self, Display};
 use std::fs::File;
@@ -45,7 +45,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     let mut progress = Progress::new("nodes exported", context.terminal.stderr);
     let mut walk = NodeWalk::new(&client, root).with_data(true).with_acl(true).without_system();
     let mut masked = 0;
-    // The first node has to be there before anything is written.
+    // The first node must be read before anything is written.
     let mut next = walk.next_readable().await?;
     let title = serde_json::to_string(root).map_err(std::io::Error::from)?;
     let mut line = format!(
@@ -85,7 +85,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Where the lines go.
+/// The destination of the lines.
 enum Sheet<'a> {
     Output(&'a Context),
     File(NewFile),
@@ -94,14 +94,15 @@ enum Sheet<'a> {
 impl Sheet<'_> {
     fn line(&mut self, text: &str) -> Outcome {
         match self {
-            // JSON in any case.
+            // The lines are JSON in both output modes.
             Sheet::Output(context) => context.out.with_json(false).emit(&Message::new(text)),
             Sheet::File(file) => Ok(writeln!(file.writer, "{text}").map_err(|e| file.failed(&e))?),
         }
     }
 }
 
-/// A file that takes its name when it is complete. Until then, and if it never is, there is what was there.
+/// A file that is renamed to its final name when it is complete. Until then an existing file of
+/// that name stays unchanged.
 struct NewFile {
     name: PathBuf,
     beside: PathBuf,

@@ -1,4 +1,4 @@
-//! `find`: the nodes of a subtree that have certain properties.
+//! `find`: prints the nodes of a subtree that match given criteria.
 
 use std::fmt::{self, Display};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -70,7 +70,7 @@ fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// What is looked for; everything that is given has to hold.
+/// The criteria; a node must match all that are set.
 #[derive(Debug, Default)]
 struct Wanted {
     name: Option<Glob>,
@@ -143,12 +143,12 @@ impl Wanted {
     }
 }
 
-/// Clocks differ: what is of the future happened just now.
+/// Returns the age in seconds; zero for times in the future, because clocks differ.
 fn seconds_since(then_ms: i64, now_ms: i64) -> u64 {
     u64::try_from(now_ms.saturating_sub(then_ms)).unwrap_or(0) / 1000
 }
 
-/// A pattern of names, as shells have it. With a slash in it, it is one of whole paths.
+/// A shell pattern. It applies to node names, or to whole paths if it contains a slash.
 #[derive(Debug)]
 struct Glob {
     pattern: Regex,
@@ -168,7 +168,7 @@ impl Glob {
                     if chars.next_if(|c| matches!(c, '!' | '^')).is_some() {
                         pattern.push('^');
                     }
-                    // A bracket that comes first stands for itself.
+                    // A closing bracket in the first position is literal.
                     let mut first = true;
                     loop {
                         match chars.next() {
@@ -216,7 +216,7 @@ impl Display for Line<'_> {
             let kind = if self.found.is_ephemeral() { 'e' } else { 'p' };
             let Stat { data_length, num_children, version, mtime, .. } = *stat;
             let size = human_bytes(u64::try_from(data_length).unwrap_or(0));
-            // Nodes that a server has from the beginning are of no time.
+            // The nodes that exist on every server have no modification time.
             let age = if mtime <= 0 {
                 "-".to_owned()
             } else {

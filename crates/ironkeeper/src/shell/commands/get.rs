@@ -1,4 +1,4 @@
-//! `get`: the data of a node.
+//! `get`: prints the data of a node.
 
 use std::fmt::{self, Display};
 

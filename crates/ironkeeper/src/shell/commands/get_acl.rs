@@ -1,4 +1,4 @@
-//! `getAcl`: who may do what with a node.
+//! `getAcl`: prints the access control list of a node.
 
 use std::fmt::{self, Display};
 

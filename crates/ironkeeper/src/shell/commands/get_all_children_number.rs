@@ -1,4 +1,4 @@
-//! `getAllChildrenNumber`: how many nodes are below one.
+//! `getAllChildrenNumber`: prints the number of descendants of a node.
 
 use std::fmt::{self, Display};
 

@@ -1,4 +1,4 @@
-//! `getEphemerals`: the nodes that go with this session.
+//! `getEphemerals`: prints the ephemeral nodes of this session.
 
 use std::fmt::{self, Display};
 

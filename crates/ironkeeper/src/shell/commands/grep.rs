@@ -1,4 +1,4 @@
-//! `grep`: a pattern in the data and the names of a subtree.
+//! `grep`: searches the data and the names of a subtree for a pattern.
 
 use std::fmt::{self, Display};
 
@@ -30,9 +30,9 @@ pub const COMMAND: Command = Command {
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
-/// A pattern may compile to so much, and no more.
+/// The size limit of a compiled pattern.
 const PATTERN_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How many bytes around a match in binary data are shown.
+/// The number of bytes shown around a match in binary data.
 const AROUND_BYTES: usize = 8;
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
@@ -84,7 +84,7 @@ fn pattern(arguments: &Arguments) -> Outcome<Regex> {
         .map_err(|error| Failure::bad_usage(format!("not a regular expression: {error}")))
 }
 
-/// Where a pattern was found in a node.
+/// The location of a match in a node.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "in")]
 enum Match {
@@ -96,15 +96,15 @@ enum Match {
     },
     #[serde(rename = "data")]
     Bytes {
-        /// Where in the data the match begins.
+        /// The position of the match in the data.
         offset: usize,
-        /// The bytes around it.
+        /// The bytes around the match.
         hex: String,
     },
 }
 
-/// Text is searched line by line, and every line that matches is one match. In bytes that are no text the first
-/// match counts.
+/// Searches text line by line; every matching line is one match. In binary data only the first
+/// match is returned.
 fn in_data(pattern: &Regex, data: &[u8]) -> Vec<Match> {
     if let Some(text) = as_text(data) {
         return text

@@ -1,4 +1,4 @@
-//! `help`: the commands, or one of them.
+//! `help`: prints all commands, or the help of one.
 
 use crate::shell::command::{self, Command, Group, Help};
 use crate::shell::context::Context;
@@ -28,7 +28,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     context.out.emit(&Help(command))
 }
 
-/// Usage lines first, as zkCli has them; then what the commands are for.
+/// Returns the list of all commands with their headlines.
 fn overview() -> String {
     let mut text = String::from(
         "ironkeeper shell -server host:port[,...][/chroot] [-r] [--json] command args",

@@ -1,4 +1,4 @@
-//! `history`: the last commands, with their numbers.
+//! `history`: prints the last commands with their numbers.
 
 use std::fmt::{self, Display};
 
@@ -20,7 +20,7 @@ pub const COMMAND: Command = Command {
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
-/// As many as zkCli shows, this command among them.
+/// The number of commands that zkCli prints, including `history` itself.
 const SHOWN: usize = 11;
 
 async fn run(context: &mut Context, _: &Arguments) -> Outcome {

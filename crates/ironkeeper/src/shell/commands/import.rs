@@ -1,6 +1,6 @@
-//! `import`: a subtree from the JSON that `export` writes.
+//! `import`: creates a subtree from the JSON that `export` writes.
 //!
-//! The file is read and checked as a whole, and the tree is looked at, before the first change.
+//! The whole file is read and checked, and the existing nodes are read, before the first change.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Display};
@@ -37,9 +37,9 @@ pub const COMMAND: Command = Command {
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
-/// Nodes asked for at a time.
+/// The number of reads in flight.
 const IN_FLIGHT_MAX: usize = 64;
-/// Larger files are refused; they are held in memory.
+/// The largest file that is accepted; the file is held in memory.
 const FILE_BYTES_MAX: u64 = 4 << 30;
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
@@ -85,10 +85,10 @@ enum Policy {
     Replace,
 }
 
-/// What is to be done.
+/// The changes to be made.
 #[derive(Debug, Default)]
 struct Plan {
-    /// Every node of the file and what becomes of it.
+    /// Every node of the file, with its action.
     steps: Vec<Step>,
     changes: Vec<Change>,
     acls: Vec<(String, Vec<Acl>)>,
@@ -171,7 +171,7 @@ async fn plan(
                     plan.kept += 1;
                     "keep"
                 } else {
-                    // A root is always there; nobody means it to be created.
+                    // The root always exists, so it is no conflict.
                     if policy == Policy::Fail && path == "/" {
                         plan.kept += 1;
                         plan.steps.push(Step { path, action: "keep" });
@@ -183,7 +183,7 @@ async fn plan(
                     plan.changed += 1;
                     let is_leaf = there.stat.num_children == 0 && path != "/";
                     if data.is_none() && !there.is_null() && is_leaf {
-                        // Null can be created but not set.
+                        // Null data can be created but not set.
                         let version = there.stat.version;
                         plan.changes.push(Change::Delete { path: path.clone(), version });
                         let options = node.options()?;

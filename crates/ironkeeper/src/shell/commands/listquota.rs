@@ -1,4 +1,4 @@
-//! `listquota`: the limits of a subtree, and what is used of them.
+//! `listquota`: prints the limits of a subtree and their usage.
 
 use std::fmt::{self, Display};
 

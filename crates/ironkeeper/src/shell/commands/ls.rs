@@ -1,4 +1,4 @@
-//! `ls`: the children of a node, or a whole subtree. `ls2` is its older form with the Stat.
+//! `ls`: prints the children of a node, or a whole subtree. `ls2` is its older form with the Stat.
 
 use std::fmt::{self, Display};
 
@@ -52,7 +52,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
 
 async fn list_subtree(context: &Context, client: &Client, path: &str) -> Outcome {
     let mut walk = DepthFirst::new(client, path);
-    // Asked first, so that the path of a node that is not there is not printed.
+    // Read before the path is printed, so that the path of a missing node is not printed.
     let mut found = walk.next().await?;
     context.out.emit(&PathLine { path })?;
     let mut denied = false;
@@ -69,7 +69,7 @@ async fn list_subtree(context: &Context, client: &Client, path: &str) -> Outcome
     if denied { Err(Failure::Incomplete) } else { Ok(()) }
 }
 
-/// The same, a node at a time, with a watch on each and one on the data of the first.
+/// Lists the subtree node by node, with a child watch on each node and a data watch on the root.
 async fn watch_subtree(context: &mut Context, client: &Client, root: &str) -> Outcome {
     let (_, watch) = client.get_and_watch(root).await?;
     context.session.watches.once_of_data(root, watch);

@@ -1,4 +1,5 @@
-//! The commands, one file each. To add one: write its file with a `COMMAND`, and name it here twice.
+//! The commands, one file each. To add a command: write its file with a `COMMAND`, and list it here
+//! twice.
 
 mod add_auth;
 mod add_watch;
@@ -57,7 +58,7 @@ use super::options::{Arguments, Opt};
 
 pub use version::line as version_line;
 
-/// Every command, sorted by name.
+/// All commands, sorted by name.
 pub const ALL: &[&Command] = &[
     &add_watch::COMMAND,
     &add_auth::COMMAND,
@@ -105,7 +106,8 @@ pub const ALL: &[&Command] = &[
     &whoami::COMMAND,
 ];
 
-/// Whether a watch was asked for: by `-w`, or by any word behind the path, which is the form of ZooKeeper 3.4.
+/// Returns whether a watch is requested: by `-w`, or by any word behind the path, which is the
+/// syntax of ZooKeeper 3.4.
 fn watch_wanted(context: &Context, arguments: &Arguments, usage: &str) -> Outcome<bool> {
     let older = arguments.words().len() > 1;
     if let Some(word @ ("|" | ">" | ">>")) = arguments.word(1) {
@@ -124,35 +126,36 @@ fn watch_wanted(context: &Context, arguments: &Arguments, usage: &str) -> Outcom
     Ok(older || arguments.has("w"))
 }
 
-/// Reads an access control list as it was typed. Anything wrong with it is an error: nothing is
-/// changed.
+/// Parses an access control list. Any error in it fails the command before anything is changed.
 fn acl(text: &str) -> Outcome<Vec<Acl>> {
     acl_text::parse(text).map_err(|complaints| {
         Failure::message(format!("{}\nAcl is not valid : null", complaints.join("\n")))
     })
 }
 
-/// What a command that only does something prints in JSON: that it was done, and to which node.
+/// The JSON output of a command without results: the action and the node.
 #[derive(Serialize)]
 struct Done<'a> {
     done: &'static str,
     path: &'a str,
 }
 
-/// Text mode says nothing, as zkCli.
+/// Prints the JSON output of a command without results. In text mode nothing is printed, as in
+/// zkCli.
 fn done(context: &Context, what: &'static str, path: &str) -> Outcome {
     if context.out.is_json() { context.out.emit_json(&Done { done: what, path }) } else { Ok(()) }
 }
 
-/// Data larger than this is not read from a file; servers take a megabyte unless they are
-/// configured otherwise.
+/// The largest data that is read from a file. Servers accept a megabyte unless configured
+/// otherwise.
 const DATA_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// The option by which data comes from a file.
+/// The option that reads the data from a file.
 const DATA_FILE: Opt =
     Opt::value("f", "file", "take the data from a file, from the input if it is -");
 
-/// The data of a node: the content of the file of `-f`, or a word. `None` if there is neither.
+/// Returns the data of a node: the content of the file of `-f`, or the typed word. `None` if
+/// neither is given.
 async fn data(
     context: &Context,
     arguments: &Arguments,
@@ -167,11 +170,12 @@ async fn data(
     }
 }
 
-/// The version a change is bound to: `-v`, or in the form of ZooKeeper 3.4 the word at this place.
+/// Returns the expected version of a change: `-v`, or in the syntax of ZooKeeper 3.4 the word at
+/// position `at`.
 fn version(arguments: &Arguments, at: usize) -> Outcome<Version> {
     let text = arguments.value("v").or(arguments.word(at));
     match text.map(str::parse::<i32>) {
-        // zkCli's "any version", typed.
+        // In zkCli, -1 means any version.
         None | Some(Ok(-1)) => Ok(Version::Any),
         Some(Ok(version)) => Ok(Version::from(version)),
         Some(Err(_)) => {

@@ -1,4 +1,4 @@
-//! `mv`: a node and all that is below it, moved; in one transaction if it fits.
+//! `mv`: moves a node and its subtree; in one transaction if it fits.
 
 use std::fmt::{self, Display};
 
@@ -55,7 +55,7 @@ async fn relocate(
         recursive: true,
         replace: false,
         with_acl: !arguments.has("noacl"),
-        // Read them all, so that they can be named.
+        // Ephemerals are read as well, so that the error can name them.
         ephemerals: true,
     };
     let cutting = transplant::read(context, source, how).await?;
@@ -73,8 +73,8 @@ async fn relocate(
         target.client.create_parents(&target.path).await?;
     }
     let plan = transplant::plan(&cutting, source, target, how).await?;
-    // Exactly the nodes that were read, in the versions that were read: whatever changed since, or came to be
-    // below, makes this fail rather than be lost.
+    // Exactly the nodes that were read, with the versions that were read: if a node has changed
+    // since, or has a new child, the delete fails and no data is lost.
     let deletes: Vec<Change> = cutting
         .nodes
         .iter()
@@ -106,7 +106,7 @@ struct Moved {
     moved: String,
     to: String,
     nodes: u64,
-    /// Whether it all happened at one moment.
+    /// Whether the move was one transaction.
     atomic: bool,
     transactions: u64,
 }

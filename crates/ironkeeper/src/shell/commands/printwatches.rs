@@ -1,4 +1,4 @@
-//! `printwatches`: whether events are printed.
+//! `printwatches`: enables or disables the printing of events.
 
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;

@@ -1,4 +1,4 @@
-//! `pwd`: where relative paths begin.
+//! `pwd`: prints the node that relative paths start from.
 
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;

@@ -1,4 +1,4 @@
-//! `quit`: the end of session and shell.
+//! `quit`: closes the session and ends the shell.
 
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;

@@ -1,4 +1,4 @@
-//! `reconfig`: a change of the ensemble.
+//! `reconfig`: changes the membership of the ensemble.
 
 use super::config::Config;
 use crate::shell::command::{Command, Group};
@@ -24,7 +24,7 @@ pub const COMMAND: Command = Command {
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
-/// Configuration files are short.
+/// The number of bytes that are read from a configuration file.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
@@ -69,7 +69,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     context.out.emit(&committed)
 }
 
-/// The lines of a configuration file that tell of members, as one list.
+/// Returns the member lines of a configuration file as one list.
 fn members_of(path: &str) -> Outcome<String> {
     use std::io::Read;
     let mut text = String::new();

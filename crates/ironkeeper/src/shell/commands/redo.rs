@@ -1,4 +1,4 @@
-//! `redo`: a command of the history once more.
+//! `redo`: repeats a command of the history.
 
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;
@@ -21,7 +21,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
         .required(0)?
         .parse()
         .map_err(|_| Failure::message("Command index out of range"))?;
-    // The last one is this redo.
+    // The last entry is this redo.
     let line = match context.history.line(number) {
         Some(line) if number + 1 < context.history.count() => line,
         _ => return Err(Failure::message("Command index out of range")),

@@ -1,4 +1,4 @@
-//! `removewatches`: watches taken away.
+//! `removewatches`: removes watches.
 
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;

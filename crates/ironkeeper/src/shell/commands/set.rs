@@ -1,4 +1,4 @@
-//! `set`: new data for a node.
+//! `set`: sets the data of a node.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

@@ -1,4 +1,4 @@
-//! `setAcl`: who may do what with a node, or with a whole subtree.
+//! `setAcl`: sets the access control list of a node, or of a whole subtree.
 
 use std::collections::VecDeque;
 
@@ -34,7 +34,7 @@ identities of this session), digest:user:hash (see `ironkeeper digest`), ip:addr
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
-/// Requests in flight.
+/// The number of requests in flight.
 const IN_FLIGHT_MAX: usize = 64;
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
@@ -52,7 +52,8 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     }
 }
 
-/// The subtree is listed before anything is changed: the new list may not let us look any more.
+/// Sets the list on a subtree. All paths are read before the first change, because the new list may
+/// deny reading the children.
 async fn set_all(
     context: &Context,
     client: &Client,

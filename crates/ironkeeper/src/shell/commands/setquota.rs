@@ -1,4 +1,4 @@
-//! `setquota`: a limit for a subtree.
+//! `setquota`: sets a limit for a subtree.
 
 use ironkeeper_client::{Client, CreateMode, CreateOptions, ErrorKind, Version};
 
@@ -82,7 +82,7 @@ fn limit(arguments: &Arguments, option: &str) -> Outcome<(Limit, i64)> {
     Ok((limit, value))
 }
 
-/// A subtree has one quota at most: none below it...
+/// Fails if a node below has a quota: at most one quota applies to a subtree.
 async fn no_quota_below(client: &Client, path: &str) -> Outcome {
     let own = quota::limits_of(path);
     let mut walk = DepthFirst::new(client, &quota::node_of(path));
@@ -90,7 +90,7 @@ async fn no_quota_below(client: &Client, path: &str) -> Outcome {
         let paths = match walk.next().await {
             Ok(Some(paths)) => paths,
             Ok(None) => return Ok(()),
-            // Nothing of this path was ever limited.
+            // No quota exists at or below this path.
             Err(Failure::Client(error)) if error.kind() == ErrorKind::NoNode => return Ok(()),
             Err(failure) => return Err(failure),
         };
@@ -106,7 +106,7 @@ async fn no_quota_below(client: &Client, path: &str) -> Outcome {
     }
 }
 
-/// ...and none above it.
+/// Fails if a node above has a quota.
 async fn no_quota_above(client: &Client, path: &str) -> Outcome {
     for (at, _) in path.match_indices('/').skip(1) {
         let above = &path[..at];
@@ -139,7 +139,7 @@ async fn create_parents(client: &Client, path: &str) -> Outcome {
     Ok(())
 }
 
-/// Says when there is more than the limit already.
+/// Prints a warning if the usage exceeds the limit already.
 async fn warn(context: &Context, limits: &Numbers, client: &Client, stats: &str) -> Outcome {
     let existing = Numbers::parse(&client.get(stats).await?.data);
     for (what, soft, hard) in

@@ -1,4 +1,4 @@
-//! `stat`: the numbers of a node.
+//! `stat`: prints the Stat of a node.
 
 use std::fmt::{self, Display};
 
@@ -39,7 +39,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     }
 }
 
-/// The Stat of a named node; what `-s` prints, too.
+/// The Stat of a node; also printed by the option `-s`.
 #[derive(Serialize)]
 pub struct NodeStat<'a> {
     path: &'a str,

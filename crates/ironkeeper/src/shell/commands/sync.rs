@@ -1,4 +1,4 @@
-//! `sync`: reads behind it see what was written before it.
+//! `sync`: later reads return all writes that were committed before it.
 
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;

@@ -1,4 +1,4 @@
-//! `top`: servers at work, live on the whole screen; or line by line without one.
+//! `top`: shows the load of servers, live on the full screen, or line by line without a terminal.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub const COMMAND: Command = Command {
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
-/// A server that needs longer is shown as late.
+/// The timeout for the reply of a server; a slower server is shown as late.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(3);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 
@@ -48,7 +48,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Those that are named, or those of the shell.
+/// Returns the servers in the arguments, or those of the shell.
 fn servers(context: &Context, arguments: &Arguments) -> Outcome<Vec<Host>> {
     let named = match arguments.words() {
         [] => vec![context.session.connect_string().to_owned()],
@@ -119,7 +119,7 @@ fn rows(now: &[Sample], before: &[Sample]) -> Vec<Row> {
 fn draw(screen: &FullScreen, rows: &[Row], pause: Duration, colours: Colours) -> Outcome {
     let (width, height) = screen.size();
     let mut lines = page(rows, pause, width, height);
-    // Colours take no room on the screen: they come when the lines fit.
+    // Colours are added after the lines are fitted, because they have no width on the screen.
     for (at, line) in lines.iter_mut().enumerate() {
         let row = at.checked_sub(HEAD_LINES).and_then(|at| rows.get(at));
         match row {
@@ -134,10 +134,10 @@ fn draw(screen: &FullScreen, rows: &[Row], pause: Duration, colours: Colours) ->
     screen.draw(&lines)
 }
 
-/// The lines above the first server: a title, an empty one, and the titles of the columns.
+/// The lines above the first server: the title, an empty line, and the column titles.
 const HEAD_LINES: usize = 3;
 
-/// What is on the screen: lines that fit.
+/// Returns the lines of the screen, cut to its size.
 fn page(rows: &[Row], pause: Duration, width: usize, height: usize) -> Vec<String> {
     let mut lines =
         vec![format!("ironkeeper top, every {} s; q quits", pause.as_secs_f64()), String::new()];
@@ -162,7 +162,8 @@ fn page(rows: &[Row], pause: Duration, width: usize, height: usize) -> Vec<Strin
     lines
 }
 
-/// Titles, and how soon the column is left out where there is no room: the highest first, zero never.
+/// The column titles, and the order in which columns are dropped if there is not enough room: the
+/// highest number first, zero never.
 type Columns = &'static [(&'static str, u8)];
 
 const SERVER_COLUMNS: Columns = &[
@@ -192,7 +193,7 @@ const CLIENT_COLUMNS: Columns = &[
     ("AVG MS", 2),
 ];
 
-/// The table with as many columns as there is room for.
+/// Returns the table with as many columns as fit.
 fn fitting(width: usize, columns: Columns, table: impl Fn(&[usize]) -> Table) -> Vec<String> {
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     loop {

@@ -1,4 +1,4 @@
-//! `tree`: a subtree drawn with lines.
+//! `tree`: draws a subtree with lines.
 
 use std::fmt::{self, Display};
 
@@ -29,7 +29,7 @@ pub const COMMAND: Command = Command {
     run: |context, arguments| Box::pin(run(context, arguments)),
 };
 
-/// How much of the data is shown on a line.
+/// The number of characters of the data that are shown.
 const PREVIEW_CHARS: usize = 60;
 
 async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
@@ -39,7 +39,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     let client = context.client()?;
     let colours = context.colours();
     let mut walk = NodeWalk::new(&client, root).depth_max(depth_max).with_data(contents);
-    // For each level above: whether the line goes on to a later sibling.
+    // For each level above: whether its vertical line continues to a later sibling.
     let mut goes_on: Vec<bool> = Vec::new();
     let mut nodes = 0;
     let mut denied = false;
@@ -48,7 +48,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
             Step::Node(found) => found,
             Step::Denied(node) => {
                 goes_on.truncate(node.depth.saturating_sub(1));
-                // In JSON it is an error; in the drawing it has its place.
+                // An unreadable node is an error in JSON, and a line in the drawing.
                 match context.out.is_json() {
                     true => context.out.error(&Failure::from(node.error), ""),
                     false => {
@@ -81,12 +81,12 @@ struct Branch<'a> {
     goes_on: &'a [bool],
     found: &'a Found,
     sizes: bool,
-    /// Whether its children are too deep to be shown.
+    /// Whether the children are not shown because of the depth limit.
     cut: bool,
     colours: Colours,
 }
 
-/// The lines of the levels above a node, and its name.
+/// Returns the lines of the levels above a node, and its name.
 fn drawn<'a>(goes_on: &[bool], depth: usize, last: bool, path: &'a str) -> (String, &'a str) {
     if depth == 0 {
         return (String::new(), path);
@@ -158,7 +158,7 @@ impl Serialize for Branch<'_> {
     }
 }
 
-/// The beginning of the data on one line; bytes that are no text as hexadecimal digits.
+/// Returns the beginning of the data on one line; binary data as hexadecimal digits.
 pub fn preview(data: &[u8]) -> String {
     let shown: String = match as_text(data) {
         Some(text) => text.chars().take(PREVIEW_CHARS).map(on_one_line).collect(),
@@ -175,7 +175,7 @@ pub fn preview(data: &[u8]) -> String {
     if cut { format!("{shown}…") } else { shown }
 }
 
-/// Line ends and tabs as they are written in programs. Quotes stay as they are: data is often JSON.
+/// Escapes line ends and tabs. Quotes stay unchanged, because data is often JSON.
 fn on_one_line(c: char) -> String {
     match c {
         '\n' => "\\n".to_owned(),

@@ -1,4 +1,4 @@
-//! `version`: that of the shell.
+//! `version`: prints the version of the shell.
 
 use crate::shell::command::{Command, Group};
 use crate::shell::context::Context;

@@ -1,4 +1,4 @@
-//! `watch`: follows what happens to a subtree, with the data that came of it.
+//! `watch`: prints the changes of a subtree, with the new data.
 
 use std::fmt::{self, Display};
 
@@ -38,16 +38,16 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     let client = context.client()?;
     let mode = if arguments.has("1") { WatchMode::Persistent } else { WatchMode::Recursive };
     let mut watcher = client.watch(path, mode).await?;
-    // Whoever reads this knows that nothing is missed from here on.
+    // After this line is printed, no event is missed.
     context.out.emit_aside(&Started { event: "watching", path })?;
     context.out.flush()?;
-    // One listener for all the time: an interrupt that comes while data is read is not lost.
+    // One listener for the whole loop, so that an interrupt during a read of data is not lost.
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     let mut seen = 0;
     while seen < count {
         let item = tokio::select! {
             item = watcher.next() => item,
-            // The usual end, and not a failure.
+            // The usual end, not a failure.
             _ = &mut interrupted => break,
         };
         match item {
@@ -65,7 +65,7 @@ async fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
         }
         context.out.flush()?;
     }
-    // A connection that is down takes the watch away by itself.
+    // A failure is ignored: if the connection is lost, the server removes the watch itself.
     let _ = watcher.remove().await;
     Ok(())
 }
@@ -82,7 +82,7 @@ impl Display for Started<'_> {
     }
 }
 
-/// An event, and the node as it was when we asked for it: perhaps newer than the event.
+/// An event, and the node as read after the event: it may be newer than the event.
 struct Change {
     time: Timestamp,
     event: WatchEvent,
@@ -103,8 +103,9 @@ impl Change {
             false => None,
             true => match client.get(&event.path).await {
                 Ok(node) => Some(node),
-                // Gone already, or not for us; the event stands for itself. A connection that is lost
-                // comes back, and the watcher tells.
+                // The node was deleted meanwhile or cannot be read by this session: print the event
+                // only. After a lost connection the client reconnects, and the watcher reports
+                // that.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::NoNode | ErrorKind::NoAuth)
                         || error.is_retriable() =>

@@ -1,4 +1,4 @@
-//! `whoami`: the identities of the session.
+//! `whoami`: prints the identities of the session.
 
 use std::fmt::{self, Display};
 

@@ -1,4 +1,4 @@
-//! Bytes that no honest peer sends, on the two ports that members have for each other.
+//! Bytes that no correct peer sends, on the quorum port and on the election port.
 
 use std::io::{Read, Result, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -12,11 +12,11 @@ use ironkeeper_proto::{Epoch, Put, ServerId, Zxid};
 use crate::differential::rng::Rng;
 use crate::ensemble::links::PeerPorts;
 
-/// One kind of malice against one member: its ports, a seed.
+/// One kind of attack on one member; its inputs are the member's ports and a seed.
 pub struct Attack {
     pub name: &'static str,
     pub run: fn(PeerPorts, u64) -> Result<()>,
-    /// What one of our members has to say about it in its log.
+    /// The text that one of our members must log.
     pub says: Option<&'static str>,
 }
 
@@ -38,10 +38,10 @@ pub const ALL: [Attack; 7] = [
     Attack { name: "acknowledgements of what was never proposed", run: acks, says: None },
 ];
 
-/// Nobody of the ensembles here has it.
+/// An id that no member has.
 const STRANGER: ServerId = ServerId(77);
 const CONNECTIONS: usize = 100;
-/// How long an answer is waited for; none is fine.
+/// The longest wait for a reply; no reply is acceptable.
 const ANSWER_MAX: Duration = Duration::from_millis(300);
 
 fn dial(port: u16) -> Result<TcpStream> {
@@ -51,7 +51,7 @@ fn dial(port: u16) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Says something and listens for a while.
+/// Sends bytes and reads for a while.
 fn say(port: u16, bytes: &[u8]) -> Result<()> {
     let mut stream = dial(port)?;
     stream.write_all(bytes)?;
@@ -64,7 +64,7 @@ fn garbage(ports: PeerPorts, seed: u64) -> Result<()> {
     for port in [ports.quorum, ports.election] {
         for len in [1, 7, 8, 20, 100, 5000, 100_000] {
             let bytes: Vec<u8> = (0..len).map(|_| rng.next() as u8).collect();
-            // One refusal must not keep the others away.
+            // A rejected connection must not end the loop.
             let _ = say(port, &bytes);
         }
     }
@@ -83,7 +83,7 @@ fn lengths(ports: PeerPorts, _: u64) -> Result<()> {
         notification.put_i32(length);
         let _ = say(ports.election, &notification);
 
-        // Type, zxid, length of the data; and the same with a count of identities.
+        // Type, zxid, length of the data; and the same with a count of auth entries.
         let mut packet = Vec::new();
         packet.put_i32(11);
         packet.put_i64(0);
@@ -107,12 +107,13 @@ fn silence(ports: PeerPorts, _: u64) -> Result<()> {
 
 fn opening_of(from: ServerId) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // An address where nobody is.
+    // An address on which no server listens.
     Opening { from, addresses: vec!["127.0.0.1:1".to_owned()] }.encode(&mut bytes);
     bytes
 }
 
-/// A stranger says that it leads, that others do, and that a member's history is better than it is.
+/// Sends votes of a rogue peer: it claims that it leads, that others lead, and that a member's
+/// history is newer than it is.
 fn votes(ports: PeerPorts, _: u64) -> Result<()> {
     let states =
         [PeerState::Looking, PeerState::Following, PeerState::Leading, PeerState::Observing];
@@ -150,7 +151,7 @@ fn packets(packets: &[Packet]) -> Vec<u8> {
     bytes
 }
 
-/// Strangers with an epoch after which there is none.
+/// Sends FOLLOWERINFO and ACKEPOCH of a non-member, with epochs up to the largest possible one.
 fn epochs(ports: PeerPorts, _: u64) -> Result<()> {
     for epoch in [Epoch(0), Epoch(1_000_000), EPOCH_MAX] {
         let hello = [learner(STRANGER, epoch)];
@@ -164,8 +165,8 @@ fn epochs(ports: PeerPorts, _: u64) -> Result<()> {
     Ok(())
 }
 
-/// A stranger that follows, and acknowledges everything that could ever be.
-/// What a leader believes of a member makes it begin a new epoch; this would use up all of them.
+/// Sends FOLLOWERINFO with a member's id and the last but one epoch. A leader that accepts it would
+/// begin a larger epoch, and all epochs would be used up.
 fn epochs_of_a_member(ports: PeerPorts, _: u64) -> Result<()> {
     for id in [1, 2, 3] {
         let _ = say(ports.quorum, &packets(&[learner(ServerId(id), Epoch(EPOCH_MAX.0 - 1))]));
@@ -173,6 +174,7 @@ fn epochs_of_a_member(ports: PeerPorts, _: u64) -> Result<()> {
     Ok(())
 }
 
+/// Joins as a follower that is not a member and acknowledges all possible zxids.
 fn acks(ports: PeerPorts, _: u64) -> Result<()> {
     let mut conversation = vec![
         learner(STRANGER, Epoch(0)),

@@ -1,4 +1,5 @@
-//! A double barrier, round after round on one path: nobody goes on before all have come, and nobody is left waiting.
+//! A double barrier, in repeated rounds on one path: no user enters before all have arrived, and
+//! every user leaves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,8 +15,8 @@ pub async fn double(clients: Vec<Client>, shift: Shift) -> Result<()> {
     let size = clients.len();
     let arrivals = Arc::new(AtomicUsize::new(0));
     let departures = Arc::new(AtomicUsize::new(0));
-    // Nobody can be a round ahead of another, so whoever is the first to see the end of the work can say that the
-    // round it begins is the last for all.
+    // No user can be a round ahead of another, so the first user that finds the stop flag set can
+    // make the round it begins the last round of all users.
     let last_round = Arc::new(AtomicUsize::new(usize::MAX));
     let mut users = JoinSet::new();
     for client in clients {

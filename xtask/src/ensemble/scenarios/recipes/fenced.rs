@@ -1,6 +1,7 @@
-//! A mutex and a leader latch. Whoever has it writes its token to one node, by writes that the server accepts only as
-//! long as it has it, and looks at what is there before. Nobody else writes meanwhile, and tokens never go back: then
-//! no two had it at a time. Everybody's turn comes.
+//! A mutex and a leader latch. The holder writes its token to one node, in transactions that the
+//! server accepts only while the holder has the lock, and reads the node before each. If no other
+//! user writes meanwhile, and tokens never decrease, no two users held the lock at a time. Every
+//! user gets the lock.
 
 use anyhow::{Context, Result, bail, ensure};
 use ironkeeper_client::{Client, CreateMode, ErrorKind, Transaction, Zxid};
@@ -10,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::{Shift, all, patient};
 
-/// Writes of one holder: more than one, so that another holder would come in between.
+/// Writes of one holder: more than one, so that a second holder would write in between.
 const WRITES: usize = 3;
 
 pub async fn mutex(clients: Vec<Client>, shift: Shift) -> Result<()> {
@@ -66,7 +67,7 @@ impl Record {
         Ok(Record { path })
     }
 
-    /// Writes a few times. An error if there is a sign of another holder.
+    /// Writes `WRITES` times. Returns an error if the node shows another holder.
     async fn write(
         &self,
         client: &Client,
@@ -76,7 +77,7 @@ impl Record {
         let ours = token.0.to_string();
         let mut written = 0;
         let mut is_first_look = true;
-        // After a lost reply nobody knows whether the write took place, until the record says so.
+        // After a lost reply it is unknown whether the write was applied, until the node is read.
         let mut in_doubt = false;
         while written < WRITES {
             let node = client.retry(&patient(), || client.get(self.path)).await?;
@@ -95,7 +96,7 @@ impl Record {
                 Err(error) if error.kind() == ErrorKind::BadVersion || error.is_retriable() => {
                     in_doubt |= error.is_retriable();
                     ensure!(in_doubt, "somebody wrote while {token:?} had it");
-                    // The member that answers from now on may be behind the one that is gone.
+                    // The member that replies from now on may be behind the previous one.
                     client.retry(&patient(), || client.sync(self.path)).await?;
                 }
                 Err(error) => return Err(error.into()),

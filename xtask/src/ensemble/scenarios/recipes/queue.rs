@@ -1,4 +1,4 @@
-//! Queues: everything that was put comes out, once. The first user puts, the others take.
+//! Queues: every item is taken exactly once. The first user offers, the others take.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,14 +11,14 @@ use tokio::task::JoinSet;
 
 use super::{Shift, all, patient, same};
 
-/// How many items there are at most: the producer is the faster one.
+/// The largest number of items in the queue: the producer is faster than the consumers.
 const ITEMS_MAX: usize = 20;
 
-/// What tells one taker that nothing comes behind it.
+/// The item after which a consumer receives no more items.
 const END: &str = "end";
 
-/// The work on an item is a node with its name, made in the transaction that ends the work: a second worker on the
-/// same item would fail.
+/// Checks the work queue. The work on an item is the creation of a node with its name, in the
+/// transaction that completes the item: a second worker on the same item would fail.
 pub async fn work(clients: Vec<Client>, shift: Shift) -> Result<()> {
     let (producer, workers) = clients.split_first().context("nobody works")?;
     producer.create("/worked", "", CreateMode::Persistent).await?;
@@ -58,7 +58,7 @@ pub async fn work(clients: Vec<Client>, shift: Shift) -> Result<()> {
     same(put, producer.retry(&patient(), || producer.children("/worked")).await?)
 }
 
-/// An item is taken when the taker is told so.
+/// Checks the simple queue. An item counts as taken when `take` has returned it.
 pub async fn simple(clients: Vec<Client>, shift: Shift) -> Result<()> {
     let (producer, takers) = clients.split_first().context("nobody works")?;
     let taken = Arc::new(Mutex::new(Vec::new()));
@@ -84,7 +84,7 @@ pub async fn simple(clients: Vec<Client>, shift: Shift) -> Result<()> {
         let mut put = Vec::new();
         while !shift.is_over() {
             let item = format!("item-{}", put.len());
-            // Given back by whoever takes the item.
+            // The consumer of the item returns the permit.
             room.acquire().await?.forget();
             queue.offer(item.clone()).await?;
             put.push(item);
