@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::status;
-use crate::table::Table;
+use ironkeeper_shell::table::Table;
 use scenes::Scene;
 use stage::Stage;
 

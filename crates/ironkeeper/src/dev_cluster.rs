@@ -20,9 +20,9 @@ use input::Input;
 use layout::Layout;
 use member::Member;
 
-use crate::four_letter::Overview;
 use crate::serve::stop_signal;
-use crate::table::Table;
+use ironkeeper_shell::four_letter::Overview;
+use ironkeeper_shell::table::Table;
 
 /// The number of bytes that are read from the end of a log.
 const LOG_BYTES_MAX: u64 = 4 << 20;

@@ -2,17 +2,14 @@
 
 mod allocator;
 mod bench;
-mod colour;
 mod deadlocks;
 mod demo;
 mod dev_cluster;
 mod digest;
-mod four_letter;
 mod huge_pages;
 mod java_env;
 mod journal;
 mod json_log;
-mod line_editor;
 mod lock;
 mod migrate;
 mod open_files;
@@ -20,9 +17,7 @@ mod panic_exit;
 mod serve;
 #[cfg(unix)]
 mod service_manager;
-mod shell;
 mod status;
-mod table;
 mod tools;
 mod top;
 
@@ -31,6 +26,7 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
+use ironkeeper_shell as shell;
 use tracing_subscriber::EnvFilter;
 
 /// A ZooKeeper server and its tools, compatible with Apache ZooKeeper 3.9.

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, ensure};
 use ironkeeper_client::{ConnectString, Host};
 use serde::Serialize;
 
-use crate::colour::{Colours, Style};
-use crate::four_letter::{self, Metrics, Overview, Silence};
-use crate::shell::amounts::human_time;
-use crate::table::Table;
+use ironkeeper_shell::amounts::human_time;
+use ironkeeper_shell::colour::{Colours, Style};
+use ironkeeper_shell::four_letter::{self, Metrics, Overview, Silence};
+use ironkeeper_shell::table::Table;
 
 /// Members that are this many transactions behind the most advanced one are queried again.
 const SUSPECT_LAG: i64 = 1000;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::shell;
+use ironkeeper_shell as shell;
 
 /// Show the load of servers on the full screen: throughput, latency, sessions, watches, busiest
 /// clients

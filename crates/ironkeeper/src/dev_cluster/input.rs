@@ -10,7 +10,7 @@ use rustyline::{Context, Helper};
 use tokio::sync::mpsc;
 
 use super::command::NAMES;
-use crate::line_editor::{self, LineEditor, Typed};
+use ironkeeper_shell::line_editor::{self, LineEditor, Typed};
 
 const PROMPT: &str = "cluster> ";
 /// The name of the history file.

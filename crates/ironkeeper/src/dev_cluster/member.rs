@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::layout::Place;
-use crate::four_letter::{self, Overview};
+use ironkeeper_shell::four_letter::{self, Overview};
 
 /// The timeout of a status request to a member.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);

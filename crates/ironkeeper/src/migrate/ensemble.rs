@@ -1,7 +1,7 @@
 //! Checks whether the running servers can be replaced one by one, and in which order.
 
 use super::findings::{Findings, Weight};
-use crate::four_letter::{Overview, Silence};
+use ironkeeper_shell::four_letter::{Overview, Silence};
 
 /// The oldest release whose servers Ironkeeper was tested with.
 const OLDEST: (u32, u32) = (3, 5);
