@@ -1,7 +1,6 @@
 //! Ironkeeper: a ZooKeeper server and its tools in one binary.
 
 mod allocator;
-mod bench;
 mod deadlocks;
 mod demo;
 mod dev_cluster;
@@ -26,6 +25,7 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
+use ironkeeper_bench as bench;
 use ironkeeper_shell as shell;
 use tracing_subscriber::EnvFilter;
 
@@ -118,7 +118,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Lock(args)) => return lock::run(&args),
         Some(Command::Demo(args)) => demo::run(&args)?,
         Some(Command::DevCluster(args)) => dev_cluster::run(&args, cli.log.as_deref())?,
-        Some(Command::Bench(args)) => bench::run(args)?,
+        Some(Command::Bench(args)) => {
+            open_files::allow_all();
+            bench::run(args)?;
+        }
         Some(Command::Migrate(args)) => return migrate::run(&args),
         Some(Command::Digest(args)) => digest::run(&args)?,
         Some(Command::Log(args)) => tools::log::run(&args)?,

@@ -20,14 +20,12 @@ use super::report::Report;
 use super::session::{Session, unexpected};
 use super::template::{Layout, request, value};
 use super::tree::{self, Prefix};
-use crate::open_files;
 
 /// The time limit of a round.
 const ROUND_MAX: Duration = Duration::from_secs(60);
 const XID: i32 = 1;
 
 pub fn run(common: &Common, server: SocketAddr, watch: &Watch) -> Result<Report> {
-    open_files::allow_all();
     let prefix = Prefix::make(server, common)?;
     let layout = Layout::over(prefix.path(), 1);
     tree::make_nodes(server, common, &layout, 1, watch.size)?;

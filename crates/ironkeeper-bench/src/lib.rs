@@ -7,9 +7,13 @@
 //! per batch of replies. This costs one read, one write and no allocation per batch: a small
 //! fraction of a microsecond per request when requests are pipelined.
 //!
-//! [`load`] runs all workloads that are a stream of requests (`read`, `write`, `create`, `mixed`,
-//! `stall`, `fill`); `watch`, `idle` and `sessions` have their own loops. [`requests`] encodes the
-//! requests of a workload, [`report`] prints the result.
+//! `load.rs` runs all workloads that are a stream of requests (`read`, `write`, `create`, `mixed`,
+//! `stall`, `fill`); `watch`, `idle` and `sessions` have their own loops. `requests.rs` encodes the
+//! requests of a workload, `report.rs` prints the result. Read first: [`Args`], `load::Worker`,
+//! `template::Layout`, `report::Report`.
+//!
+//! The crate never uses the client crate or an asynchronous runtime, and does not change the limits
+//! of its process: the caller raises the limit on open files.
 
 mod connection;
 mod fill;

@@ -15,13 +15,11 @@ use super::progress::Progress;
 use super::report::Report;
 use super::session::Session;
 use super::template::request;
-use crate::open_files;
 
 /// How long the replies to the last pings, and then the closing of the sessions, are awaited.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 pub fn run(common: &Common, server: SocketAddr, idle: &Idle) -> Result<Report> {
-    open_files::allow_all();
     let opening = Instant::now();
     let sessions = Session::open_many(server, common.session_timeout, idle.connections)?;
     let opened_in = opening.elapsed();

@@ -31,7 +31,6 @@ use super::progress::Progress;
 use super::requests::{KINDS, Source};
 use super::session::Session;
 use super::template::append_request;
-use crate::open_files;
 
 /// How long the replies to the requests in flight at the end are awaited.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -77,7 +76,6 @@ pub fn run<S: Source>(
     rate: &Rate,
     sources: Vec<S>,
 ) -> Result<Outcome> {
-    open_files::allow_all();
     if rate.connections < rate.threads {
         bail!("{} threads have nothing to do with {} connections", rate.threads, rate.connections);
     }
@@ -520,8 +518,8 @@ impl<'a, S: Source> Worker<'a, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::requests::{Creates, Mix};
-    use crate::bench::template::Layout;
+    use crate::requests::{Creates, Mix};
+    use crate::template::Layout;
     use ironkeeper_proto::connect::ConnectResponse;
     use ironkeeper_proto::reply::{finish_frame, header_frame, start_frame};
     use ironkeeper_proto::request::RequestHeader;
