@@ -39,6 +39,19 @@ impl Zxid {
     pub fn next(self) -> Option<Zxid> {
         (self.counter() != u32::MAX).then(|| Zxid(self.0 + 1))
     }
+
+    /// Returns whether no transaction can exist between `last` and this one: it is the next of the
+    /// epoch, or the first of a later epoch. A history in which each transaction follows the
+    /// previous one has no gap.
+    ///
+    /// A leader counts from 1, because its zxid with counter 0 belongs to no transaction. A
+    /// standalone Apache server counts plainly: if its counter overflows, the next epoch begins at
+    /// 0, directly after the maximum. The rule includes this case for logs and for learners,
+    /// because the history of a server that was standalone before is also sent to learners.
+    pub fn follows(self, last: Zxid) -> bool {
+        let is_next = last.0.checked_add(1) == Some(self.0);
+        is_next || self.epoch() > last.epoch() && self.counter() == 1
+    }
 }
 
 impl From<Zxid> for i64 {
@@ -159,5 +172,31 @@ mod tests {
         assert_eq!(last.next(), None);
         assert_eq!(Zxid::new(Epoch(3), 9).next(), Some(Zxid::new(Epoch(3), 10)));
         assert_eq!(last.epoch(), Epoch(3));
+    }
+
+    #[test]
+    fn successors_and_beginnings_of_epochs_follow() {
+        let follows = |last: (i64, u32), next: (i64, u32)| {
+            Zxid::new(Epoch(next.0), next.1).follows(Zxid::new(Epoch(last.0), last.1))
+        };
+        assert!(follows((0, 0), (0, 1)));
+        assert!(follows((1, 7), (1, 8)));
+        assert!(follows((1, 7), (2, 1)));
+        assert!(follows((1, 7), (9, 1)));
+        assert!(follows((1, u32::MAX), (2, 1)));
+        assert!(!follows((1, 7), (1, 9)));
+        assert!(!follows((1, 7), (1, 7)));
+        assert!(!follows((1, 7), (1, 6)));
+        assert!(!follows((1, 7), (2, 2)));
+        assert!(!follows((2, 7), (1, 1)));
+        assert!(!Zxid(i64::MIN).follows(Zxid(i64::MAX)));
+    }
+
+    #[test]
+    fn counter_zero_follows_only_the_maximum_of_the_previous_epoch() {
+        let first = Zxid::new(Epoch(2), 0);
+        assert!(first.follows(Zxid::new(Epoch(1), u32::MAX)));
+        assert!(!first.follows(Zxid::new(Epoch(1), u32::MAX - 1)));
+        assert!(!first.follows(Zxid::new(Epoch(0), u32::MAX)));
     }
 }

@@ -31,7 +31,7 @@ impl History {
     }
 
     pub fn push(&mut self, zxid: Zxid, txn: Bytes) {
-        debug_assert!(follows(self.last(), zxid), "{zxid} does not follow {}", self.last());
+        debug_assert!(zxid.follows(self.last()), "{zxid} does not follow {}", self.last());
         self.bytes += txn.len();
         self.entries.push_back((zxid, txn));
         while self.entries.len() > self.count_max || self.bytes > self.bytes_max {
@@ -77,12 +77,6 @@ impl History {
         self.bytes = 0;
         self.base = base;
     }
-}
-
-/// Returns whether `next` can directly follow `last`: the next of its epoch, or the first of a
-/// later one.
-pub fn follows(last: Zxid, next: Zxid) -> bool {
-    last.next() == Some(next) || (next.epoch() > last.epoch() && next.counter() == 1)
 }
 
 #[cfg(test)]

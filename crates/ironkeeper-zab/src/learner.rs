@@ -19,7 +19,6 @@ use bytes::Bytes;
 use ironkeeper_proto::quorum_packet::{LearnerInfo, PROTOCOL_VERSION};
 use ironkeeper_proto::{Epoch, Membership, Packet, ServerId, Zxid};
 
-use crate::history::follows;
 use crate::io::{
     DurableStep, Hangup, LinkId, LinkOp, MembersChange, Output, Port, Reason, Status, Upcall,
     push_members_committed,
@@ -420,7 +419,7 @@ impl Learner {
             // It is already in our log or in the snapshot.
             return Next::Stay;
         }
-        if !follows(catchup.last, zxid) {
+        if !zxid.follows(catchup.last) {
             cx.shared.needs_snapshot = true;
             return unexpected("its history has a hole");
         }
@@ -616,7 +615,7 @@ impl Learner {
                     // proposal.
                     return Next::Stay;
                 }
-                if !follows(cx.ledger.appended, zxid) {
+                if !zxid.follows(cx.ledger.appended) {
                     return unexpected("its proposals have a hole");
                 }
                 self.append_live(cx, zxid, txn);
@@ -627,7 +626,7 @@ impl Learner {
                 if zxid <= cx.ledger.delivered {
                     return Next::Stay;
                 }
-                if !follows(cx.ledger.appended, zxid) {
+                if !zxid.follows(cx.ledger.appended) {
                     return unexpected("its transactions have a hole");
                 }
                 self.append_live(cx, zxid, txn);
@@ -653,7 +652,7 @@ impl Learner {
                 if zxid <= cx.ledger.delivered {
                     return Next::Stay;
                 }
-                if !follows(cx.ledger.appended, zxid) {
+                if !zxid.follows(cx.ledger.appended) {
                     return unexpected("its transactions have a hole");
                 }
                 self.append_live(cx, zxid, txn);

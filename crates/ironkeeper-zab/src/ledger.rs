@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use ironkeeper_proto::Zxid;
 
-use crate::history::{History, follows};
+use crate::history::History;
 use crate::{DurableStep, Output, Upcall};
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Ledger {
     /// Appends a transaction to the log.
     #[inline]
     pub(crate) fn append(&mut self, zxid: Zxid, txn: Bytes, out: &mut Vec<Output>) {
-        debug_assert!(follows(self.appended, zxid), "{zxid} behind {}", self.appended);
+        debug_assert!(zxid.follows(self.appended), "{zxid} behind {}", self.appended);
         self.appended = zxid;
         self.pending.push_back((zxid, txn.clone()));
         out.push(Output::Durable(DurableStep::Append { zxid, txn }));

@@ -2,7 +2,7 @@
 
 use ironkeeper_proto::Zxid;
 
-use super::stream::{LogStream, follows};
+use super::stream::LogStream;
 use crate::catalog;
 use crate::disk::Disk;
 use crate::error::StoreError;
@@ -46,7 +46,7 @@ impl<D: Disk> Store<D> {
                 tail.found = snapshots.iter().any(|snapshot| snapshot.zxid == after);
             }
             bytes += record.body.len() as u64;
-            if !tail.found || !follows(last, record.zxid) || bytes > bytes_max {
+            if !tail.found || !record.zxid.follows(last) || bytes > bytes_max {
                 return Ok(LogTail::default());
             }
             if record.zxid > until() {

@@ -133,7 +133,7 @@ impl<D: Disk> LogStream<D> {
                         continue;
                     }
                     if let Some(last) = self.last
-                        && !follows(last, record.zxid)
+                        && !record.zxid.follows(last)
                     {
                         let (offset, found) = (record.offset, record.zxid);
                         let file = reader.path().to_owned();
@@ -200,33 +200,4 @@ impl<D: Disk> LogStream<D> {
 /// Returns whether a record is an error transaction.
 fn is_refusal(body: &[u8]) -> bool {
     TxnHeader::decode(&mut Reader::new(body)).is_ok_and(|header| header.op == OpCode::Error)
-}
-
-/// Returns whether no transaction can exist between the two.
-pub(crate) fn follows(before: Zxid, next: Zxid) -> bool {
-    // A new leader counts from one. (A standalone server whose counter overflows continues in the
-    // next epoch at zero; this is covered by plain counting.)
-    before.0.checked_add(1) == Some(next.0)
-        || (next.epoch() > before.epoch() && next.counter() == 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn successors_and_beginnings_of_epochs_follow() {
-        let zxid = |epoch: i64, counter: i64| Zxid(epoch << 32 | counter);
-        assert!(follows(zxid(0, 0), zxid(0, 1)));
-        assert!(follows(zxid(1, 7), zxid(1, 8)));
-        assert!(follows(zxid(1, 7), zxid(2, 1)));
-        assert!(follows(zxid(1, 7), zxid(9, 1)));
-        assert!(follows(zxid(0, 0xffff_ffff), zxid(1, 0)));
-        assert!(!follows(zxid(1, 7), zxid(1, 9)));
-        assert!(!follows(zxid(1, 7), zxid(1, 7)));
-        assert!(!follows(zxid(1, 7), zxid(1, 6)));
-        assert!(!follows(zxid(1, 7), zxid(2, 2)));
-        assert!(!follows(zxid(2, 7), zxid(1, 1)));
-        assert!(!follows(Zxid(i64::MAX), Zxid(i64::MIN)));
-    }
 }

@@ -296,6 +296,20 @@ fn a_hole_in_a_leaders_history_is_not_taken_over() {
 }
 
 #[test]
+fn the_history_of_a_standalone_server_that_used_up_its_counter_has_no_hole() {
+    let mut follower = Server::new(1, 2, 2, 1);
+    let link = follower.follows();
+    follower.packet(link, Packet::LeaderInfo { epoch: Epoch(2), protocol: PROTOCOL_VERSION });
+    follower.packet(link, Packet::Snap { zxid: z(1, u32::MAX) });
+    follower.input(Input::SnapshotReceived { link });
+    // Such an Apache server continues at counter 0 of the next epoch.
+    assert_eq!(follower.packet(link, proposal(z(2, 0))), "");
+    assert_eq!(follower.packet(link, proposal(z(2, 1))), "");
+    let said = follower.packet(link, proposal(z(3, 0)));
+    assert_eq!(said, "hangup RoleEnded, [Looking]");
+}
+
+#[test]
 fn a_leader_of_an_older_epoch_is_left() {
     let mut follower = Server::new(1, 2, 5, 1);
     let link = follower.follows();
