@@ -7,7 +7,7 @@ use ironkeeper_zab::Bug;
 
 use crate::campaign::caught;
 use crate::outcome::{Failure, Layer, Report};
-use crate::server::{self, Misconduct};
+use crate::server::{self, ClientBug};
 use crate::{recipes, zab};
 
 /// A rule that a run violates on purpose.
@@ -18,9 +18,9 @@ pub enum BrokenRule {
     /// The log reports records as durable without a sync.
     UnsyncedLog,
     /// A rule for clients.
-    Client(Misconduct),
+    Client(ClientBug),
     /// A rule for programs that use recipes.
-    Program(recipes::Misconduct),
+    Program(recipes::ProgramBug),
 }
 
 /// The broken rules that must be detected in clusters of whole servers, the first seed to try, and
@@ -35,20 +35,20 @@ pub const IN_SERVERS: &[(BrokenRule, u64, &[&str])] = &[
     (BrokenRule::Zab(Bug::ForgetCurrentEpoch), 0, LOSSES),
     (BrokenRule::Zab(Bug::SkipFastForward), 0, LOSSES),
     (BrokenRule::UnsyncedLog, 0, LOSSES),
-    (BrokenRule::Client(Misconduct::HideZxid), 1000, &["order"]),
-    (BrokenRule::Client(Misconduct::ForgetWatches), 0, &["watches"]),
-    (BrokenRule::Client(Misconduct::SkipSync), 0, &["synced reads"]),
-    (BrokenRule::Client(Misconduct::IgnoreTimeout), 0, &["sessions"]),
+    (BrokenRule::Client(ClientBug::HideZxid), 1000, &["order"]),
+    (BrokenRule::Client(ClientBug::ForgetWatches), 0, &["watches"]),
+    (BrokenRule::Client(ClientBug::SkipSync), 0, &["synced reads"]),
+    (BrokenRule::Client(ClientBug::IgnoreTimeout), 0, &["sessions"]),
 ];
 
 /// The broken rules that must be detected in programs that use recipes.
 pub const IN_RECIPES: &[(BrokenRule, u64, &[&str])] = &[
-    (BrokenRule::Program(recipes::Misconduct::IgnoreLoss), 0, &["beliefs"]),
-    (BrokenRule::Program(recipes::Misconduct::WriteUnfenced), 0, &["fencing"]),
-    (BrokenRule::Program(recipes::Misconduct::SkipLook), 0, &["exclusion"]),
-    (BrokenRule::Program(recipes::Misconduct::DoneBeforeWork), 0, &["queue"]),
-    (BrokenRule::Program(recipes::Misconduct::RepeatInDoubt), 0, &["counter"]),
-    (BrokenRule::Program(recipes::Misconduct::PassBarrier), 0, &["barrier"]),
+    (BrokenRule::Program(recipes::ProgramBug::IgnoreLoss), 0, &["claims"]),
+    (BrokenRule::Program(recipes::ProgramBug::WriteUnfenced), 0, &["fencing"]),
+    (BrokenRule::Program(recipes::ProgramBug::SkipLook), 0, &["exclusion"]),
+    (BrokenRule::Program(recipes::ProgramBug::DoneBeforeWork), 0, &["queue"]),
+    (BrokenRule::Program(recipes::ProgramBug::RepeatInDoubt), 0, &["counter"]),
+    (BrokenRule::Program(recipes::ProgramBug::PassBarrier), 0, &["barrier"]),
 ];
 
 /// The checkers that can report a lost or diverging history.
@@ -83,15 +83,15 @@ impl BrokenRule {
                 match self {
                     BrokenRule::Zab(bug) => plan.settings.bug = Some(bug),
                     BrokenRule::UnsyncedLog => plan.store.force_sync = false,
-                    BrokenRule::Client(misconduct) => plan = plan.with_misconduct(misconduct),
+                    BrokenRule::Client(bug) => plan = plan.with_client_bug(bug),
                     BrokenRule::Program(_) => {}
                 }
                 server::World::new(seed, plan, false).run()
             }
             Layer::Recipes => {
                 let mut plan = recipes::Plan::from_seed(seed);
-                if let BrokenRule::Program(misconduct) = self {
-                    plan = plan.with_misconduct(misconduct);
+                if let BrokenRule::Program(bug) = self {
+                    plan = plan.with_program_bug(bug);
                 }
                 recipes::run(seed, plan, false)
             }

@@ -126,7 +126,7 @@ fn tell(layer: Layer, outcome: &Outcome) {
         answers,
         watch_events,
         expired,
-        deeds,
+        operations,
         read_only_answers,
         upgrades,
         ..
@@ -141,7 +141,7 @@ fn tell(layer: Layer, outcome: &Outcome) {
          {snapshots} trees taken over, {reconfigurations} changes of members"
     );
     if layer == Layer::Recipes {
-        println!("  {deeds} things done by recipes, {expired} sessions lost");
+        println!("  {operations} things done by recipes, {expired} sessions lost");
     }
     if layer == Layer::Server {
         println!(

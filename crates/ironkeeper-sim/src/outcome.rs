@@ -68,7 +68,7 @@ pub struct Report {
     /// Sessions that expired.
     pub expired: u64,
     /// Operations that programs completed with their recipes.
-    pub deeds: u64,
+    pub operations: u64,
     /// Replies of servers in read-only mode, which have no leader.
     pub read_only_answers: u64,
     /// Ephemeral nodes of sessions that began as local sessions.
@@ -90,7 +90,7 @@ impl AddAssign<&Report> for Report {
         self.answers += other.answers;
         self.watch_events += other.watch_events;
         self.expired += other.expired;
-        self.deeds += other.deeds;
+        self.operations += other.operations;
         self.read_only_answers += other.read_only_answers;
         self.upgrades += other.upgrades;
         self.trace ^= other.trace;

@@ -32,7 +32,7 @@ fn wait_for_leader(world: &mut World, not: Option<usize>) -> Result<usize, Failu
         leader = world.leader().filter(|leader| Some(*leader) != not);
         leader.is_some()
     })?;
-    assert!(found, "somebody leads");
+    assert!(found, "a server leads");
     Ok(leader.expect("it was found"))
 }
 
@@ -48,7 +48,7 @@ fn leaders_fail(world: &mut World, times: usize, how: Stop) -> Result<(), Failur
     Ok(())
 }
 
-fn in_peace(world: &mut World) -> Result<(), Failure> {
+fn without_faults(world: &mut World) -> Result<(), Failure> {
     world.heal();
     world.converge()?;
     assert!(world.report().answers > 0, "clients were served");
@@ -58,7 +58,7 @@ fn in_peace(world: &mut World) -> Result<(), Failure> {
 /// 3911, 3023, 4646, 4643, 4785: transactions that a quorum has acknowledged are on its disks, and
 /// so is the epoch.
 #[test]
-fn power_lost_everywhere_loses_nothing_that_anybody_was_told() -> Result<(), Failure> {
+fn a_power_loss_of_all_servers_loses_no_acknowledged_write() -> Result<(), Failure> {
     let mut world = whole(1, busy(3, 1));
     for round in 0..8 {
         world.run_for(SECOND + round * 70_000)?;
@@ -69,7 +69,7 @@ fn power_lost_everywhere_loses_nothing_that_anybody_was_told() -> Result<(), Fai
             world.start(node);
         }
     }
-    in_peace(&mut world)
+    without_faults(&mut world)
 }
 
 /// 569: servers that elect a dead leader forever.
@@ -83,13 +83,14 @@ fn a_leader_that_dies_is_replaced_each_time() -> Result<(), Failure> {
         world.start(old);
         world.run_for(SECOND)?;
     }
-    in_peace(&mut world)
+    without_faults(&mut world)
 }
 
 /// 1549, 1154, 1156, 1489, 2845: a log tail that no other server has, possibly already in a
 /// snapshot.
 #[test]
-fn what_only_a_cut_off_leader_has_goes_from_its_log_and_its_snapshots() -> Result<(), Failure> {
+fn uncommitted_writes_of_an_isolated_leader_leave_its_log_and_its_snapshots() -> Result<(), Failure>
+{
     let mut truncations = 0;
     for seed in 0..6 {
         let mut plan = busy(3, 0);
@@ -106,17 +107,17 @@ fn what_only_a_cut_off_leader_has_goes_from_its_log_and_its_snapshots() -> Resul
             world.start(other);
         }
         wait_for_leader(&mut world, Some(old))?;
-        in_peace(&mut world)?;
+        without_faults(&mut world)?;
         truncations += world.report().truncations;
     }
-    assert!(truncations > 0, "in one of the worlds there was a tail");
+    assert!(truncations > 0, "in one of the worlds a log had a tail to truncate");
     Ok(())
 }
 
 /// 2846, 2418, 4352, 4925: a server that installed a snapshot has a gap in its log, and leads
 /// others later.
 #[test]
-fn nobody_is_led_over_the_hole_in_a_log() -> Result<(), Failure> {
+fn no_learner_is_synchronized_across_a_gap_in_a_log() -> Result<(), Failure> {
     let mut plan = busy(3, 0);
     plan.settings.history_count_max = 3;
     plan.engine.snap_count = 10;
@@ -129,8 +130,8 @@ fn nobody_is_led_over_the_hole_in_a_log() -> Result<(), Failure> {
         world.start(late);
         world.run_for(2 * SECOND)?;
     }
-    assert!(world.report().snapshots > 0, "somebody needed the whole tree");
-    in_peace(&mut world)
+    assert!(world.report().snapshots > 0, "a learner received a snapshot");
+    without_faults(&mut world)
 }
 
 /// 1653, 2307, 2354, 4269, 1282, 1291: a power failure between any two disk calls of a start and of
@@ -147,7 +148,7 @@ fn a_server_starts_after_power_was_lost_at_any_call() -> Result<(), Failure> {
         world.start(node);
         world.run_for(SECOND / 2)?;
     }
-    in_peace(&mut world)
+    without_faults(&mut world)
 }
 
 /// 3701, 4882: a disk that fails once.
@@ -160,12 +161,12 @@ fn a_call_that_fails_ends_a_server_and_nothing_else() -> Result<(), Failure> {
         world.run_for(SECOND)?;
         world.start(node);
     }
-    in_peace(&mut world)
+    without_faults(&mut world)
 }
 
 /// Fails a disk call of every server, restarts the processes on machines that keep running, and
 /// cuts the power some time later.
-fn believe_the_cache(seed: u64, plan: Plan) -> Result<(), Failure> {
+fn trust_the_cache(seed: u64, plan: Plan) -> Result<(), Failure> {
     let mut world = whole(seed, plan);
     for call in 0..12 {
         // The disk calls of an election are over; those of the log follow.
@@ -187,36 +188,36 @@ fn believe_the_cache(seed: u64, plan: Plan) -> Result<(), Failure> {
             world.start(node);
         }
     }
-    in_peace(&mut world)
+    without_faults(&mut world)
 }
 
 /// 4882, and the problem known as fsyncgate: after a failed sync a process reads data that is not
 /// on the medium.
 #[test]
 fn what_is_read_after_a_failed_sync_survives_the_next_loss_of_power() -> Result<(), Failure> {
-    believe_the_cache(100, busy(3, 0))?;
+    trust_the_cache(100, busy(3, 0))?;
     // A single server, so that no other server has the data.
-    (101..106).try_for_each(|seed| believe_the_cache(seed, busy(1, 0)))
+    (101..106).try_for_each(|seed| trust_the_cache(seed, busy(1, 0)))
 }
 
 /// The same with disks that ignore the tail rewrite of recovery: a checker must detect the loss.
 #[test]
-fn a_process_that_counts_on_its_cache_after_a_failed_sync_is_noticed() {
+fn a_process_that_trusts_its_cache_after_a_failed_sync_is_detected() {
     let plan = Plan { skips_equal_writes: true, ..busy(1, 0) };
-    let noticed = (101..131).find_map(|seed| believe_the_cache(seed, plan.clone()).err());
-    let failure = noticed.expect("nobody noticed");
+    let noticed = (101..131).find_map(|seed| trust_the_cache(seed, plan.clone()).err());
+    let failure = noticed.expect("a checker detects it");
     let kinds = ["durability", "agreement", "linearizability", "recovery"];
     assert!(kinds.iter().any(|kind| failure.what.starts_with(kind)), "{failure}");
 }
 
 /// 2355, 4837: sessions that end while servers fail leave no ephemeral node.
 #[test]
-fn ephemeral_nodes_go_with_their_sessions_whoever_fails_meanwhile() -> Result<(), Failure> {
+fn ephemeral_nodes_are_deleted_with_their_sessions_whichever_server_fails() -> Result<(), Failure> {
     let plan = Plan { silence_per_mille: 20, move_per_mille: 20, ..busy(3, 0) };
     let mut world = whole(7, plan);
     leaders_fail(&mut world, 5, Stop::PowerLoss)?;
-    in_peace(&mut world)?;
-    assert!(world.report().expired > 0, "some clients were silent for too long");
+    without_faults(&mut world)?;
+    assert!(world.report().expired > 0, "some clients sent nothing for their timeout");
     Ok(())
 }
 
@@ -228,7 +229,7 @@ fn used_up_ids_cost_an_election_and_nothing_else() -> Result<(), Failure> {
     let mut world = whole(8, plan);
     world.run_for(10 * SECOND)?;
     assert!(world.report().leaders >= 3, "every fifty transactions another epoch");
-    in_peace(&mut world)
+    without_faults(&mut world)
 }
 
 /// 1699, 1783, 2172, 2819: the membership changes under load while leaders fail.
@@ -245,8 +246,8 @@ fn members_change_under_load_while_leaders_fail() -> Result<(), Failure> {
         world.run_for(SECOND)?;
         world.start(leader);
     }
-    assert!(world.report().reconfigurations > 0, "members have changed");
-    in_peace(&mut world)
+    assert!(world.report().reconfigurations > 0, "the membership has changed");
+    without_faults(&mut world)
 }
 
 /// Isolates leaders from the other servers, which elect another one, but not always from their
@@ -267,21 +268,21 @@ fn leaders_are_cut_off(seed: u64, bug: Option<Bug>) -> Result<(), Failure> {
         world.heal_cuts();
         world.run_for(SECOND)?;
     }
-    in_peace(&mut world)
+    without_faults(&mut world)
 }
 
 /// 1675, 2136: a `sync` reply from a leader that has been replaced.
 #[test]
 fn a_leader_that_was_replaced_answers_no_sync() -> Result<(), Failure> {
     let noticed = (0..60).find_map(|seed| leaders_are_cut_off(seed, Some(Bug::SyncUnasked)).err());
-    let noticed = noticed.expect("without the question, somebody is told what is old");
+    let noticed = noticed.expect("without the confirmation a client reads stale data");
     assert!(noticed.what.starts_with("synced reads"), "{noticed}");
     leaders_are_cut_off(noticed.seed, None)
 }
 
 /// A leader that was paused expires sessions whose pings wait in its sockets.
 #[test]
-fn nobody_is_ended_for_the_time_in_which_the_leader_stood_still() -> Result<(), Failure> {
+fn no_session_expires_for_the_time_in_which_the_leader_was_suspended() -> Result<(), Failure> {
     for (seed, voters) in [(1, 1), (2, 1), (3, 3)] {
         let mut plan = busy(voters, 1);
         plan.session_timeout_ms = (1_000, 1_500);
@@ -294,7 +295,7 @@ fn nobody_is_ended_for_the_time_in_which_the_leader_stood_still() -> Result<(), 
             world.freeze_for(leader, 4 * SECOND);
             world.run_for(5 * SECOND)?;
         }
-        in_peace(&mut world)?;
+        without_faults(&mut world)?;
     }
     Ok(())
 }
@@ -302,8 +303,8 @@ fn nobody_is_ended_for_the_time_in_which_the_leader_stood_still() -> Result<(), 
 /// 3526: a server that has served reads without a leader makes others truncate committed
 /// transactions.
 #[test]
-fn servers_that_are_left_alone_serve_readers_take_no_write_and_cut_nothing_off()
--> Result<(), Failure> {
+fn servers_without_a_quorum_serve_reads_accept_no_write_and_truncate_nothing() -> Result<(), Failure>
+{
     let mut plan = Plan { read_only_clients: 3, ..busy(3, 1) };
     plan.engine.read_only_enabled = true;
     plan.settings.history_count_max = 3;
@@ -320,19 +321,19 @@ fn servers_that_are_left_alone_serve_readers_take_no_write_and_cut_nothing_off()
         }
         world.run_for(5 * SECOND)?;
     }
-    assert!(world.report().read_only_answers > 0, "somebody was served without a leader");
-    in_peace(&mut world)
+    assert!(world.report().read_only_answers > 0, "a client was served without a leader");
+    without_faults(&mut world)
 }
 
 /// 3471: a local session is upgraded while it ends, and leaves an ephemeral node.
 #[test]
-fn the_nodes_of_sessions_that_were_local_live_exactly_as_long_as_they_do() -> Result<(), Failure> {
+fn ephemeral_nodes_of_upgraded_sessions_exist_as_long_as_the_sessions() -> Result<(), Failure> {
     let mut plan = Plan { silence_per_mille: 20, move_per_mille: 10, ..busy(3, 1) };
     plan.engine.local_sessions = LocalSessions::Upgrading;
     let mut world = whole(11, plan);
     leaders_fail(&mut world, 5, Stop::PowerLoss)?;
-    assert!(world.report().upgrades > 0, "some sessions have made ephemeral nodes");
-    in_peace(&mut world)
+    assert!(world.report().upgrades > 0, "some sessions created ephemeral nodes");
+    without_faults(&mut world)
 }
 
 /// Local sessions that are never upgraded: their writes are in order as well.
@@ -342,5 +343,5 @@ fn local_sessions_write_in_order_and_own_nothing() -> Result<(), Failure> {
     plan.engine.local_sessions = LocalSessions::On;
     let mut world = whole(12, plan);
     leaders_fail(&mut world, 3, Stop::Kill)?;
-    in_peace(&mut world)
+    without_faults(&mut world)
 }

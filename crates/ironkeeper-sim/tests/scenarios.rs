@@ -82,7 +82,7 @@ fn a_leader_that_dies_is_not_elected_for_ever() -> Result<(), Failure> {
 }
 
 #[test]
-fn power_lost_everywhere_loses_nothing_that_was_answered() -> Result<(), Failure> {
+fn a_power_loss_of_all_servers_loses_nothing_that_was_answered() -> Result<(), Failure> {
     let mut world = whole(calm(3, 1));
     for _ in 0..3 {
         write(&mut world, 20)?;
@@ -186,7 +186,7 @@ fn observers_do_not_make_a_quorum() -> Result<(), Failure> {
             .iter()
             .all(|node| node.process.as_ref().is_none_or(|p| p.zab.status() == Status::Looking))
     })?;
-    assert!(alone, "one voter and two observers of three voters serve nobody");
+    assert!(alone, "one of three voters and two observers serve no client");
     world.heal();
     world.converge()
 }

@@ -11,24 +11,24 @@
 //!
 //! | file | idea |
 //! | --- | --- |
-//! | `theatre` | the runner: programs and world on one clock |
+//! | `runner` | the runner: programs and world on one clock |
 //! | `plan` | the parameters that the seed determines |
 //! | `wire` | the client's transport |
 //! | `program` | a process with a session, which ends and is restarted |
-//! | `ledger`, `holdings` | operations of programs, the holds they claim, and the rules for them |
-//! | `plays` | the workloads of programs, one file for each family of recipes |
+//! | `observations`, `claimed_holds` | operations of programs, the holds they claim, and the rules for them |
+//! | `workloads` | the workloads of programs, one file for each family of recipes |
 
-mod holdings;
-mod ledger;
+mod claimed_holds;
+mod observations;
 mod plan;
-mod plays;
 mod program;
-mod theatre;
+mod runner;
 mod wire;
+mod workloads;
 
-pub use plan::{Misconduct, Plan};
-pub use plays::Play;
-pub use theatre::run;
+pub use plan::{Plan, ProgramBug};
+pub use runner::run;
+pub use workloads::Workload;
 
 use crate::outcome::{Failure, Report};
 

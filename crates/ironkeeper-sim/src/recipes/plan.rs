@@ -2,7 +2,7 @@
 
 use ironkeeper_engine::config::LocalSessions;
 
-use super::plays::Play;
+use super::workloads::Workload;
 use crate::faults::Faults;
 use crate::random::{Random, mix};
 use crate::server;
@@ -11,7 +11,7 @@ use crate::server;
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub servers: server::Plan,
-    pub play: Play,
+    pub workload: Workload,
     pub programs: usize,
     pub session_timeout_ms: (u64, u64),
     /// The pause between two faults of programs' connections, in microseconds.
@@ -24,12 +24,12 @@ pub struct Plan {
     pub hold_ms: (u64, u64),
     /// Whether an operator deletes nodes.
     pub has_operator: bool,
-    pub misconduct: Option<Misconduct>,
+    pub program_bug: Option<ProgramBug>,
 }
 
 /// A seeded bug of a program. The checkers must detect its effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misconduct {
+pub enum ProgramBug {
     /// Continues with a lock although its guard reports the loss.
     IgnoreLoss,
     /// Writes under a lock without making the write conditional on it.
@@ -44,16 +44,16 @@ pub enum Misconduct {
     PassBarrier,
 }
 
-impl Misconduct {
+impl ProgramBug {
     /// Returns the workload in which the bug can be detected.
-    fn play(self) -> Play {
+    fn workload(self) -> Workload {
         match self {
-            Misconduct::IgnoreLoss | Misconduct::WriteUnfenced | Misconduct::SkipLook => {
-                Play::Mutex
+            ProgramBug::IgnoreLoss | ProgramBug::WriteUnfenced | ProgramBug::SkipLook => {
+                Workload::Mutex
             }
-            Misconduct::DoneBeforeWork => Play::WorkQueue,
-            Misconduct::RepeatInDoubt => Play::Counter,
-            Misconduct::PassBarrier => Play::Barrier,
+            ProgramBug::DoneBeforeWork => Workload::WorkQueue,
+            ProgramBug::RepeatInDoubt => Workload::Counter,
+            ProgramBug::PassBarrier => Workload::Barrier,
         }
     }
 }
@@ -86,7 +86,7 @@ impl Plan {
                 trouble_us: random.between(8_000_000, 40_000_000),
                 ..drawn
             },
-            play: random.pick(Play::ALL).unwrap_or(Play::Mutex),
+            workload: random.pick(Workload::ALL).unwrap_or(Workload::Mutex),
             programs: random.between(2, if is_small { 4 } else { 8 }) as usize,
             session_timeout_ms: random
                 .pick(&[(4_000, 6_000), (6_000, 12_000)])
@@ -102,19 +102,19 @@ impl Plan {
             give_up_per_mille: random.pick(&[0, 100, 400]).unwrap_or(0),
             hold_ms: random.pick(&[(0, 20), (10, 800), (500, 4_000)]).unwrap_or((10, 800)),
             has_operator: random.chance(200),
-            misconduct: None,
+            program_bug: None,
         }
     }
 
     /// Adds a seeded bug and selects the workload in which it can be detected.
-    pub fn with_misconduct(self, misconduct: Misconduct) -> Plan {
-        let is_lost = matches!(misconduct, Misconduct::IgnoreLoss | Misconduct::WriteUnfenced);
+    pub fn with_program_bug(self, bug: ProgramBug) -> Plan {
+        let is_lost = matches!(bug, ProgramBug::IgnoreLoss | ProgramBug::WriteUnfenced);
         Plan {
-            play: misconduct.play(),
+            workload: bug.workload(),
             has_operator: self.has_operator || is_lost,
             hold_ms: if is_lost { (1_000, 20_000) } else { self.hold_ms },
             crash_per_mille: self.crash_per_mille.max(20),
-            misconduct: Some(misconduct),
+            program_bug: Some(bug),
             ..self
         }
     }

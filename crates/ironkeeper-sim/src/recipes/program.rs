@@ -8,21 +8,21 @@ use ironkeeper_client::Client;
 use ironkeeper_recipes::RecipeError;
 use tokio::sync::watch;
 
-use super::holdings::{Holding, Share};
-use super::ledger::{Ledger, SharedLedger};
-use super::plan::{Misconduct, Plan};
+use super::claimed_holds::{ClaimedHold, Share};
+use super::observations::{Observations, SharedObservations};
+use super::plan::{Plan, ProgramBug};
 use super::wire::Wires;
 use crate::random::{Random, mix};
 
 /// The run context, shared by all programs.
 #[derive(Clone, Debug)]
-pub struct Stage {
+pub struct RunContext {
     pub seed: u64,
     pub plan: Plan,
     pub wires: Wires,
-    pub ledger: SharedLedger,
+    pub observations: SharedObservations,
     /// Becomes true when the recovery phase begins; programs then finish.
-    pub is_over: watch::Receiver<bool>,
+    pub must_finish: watch::Receiver<bool>,
 }
 
 /// A process with a session.
@@ -30,8 +30,8 @@ pub struct Stage {
 pub struct Program {
     pub number: usize,
     pub random: Random,
-    pub stage: Stage,
-    life: u64,
+    pub context: RunContext,
+    boot: u64,
     timeout_ms: u64,
     client: Option<Client>,
 }
@@ -49,28 +49,28 @@ pub enum Waited<T> {
 }
 
 impl Program {
-    pub fn new(number: usize, stage: Stage) -> Program {
-        let mut random = Random::new(mix(stage.seed ^ ((number as u64 + 1) << 40)));
-        let (low, high) = stage.plan.session_timeout_ms;
+    pub fn new(number: usize, context: RunContext) -> Program {
+        let mut random = Random::new(mix(context.seed ^ ((number as u64 + 1) << 40)));
+        let (low, high) = context.plan.session_timeout_ms;
         let timeout_ms = random.between(low, high);
-        Program { number, random, stage, life: 0, timeout_ms, client: None }
+        Program { number, random, context, boot: 0, timeout_ms, client: None }
     }
 
-    pub fn ledger(&self) -> impl std::ops::DerefMut<Target = Ledger> + '_ {
-        self.stage.ledger.open()
+    pub fn observations(&self) -> impl std::ops::DerefMut<Target = Observations> + '_ {
+        self.context.observations.open()
     }
 
-    pub fn say(&self, what: impl Into<String>) {
-        self.ledger().say(self.number, what.into());
+    pub fn log(&self, what: impl Into<String>) {
+        self.observations().log(self.number, what.into());
     }
 
-    pub fn has_misconduct(&self, misconduct: Misconduct) -> bool {
-        self.stage.plan.misconduct == Some(misconduct)
+    pub fn has_bug(&self, bug: ProgramBug) -> bool {
+        self.context.plan.program_bug == Some(bug)
     }
 
     /// Returns whether the program must finish.
-    pub fn is_over(&self) -> bool {
-        *self.stage.is_over.borrow()
+    pub fn must_finish(&self) -> bool {
+        *self.context.must_finish.borrow()
     }
 
     pub async fn pause_ms(&mut self, (low, high): (u64, u64)) {
@@ -84,11 +84,11 @@ impl Program {
             if let Some(client) = self.client.as_ref().filter(|client| !client.state().is_final()) {
                 return client.clone();
             }
-            self.life += 1;
+            self.boot += 1;
             let hosts: Vec<String> =
-                (1..=self.stage.plan.servers.servers).map(|id| format!("h{id}:2181")).collect();
+                (1..=self.context.plan.servers.servers).map(|id| format!("h{id}:2181")).collect();
             let connected = Client::builder(&hosts.join(","))
-                .transport(self.stage.wires.transport(self.number, self.life))
+                .transport(self.context.wires.transport(self.number, self.boot))
                 .session_timeout(Duration::from_millis(self.timeout_ms))
                 .connect_timeout(Duration::from_secs(30))
                 .seed(self.random.draw())
@@ -96,31 +96,31 @@ impl Program {
                 .await;
             match connected {
                 Ok(client) => {
-                    self.say(format!("has session {:x}", client.session_id().0));
+                    self.log(format!("has session {:x}", client.session_id().0));
                     self.client = Some(client);
                 }
-                Err(error) => self.say(format!("cannot connect: {error}")),
+                Err(error) => self.log(format!("cannot connect: {error}")),
             }
         }
     }
 
     /// Returns the client if its session is not over.
-    pub fn living_client(&self) -> Option<&Client> {
+    pub fn live_client(&self) -> Option<&Client> {
         self.client.as_ref().filter(|client| !client.state().is_final())
     }
 
     /// Ends the process abruptly. The caller drops the futures in progress; they send nothing any
     /// more.
     pub fn crash(&mut self) {
-        self.say("crashes");
-        self.stage.wires.pull_plug(self.number, self.life);
-        self.ledger().holdings.forget(self.number);
+        self.log("crashes");
+        self.context.wires.end_process(self.number, self.boot);
+        self.observations().claimed_holds.forget(self.number);
         self.client = None;
     }
 
     /// Returns whether the program is to crash now.
-    pub fn shall_crash(&mut self) -> bool {
-        !self.is_over() && self.random.chance(self.stage.plan.crash_per_mille)
+    pub fn draws_crash(&mut self) -> bool {
+        !self.must_finish() && self.random.chance(self.context.plan.crash_per_mille)
     }
 
     /// Waits for a recipe. With the plan's probability the wait is cancelled after a random time.
@@ -129,16 +129,16 @@ impl Program {
         what: &str,
         waiting: impl Future<Output = Result<T, RecipeError>>,
     ) -> Waited<T> {
-        let give_up_ms = match self.random.chance(self.stage.plan.give_up_per_mille) {
+        let give_up_ms = match self.random.chance(self.context.plan.give_up_per_mille) {
             true => self.random.between(0, 2_000),
             false => u64::MAX / 4,
         };
         let patience = Duration::from_millis(give_up_ms);
         match tokio::time::timeout(patience, waiting).await {
             Ok(Ok(got)) => Waited::Got(got),
-            Ok(Err(error)) => self.judge_error(what, &error),
+            Ok(Err(error)) => self.classify_error(what, &error),
             Err(_) => {
-                self.say(format!("gives up: {what}"));
+                self.log(format!("gives up: {what}"));
                 Waited::GaveUp
             }
         }
@@ -152,57 +152,57 @@ impl Program {
     ) -> Waited<T> {
         match waiting.await {
             Ok(got) => Waited::Got(got),
-            Err(error) => self.judge_error(what, &error),
+            Err(error) => self.classify_error(what, &error),
         }
     }
 
     /// Classifies an error of a recipe. An error that the faults do not explain is a violation.
-    fn judge_error<T>(&mut self, what: &str, error: &RecipeError) -> Waited<T> {
-        self.say(format!("fails to {what}: {error}"));
+    fn classify_error<T>(&mut self, what: &str, error: &RecipeError) -> Waited<T> {
+        self.log(format!("fails to {what}: {error}"));
         if error.is_session_over() {
             if let Some(client) = self.client.take() {
-                self.ledger().losses += 1;
+                self.observations().losses += 1;
                 if !client.state().is_final() {
-                    let told = format!("errors: {what}: {error}, but the session lives");
-                    self.ledger().fail(Err(told));
+                    let violation = format!("errors: {what}: {error}, but the session is alive");
+                    self.observations().fail(Err(violation));
                 }
             }
             return Waited::SessionOver;
         }
         let is_deleted = matches!(error, RecipeError::NodeGone { .. } | RecipeError::Lost { .. });
-        if !(is_deleted && self.stage.plan.has_operator) {
-            let told = format!("errors: program {} cannot {what}: {error}", self.number);
-            self.ledger().fail(Err(told));
+        if !(is_deleted && self.context.plan.has_operator) {
+            let violation = format!("errors: program {} cannot {what}: {error}", self.number);
+            self.observations().fail(Err(violation));
         }
         Waited::NodeGone
     }
 
-    /// Registers a hold. `belief` returns whether the recipe still claims it.
+    /// Registers a hold. `is_claimed` returns whether the recipe still claims it.
     pub fn hold(
         &self,
         what: &str,
         share: Share,
         node: &str,
         token: Option<ironkeeper_client::Zxid>,
-        belief: impl Fn() -> bool + Send + 'static,
+        is_claimed: impl Fn() -> bool + Send + 'static,
     ) -> u64 {
-        self.say(format!("holds {what} by {node}"));
-        let holding = Holding {
+        self.log(format!("holds {what} by {node}"));
+        let claim = ClaimedHold {
             what: what.to_owned(),
             program: self.number,
             share,
             node: node.to_owned(),
             token,
-            belief: Box::new(belief),
+            is_claimed: Box::new(is_claimed),
             session_timeout_us: self.timeout_ms * 1000,
         };
-        let mut ledger = self.ledger();
-        ledger.deeds += 1;
-        ledger.holdings.begin(holding)
+        let mut observations = self.observations();
+        observations.operations += 1;
+        observations.claimed_holds.begin(claim)
     }
 
-    pub fn let_go(&self, hold: u64) {
-        self.ledger().holdings.end(hold);
+    pub fn release_claim(&self, hold: u64) {
+        self.observations().claimed_holds.end(hold);
     }
 
     /// Closes the session.

@@ -15,7 +15,7 @@ use crate::server::Told;
 
 /// An action of a program on one of its connections.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum Action {
     Dial { program: usize, to: usize },
     Send(Vec<u8>),
     HangUp,
@@ -25,7 +25,7 @@ pub enum Ask {
 #[derive(Clone, Debug, Default)]
 pub struct Wires {
     all: Arc<Mutex<All>>,
-    asked: Arc<Notify>,
+    acted: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -34,14 +34,14 @@ struct All {
     lines: BTreeMap<u64, Line>,
     /// In order. The runner takes them whenever it advances the world, so they are bounded by what
     /// clients send in between.
-    asks: Vec<(u64, Ask)>,
+    actions: Vec<(u64, Action)>,
     /// Program and boot number of processes that have ended.
-    dead: Vec<(usize, u64)>,
+    ended: Vec<(usize, u64)>,
 }
 
 #[derive(Debug)]
 struct Line {
-    life: (usize, u64),
+    boot: (usize, u64),
     is_open: bool,
     has_ended: bool,
     incoming: Vec<u8>,
@@ -62,18 +62,18 @@ impl Wires {
     }
 
     /// Returns the transport for the client of a program, for one of its boots.
-    pub fn transport(&self, program: usize, life: u64) -> WireTransport {
-        WireTransport { wires: self.clone(), program, life }
+    pub fn transport(&self, program: usize, boot: u64) -> WireTransport {
+        WireTransport { wires: self.clone(), program, boot }
     }
 
     /// Resolves when a program has performed an action.
-    pub async fn asked(&self) {
-        self.asked.notified().await;
+    pub async fn acted(&self) {
+        self.acted.notified().await;
     }
 
     /// Returns the actions since the last call.
-    pub fn take_asks(&self) -> Vec<(u64, Ask)> {
-        std::mem::take(&mut self.lock().asks)
+    pub fn take_actions(&self) -> Vec<(u64, Action)> {
+        std::mem::take(&mut self.lock().actions)
     }
 
     /// Delivers connection events from the network.
@@ -91,23 +91,23 @@ impl Wires {
     }
 
     /// Ends a program's process: its connections break, and later bytes of its client are dropped.
-    pub fn pull_plug(&self, program: usize, life: u64) {
+    pub fn end_process(&self, program: usize, boot: u64) {
         let mut all = self.lock();
-        all.dead.push((program, life));
-        let All { lines, asks, .. } = &mut *all;
-        for (number, line) in lines.iter_mut().filter(|(_, line)| line.life == (program, life)) {
+        all.ended.push((program, boot));
+        let All { lines, actions, .. } = &mut *all;
+        for (number, line) in lines.iter_mut().filter(|(_, line)| line.boot == (program, boot)) {
             if !line.has_ended {
                 line.has_ended = true;
-                asks.push((*number, Ask::HangUp));
+                actions.push((*number, Action::HangUp));
                 line.wake();
             }
         }
-        self.asked.notify_one();
+        self.acted.notify_one();
     }
 
-    fn ask(&self, all: &mut All, number: u64, ask: Ask) {
-        all.asks.push((number, ask));
-        self.asked.notify_one();
+    fn action(&self, all: &mut All, number: u64, action: Action) {
+        all.actions.push((number, action));
+        self.acted.notify_one();
     }
 }
 
@@ -116,7 +116,7 @@ impl Wires {
 pub struct WireTransport {
     wires: Wires,
     program: usize,
-    life: u64,
+    boot: u64,
 }
 
 impl Transport for WireTransport {
@@ -124,15 +124,15 @@ impl Transport for WireTransport {
         let id = server.name().strip_prefix('h').and_then(|id| id.parse::<usize>().ok());
         let to =
             id.and_then(|id| id.checked_sub(1)).expect("the connect string is of our own making");
-        let life = (self.program, self.life);
+        let boot = (self.program, self.boot);
         let mut all = self.wires.lock();
         all.last += 1;
         let number = all.last;
-        let has_ended = all.dead.contains(&life);
-        let line = Line { life, is_open: false, has_ended, incoming: Vec::new(), waker: None };
+        let has_ended = all.ended.contains(&boot);
+        let line = Line { boot, is_open: false, has_ended, incoming: Vec::new(), waker: None };
         all.lines.insert(number, line);
         if !has_ended {
-            self.wires.ask(&mut all, number, Ask::Dial { program: self.program, to });
+            self.wires.action(&mut all, number, Action::Dial { program: self.program, to });
         }
         drop(all);
         let mut end = Some(WireEnd { wires: self.wires.clone(), number });
@@ -164,7 +164,7 @@ impl Drop for WireEnd {
     fn drop(&mut self) {
         let mut all = self.wires.lock();
         if all.lines.remove(&self.number).is_some_and(|line| !line.has_ended) {
-            self.wires.ask(&mut all, self.number, Ask::HangUp);
+            self.wires.action(&mut all, self.number, Action::HangUp);
         }
     }
 }
@@ -201,7 +201,7 @@ impl AsyncWrite for WireEnd {
         if all.lines.get(&self.number).is_none_or(|line| line.has_ended) {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        self.wires.ask(&mut all, self.number, Ask::Send(bytes.to_vec()));
+        self.wires.action(&mut all, self.number, Action::Send(bytes.to_vec()));
         Poll::Ready(Ok(bytes.len()))
     }
 

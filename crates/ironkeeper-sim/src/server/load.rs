@@ -5,7 +5,7 @@ use ironkeeper_zab::LinkId;
 
 use super::client::{LastWords, Stage};
 use super::history::{Ephemeral, Standing};
-use super::plan::{Misconduct, member_line};
+use super::plan::{ClientBug, member_line};
 use super::requests::{EPHEMERALS, Request, register_path};
 use super::world::{Event, Phase, World};
 
@@ -129,7 +129,7 @@ impl World {
     }
 
     fn ask_behind_sync(&mut self, client: usize, registers: &[usize]) {
-        if self.plan.misconduct != Some(Misconduct::SkipSync) {
+        if self.plan.client_bug != Some(ClientBug::SkipSync) {
             self.ask(client, Request::Sync { floor: self.history.told() });
         }
         for register in registers {
@@ -201,7 +201,7 @@ impl World {
         let this = &mut self.clients[client];
         this.stage = Stage::Greeting(link);
         (this.sent_us, this.heard_us) = (now_us, now_us);
-        let hides_zxid = self.plan.misconduct == Some(Misconduct::HideZxid);
+        let hides_zxid = self.plan.client_bug == Some(ClientBug::HideZxid);
         let greeting = this.greeting(if hides_zxid { Zxid::ZERO } else { this.last_zxid });
         self.transmit(end, link, greeting);
     }
@@ -235,7 +235,7 @@ impl World {
         // Watches are set first: the reply to any other request could show a later state than the
         // one they were set with.
         let this = &self.clients[client];
-        let forgets_watches = self.plan.misconduct == Some(Misconduct::ForgetWatches);
+        let forgets_watches = self.plan.client_bug == Some(ClientBug::ForgetWatches);
         if !this.watches.is_empty() && !forgets_watches {
             let registers = this.watches.keys().copied().collect();
             self.ask(client, Request::SetWatches { seen: this.last_zxid, registers });

@@ -42,7 +42,7 @@ mod world;
 pub use client::Client;
 pub use guests::Told;
 pub use node::Node;
-pub use plan::{Misconduct, Plan};
+pub use plan::{ClientBug, Plan};
 pub use requests::Request;
 pub use world::{Phase, Stop, World};
 

@@ -50,7 +50,7 @@ pub struct Plan {
     /// How many in a thousand actions of a client are a move to another server.
     pub move_per_mille: u64,
     /// A seeded bug of clients.
-    pub misconduct: Option<Misconduct>,
+    pub client_bug: Option<ClientBug>,
     /// Disks ignore writes that change nothing, so the tail rewrite of recovery does not reach the
     /// medium.
     pub skips_equal_writes: bool,
@@ -58,7 +58,7 @@ pub struct Plan {
 
 /// A seeded bug of a client. The checkers must detect its effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misconduct {
+pub enum ClientBug {
     /// Reconnects without its last zxid, so that it may reach a server that is behind it.
     HideZxid,
     /// Reconnects without setting its watches again.
@@ -174,15 +174,15 @@ impl Plan {
             reconfig_per_mille: 0,
             silence_per_mille: 0,
             move_per_mille: 0,
-            misconduct: None,
+            client_bug: None,
             skips_equal_writes: false,
         }
     }
 
     /// Adds a seeded bug of clients.
-    pub fn with_misconduct(mut self, misconduct: Misconduct) -> Plan {
-        self.misconduct = Some(misconduct);
-        if misconduct == Misconduct::IgnoreTimeout {
+    pub fn with_client_bug(mut self, bug: ClientBug) -> Plan {
+        self.client_bug = Some(bug);
+        if bug == ClientBug::IgnoreTimeout {
             self.engine.session_timeout_max_ms = self.engine.session_timeout_min_ms;
         }
         self

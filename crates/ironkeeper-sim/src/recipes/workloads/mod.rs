@@ -1,7 +1,7 @@
-//! The workloads of programs. Each has a function `act` that every program runs, a record of the
+//! The workloads of programs. Each has a function `run` that every program runs, a record of the
 //! results, and in some cases a final check.
 //!
-//! `act` returns after the recovery phase has begun and the program holds nothing any more. A
+//! `run` returns after the recovery phase has begun and the program holds nothing any more. A
 //! program that still waits at that time must make progress without faults.
 
 mod barrier;
@@ -23,7 +23,7 @@ use super::program::{Program, Waited};
 
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Play {
+pub enum Workload {
     Mutex,
     ReadWriteLock,
     Semaphore,
@@ -36,18 +36,18 @@ pub enum Play {
     Group,
 }
 
-impl Play {
-    pub const ALL: &[Play] = &[
-        Play::Mutex,
-        Play::ReadWriteLock,
-        Play::Semaphore,
-        Play::Latch,
-        Play::SimpleQueue,
-        Play::WorkQueue,
-        Play::Barrier,
-        Play::Counter,
-        Play::Cache,
-        Play::Group,
+impl Workload {
+    pub const ALL: &[Workload] = &[
+        Workload::Mutex,
+        Workload::ReadWriteLock,
+        Workload::Semaphore,
+        Workload::Latch,
+        Workload::SimpleQueue,
+        Workload::WorkQueue,
+        Workload::Barrier,
+        Workload::Counter,
+        Workload::Cache,
+        Workload::Group,
     ];
 }
 
@@ -64,30 +64,30 @@ pub struct Records {
 }
 
 /// Runs the workload of a program.
-pub async fn act(mut program: Program) -> Program {
-    let play = program.stage.plan.play;
-    match play {
-        Play::Mutex | Play::ReadWriteLock | Play::Semaphore => {
-            locks::act(&mut program, play).await;
+pub async fn run(mut program: Program) -> Program {
+    let workload = program.context.plan.workload;
+    match workload {
+        Workload::Mutex | Workload::ReadWriteLock | Workload::Semaphore => {
+            locks::run(&mut program, workload).await;
         }
-        Play::Latch => latch::act(&mut program).await,
-        Play::SimpleQueue => queue::act(&mut program).await,
-        Play::WorkQueue => work::act(&mut program).await,
-        Play::Barrier => barrier::act(&mut program).await,
-        Play::Counter => counter::act(&mut program).await,
-        Play::Cache => cache::act(&mut program).await,
-        Play::Group => group::act(&mut program).await,
+        Workload::Latch => latch::run(&mut program).await,
+        Workload::SimpleQueue => queue::run(&mut program).await,
+        Workload::WorkQueue => work::run(&mut program).await,
+        Workload::Barrier => barrier::run(&mut program).await,
+        Workload::Counter => counter::run(&mut program).await,
+        Workload::Cache => cache::run(&mut program).await,
+        Workload::Group => group::run(&mut program).await,
     }
-    program.say("is at rest");
+    program.log("has finished");
     program
 }
 
 /// Checks the final state with a program that did not run the workload.
-pub async fn judge(program: &mut Program) -> Result<(), String> {
-    match program.stage.plan.play {
-        Play::SimpleQueue => queue::judge(program).await,
-        Play::WorkQueue => work::judge(program).await,
-        Play::Counter => counter::judge(program).await,
+pub async fn check(program: &mut Program) -> Result<(), String> {
+    match program.context.plan.workload {
+        Workload::SimpleQueue => queue::check(program).await,
+        Workload::WorkQueue => work::check(program).await,
+        Workload::Counter => counter::check(program).await,
         // These are checked during the run.
         _ => Ok(()),
     }
@@ -122,7 +122,7 @@ async fn operate(program: &mut Program, client: &Client, path: &str) {
     let Ok(names) = client.children(path).await else { return };
     let Some(at) = names.get(program.random.below(names.len() as u64) as usize) else { return };
     let node = format!("{path}/{at}");
-    program.say(format!("deletes {node} by hand"));
+    program.log(format!("deletes {node} by hand"));
     // The node may have been deleted by its owner.
     let _ = client.delete(&node, ironkeeper_client::Version::Any).await;
 }

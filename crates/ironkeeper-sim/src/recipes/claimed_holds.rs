@@ -30,7 +30,7 @@ pub enum Share {
 }
 
 /// A hold that a program claims.
-pub struct Holding {
+pub struct ClaimedHold {
     pub what: String,
     pub program: usize,
     pub share: Share,
@@ -39,12 +39,12 @@ pub struct Holding {
     /// Only for exclusive holds: the fencing token, which grows with each grant.
     pub token: Option<Zxid>,
     /// Returns whether the recipe still claims the hold.
-    pub belief: Box<dyn Fn() -> bool + Send>,
+    pub is_claimed: Box<dyn Fn() -> bool + Send>,
     /// The session timeout: the session exists this long after the loss of its connection.
     pub session_timeout_us: u64,
 }
 
-impl fmt::Debug for Holding {
+impl fmt::Debug for ClaimedHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "program {} by {} ({:?})", self.program, self.node, self.share)
     }
@@ -52,7 +52,7 @@ impl fmt::Debug for Holding {
 
 #[derive(Debug)]
 struct Held {
-    holding: Holding,
+    claim: ClaimedHold,
     /// Whether the token has not been compared with earlier ones yet.
     is_new: bool,
     /// How long the hold was claimed while the node did not exist.
@@ -61,7 +61,7 @@ struct Held {
 
 /// The claimed holds of all programs.
 #[derive(Debug, Default)]
-pub struct Holdings {
+pub struct ClaimedHolds {
     last: u64,
     all: BTreeMap<u64, Held>,
     /// The largest token of each resource that is held exclusively.
@@ -69,11 +69,11 @@ pub struct Holdings {
     checked_us: u64,
 }
 
-impl Holdings {
+impl ClaimedHolds {
     /// Registers a hold that a program claims from now on.
-    pub fn begin(&mut self, holding: Holding) -> u64 {
+    pub fn begin(&mut self, claim: ClaimedHold) -> u64 {
         self.last += 1;
-        self.all.insert(self.last, Held { holding, is_new: true, mistaken_us: 0 });
+        self.all.insert(self.last, Held { claim, is_new: true, mistaken_us: 0 });
         self.last
     }
 
@@ -84,7 +84,7 @@ impl Holdings {
 
     /// Removes the holds of a program that has ended.
     pub fn forget(&mut self, program: usize) {
-        self.all.retain(|_, held| held.holding.program != program);
+        self.all.retain(|_, held| held.claim.program != program);
     }
 
     /// Checks all current claims against each other and against the tree.
@@ -96,37 +96,37 @@ impl Holdings {
             return Ok(());
         };
         let state = db.read();
-        let mut real: Vec<&Holding> = Vec::new();
+        let mut real: Vec<&ClaimedHold> = Vec::new();
         for held in self.all.values_mut() {
-            let Held { holding, is_new, mistaken_us } = held;
-            if !(holding.belief)() {
+            let Held { claim, is_new, mistaken_us } = held;
+            if !(claim.is_claimed)() {
                 continue;
             }
-            let is_there = state.tree.find(&holding.node).is_some();
+            let is_there = state.tree.find(&claim.node).is_some();
             if !is_there {
                 *mistaken_us += since_us;
-                if *mistaken_us > holding.session_timeout_us + NOTICE_US {
+                if *mistaken_us > claim.session_timeout_us + NOTICE_US {
                     let seconds = *mistaken_us as f64 / 1e6;
                     return Err(format!(
-                        "beliefs: {holding:?} believes to hold {} {seconds:.1} s after its node went",
-                        holding.what
+                        "claims: {claim:?} claims {} {seconds:.1} s after its node went",
+                        claim.what
                     ));
                 }
                 continue;
             }
             if std::mem::take(is_new)
-                && let Some(token) = holding.token
+                && let Some(token) = claim.token
             {
-                let largest = self.tokens.entry(holding.what.clone()).or_insert(Zxid::ZERO);
+                let largest = self.tokens.entry(claim.what.clone()).or_insert(Zxid::ZERO);
                 if token <= *largest {
                     return Err(format!(
-                        "fencing: {holding:?} was granted {} with {token}, after {largest}",
-                        holding.what
+                        "fencing: {claim:?} was granted {} with {token}, after {largest}",
+                        claim.what
                     ));
                 }
                 *largest = token;
             }
-            real.push(holding);
+            real.push(claim);
         }
         drop(state);
         for (at, one) in real.iter().enumerate() {

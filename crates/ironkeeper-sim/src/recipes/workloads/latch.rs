@@ -9,30 +9,30 @@ use ironkeeper_recipes::election::{LatchState, LeaderLatch};
 
 use super::register::{self, REGISTER};
 use super::{operate, prepare};
-use crate::recipes::holdings::Share;
+use crate::recipes::claimed_holds::Share;
 use crate::recipes::program::{Program, Waited};
 
 const LEADER: &str = "/leader";
 
-pub async fn act(program: &mut Program) {
+pub async fn run(program: &mut Program) {
     prepare(program, REGISTER).await;
-    while !program.is_over() {
+    while !program.must_finish() {
         program.pause_ms((0, 300)).await;
         let client = program.client().await;
-        if program.stage.plan.has_operator && program.random.chance(150) {
+        if program.context.plan.has_operator && program.random.chance(150) {
             operate(program, &client, LEADER).await;
             continue;
         }
-        program.say("is a candidate");
+        program.log("is a candidate");
         let latch = Arc::new(LeaderLatch::start(&client, LEADER, format!("{}", program.number)));
         let stays = stand(program, &client, &latch).await;
-        if program.shall_crash() {
+        if program.draws_crash() {
             program.crash();
             continue;
         }
-        let latch = Arc::into_inner(latch).expect("beliefs are gone");
+        let latch = Arc::into_inner(latch).expect("the claim that shared it is released");
         if stays && program.random.chance(700) {
-            program.say("closes its latch");
+            program.log("closes its latch");
             program.wait_long("close the latch", latch.close()).await;
         }
     }
@@ -48,15 +48,15 @@ async fn stand(program: &mut Program, client: &Client, latch: &Arc<LeaderLatch>)
         };
         let token = leadership.fencing_token();
         let seen = latch.clone();
-        let belief = move || {
+        let is_claimed = move || {
             let leads_with = match seen.state() {
                 LatchState::Leading(now) => Some(now.fencing_token()),
                 _ => None,
             };
             seen.has_leadership() && leads_with == Some(token)
         };
-        let hold = program.hold(LEADER, Share::Alone, leadership.path(), Some(token), belief);
-        let (low, high) = program.stage.plan.hold_ms;
+        let hold = program.hold(LEADER, Share::Alone, leadership.path(), Some(token), is_claimed);
+        let (low, high) = program.context.plan.hold_ms;
         let term = Duration::from_millis(program.random.between(low, high));
         let acting = &*program;
         let work = async {
@@ -64,14 +64,14 @@ async fn stand(program: &mut Program, client: &Client, latch: &Arc<LeaderLatch>)
             register::write(acting, client, leadership.transaction(), token).await;
             tokio::time::sleep(term / 2).await;
         };
-        let is_over = tokio::select! {
+        let must_finish = tokio::select! {
             biased;
             () = latch.over(&leadership) => true,
             () = work => false,
         };
-        program.let_go(hold);
-        program.say(if is_over { "leads no more" } else { "has led long enough" });
-        if !is_over {
+        program.release_claim(hold);
+        program.log(if must_finish { "leads no more" } else { "has led long enough" });
+        if !must_finish {
             return true;
         }
     }

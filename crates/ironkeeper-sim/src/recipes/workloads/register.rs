@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use ironkeeper_client::{Client, OpResult, Transaction, Version, Zxid};
 
-use crate::recipes::plan::Misconduct;
+use crate::recipes::plan::ProgramBug;
 use crate::recipes::program::Program;
 
 pub const REGISTER: &str = "/register";
@@ -39,7 +39,7 @@ impl Record {
 /// rule.
 pub async fn write(program: &Program, client: &Client, fenced: Transaction, token: Zxid) {
     let data = token.0.to_be_bytes();
-    let written = match program.has_misconduct(Misconduct::WriteUnfenced) {
+    let written = match program.has_bug(ProgramBug::WriteUnfenced) {
         true => client.set(REGISTER, data, Version::Any).await,
         false => {
             let results = fenced.set(REGISTER, data, Version::Any).commit().await;
@@ -51,11 +51,11 @@ pub async fn write(program: &Program, client: &Client, fenced: Transaction, toke
     };
     match written {
         Ok(stat) => {
-            program.say(format!("has written version {} with {token}", stat.version));
-            let mut ledger = program.ledger();
-            let noted = ledger.records.register.note(stat.version, token, program.number);
-            ledger.fail(noted);
+            program.log(format!("has written version {} with {token}", stat.version));
+            let mut observations = program.observations();
+            let noted = observations.records.register.note(stat.version, token, program.number);
+            observations.fail(noted);
         }
-        Err(error) => program.say(format!("has not written with {token}: {error}")),
+        Err(error) => program.log(format!("has not written with {token}: {error}")),
     }
 }

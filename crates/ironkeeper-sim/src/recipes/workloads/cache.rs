@@ -25,18 +25,18 @@ pub struct Record {
 /// Paths and their data.
 type Nodes = BTreeMap<String, Bytes>;
 
-pub async fn act(program: &mut Program) {
+pub async fn run(program: &mut Program) {
     match program.number.is_multiple_of(2) {
         true => {
             write(program).await;
-            program.ledger().records.cache.resting_writers += 1;
+            program.observations().records.cache.resting_writers += 1;
         }
-        false => look_on(program).await,
+        false => read_cache(program).await,
     }
 }
 
 async fn write(program: &mut Program) {
-    while !program.is_over() {
+    while !program.must_finish() {
         program.pause_ms((0, 150)).await;
         let client = program.client().await;
         let (upper, lower) = (program.random.below(3), program.random.below(4));
@@ -46,7 +46,7 @@ async fn write(program: &mut Program) {
         };
         let data = program.random.below(1000).to_string();
         let kind = program.random.below(10);
-        program.say(format!("changes {path}, way {kind}"));
+        program.log(format!("changes {path}, way {kind}"));
         let changing = async {
             let changed = match kind {
                 0..2 => client.delete_recursive(&path).await.map(drop),
@@ -60,28 +60,28 @@ async fn write(program: &mut Program) {
             }
         };
         if let Waited::Got(()) = program.wait("change", changing).await {
-            program.ledger().deeds += 1;
+            program.observations().operations += 1;
         }
-        if program.shall_crash() {
+        if program.draws_crash() {
             program.crash();
         }
     }
 }
 
-async fn look_on(program: &mut Program) {
-    let watching = match program.stage.seed / 16 % 3 {
+async fn read_cache(program: &mut Program) {
+    let watching = match program.context.seed / 16 % 3 {
         0 => Watching::OneShot,
         _ => Watching::Lasting,
     };
     loop {
         let client = program.client().await;
         let cache = TreeCache::start_by(&client, TREE, watching);
-        program.say(format!("looks on, by {watching:?} watches"));
+        program.log(format!("reads the cache, with {watching:?} watches"));
         let mut followed = Nodes::new();
         if follow(program, &cache, &mut followed).await {
             return compare(program, &client, &cache, followed).await;
         }
-        if program.shall_crash() {
+        if program.draws_crash() {
             program.crash();
         }
     }
@@ -91,19 +91,19 @@ async fn look_on(program: &mut Program) {
 /// then.
 async fn follow(program: &mut Program, cache: &TreeCache, followed: &mut Nodes) -> bool {
     let mut events = cache.events();
-    let writers = program.stage.plan.programs.div_ceil(2);
-    while program.ledger().records.cache.resting_writers < writers {
+    let writers = program.context.plan.programs.div_ceil(2);
+    while program.observations().records.cache.resting_writers < writers {
         let look = Duration::from_millis(program.random.between(1, 2_000));
         let Ok(event) = tokio::time::timeout(look, events.next()).await else {
-            if program.shall_crash() {
+            if program.draws_crash() {
                 return false;
             }
             continue;
         };
         match event {
             None | Some(CacheEvent::Ended(_)) => {
-                program.say("looks on no more: its session is over");
-                program.ledger().losses += 1;
+                program.log("stops reading the cache: its session is over");
+                program.observations().losses += 1;
                 return false;
             }
             Some(event) => take_in(program, followed, event),
@@ -121,21 +121,21 @@ async fn follow(program: &mut Program, cache: &TreeCache, followed: &mut Nodes) 
 }
 
 fn take_in(program: &Program, followed: &mut Nodes, event: CacheEvent) {
-    program.ledger().deeds += 1;
-    let told = match event {
+    program.observations().operations += 1;
+    let consistent = match event {
         CacheEvent::Created(node) => match followed.insert(node.path.clone(), node.data.clone()) {
             None => Ok(()),
-            Some(_) => Err(format!("{} was told as created twice", node.path)),
+            Some(_) => Err(format!("{} was reported as created twice", node.path)),
         },
         CacheEvent::Changed { after, .. } => {
             match followed.insert(after.path.clone(), after.data.clone()) {
                 Some(_) => Ok(()),
-                None => Err(format!("{} was told as changed and not as created", after.path)),
+                None => Err(format!("{} was reported as changed but not as created", after.path)),
             }
         }
         CacheEvent::Deleted(node) => match followed.remove(&node.path) {
             Some(_) => Ok(()),
-            None => Err(format!("{} was told as deleted and not as created", node.path)),
+            None => Err(format!("{} was reported as deleted but not as created", node.path)),
         },
         CacheEvent::Reset => {
             followed.clear();
@@ -143,8 +143,8 @@ fn take_in(program: &Program, followed: &mut Nodes, event: CacheEvent) {
         }
         _ => Ok(()),
     };
-    if let Err(what) = told {
-        program.ledger().fail(Err(format!("cache: program {}: {what}", program.number)));
+    if let Err(what) = consistent {
+        program.observations().fail(Err(format!("cache: program {}: {what}", program.number)));
     }
 }
 
@@ -166,17 +166,19 @@ async fn truth(client: &Client) -> Result<Nodes, RecipeError> {
 
 async fn compare(program: &mut Program, client: &Client, cache: &TreeCache, followed: Nodes) {
     // If the session ends now, the cache ends with it and there is nothing to compare.
-    let Waited::Got(truth) = program.wait_long("see the truth", truth(client)).await else {
+    let Waited::Got(truth) =
+        program.wait_long("read the state of the servers", truth(client)).await
+    else {
         return;
     };
     let cached: Nodes =
         cache.nodes().iter().map(|node| (node.path.clone(), node.data.clone())).collect();
-    for (what, seen) in [("the cache has", cached), ("its events told of", followed)] {
+    for (what, seen) in [("the cache has", cached), ("its events reported", followed)] {
         if seen != truth && !client.state().is_final() {
-            let told =
+            let violation =
                 format!("cache: program {}: {what} {seen:?}, there is {truth:?}", program.number);
-            program.ledger().fail(Err(told));
+            program.observations().fail(Err(violation));
         }
     }
-    program.say(format!("has seen {} nodes in the end", truth.len()));
+    program.log(format!("ends with {} nodes", truth.len()));
 }

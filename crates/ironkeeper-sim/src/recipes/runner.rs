@@ -12,11 +12,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::ledger::SharedLedger;
+use super::observations::SharedObservations;
 use super::plan::Plan;
-use super::plays;
-use super::program::{Program, Stage};
-use super::wire::{Ask, Wires};
+use super::program::{Program, RunContext};
+use super::wire::{Action, Wires};
+use super::workloads;
 use crate::outcome::{Failure, Layer, Report};
 use crate::random::{Random, mix};
 use crate::server::World;
@@ -24,7 +24,7 @@ use crate::server::World;
 /// The maximal time that programs may take to finish in the recovery phase.
 const PROGRESS_US_MAX: u64 = 240_000_000;
 /// The maximal time for background deletions.
-const TIDY_US_MAX: u64 = 30_000_000;
+const CLEANUP_US_MAX: u64 = 30_000_000;
 
 /// Runs a plan.
 pub fn run(seed: u64, plan: Plan, verbose: bool) -> Result<Report, Failure> {
@@ -32,76 +32,81 @@ pub fn run(seed: u64, plan: Plan, verbose: bool) -> Result<Report, Failure> {
     let runtime = runtime.enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime without IO needs nothing from the system");
     runtime.block_on(async {
-        let mut theatre = Theatre::new(seed, plan, verbose);
-        let outcome = theatre.run().await;
+        let mut runner = Runner::new(seed, plan, verbose);
+        let outcome = runner.run().await;
         outcome.map_err(|failure| Failure { layer: Layer::Recipes, ..failure })
     })
 }
 
-struct Theatre {
+struct Runner {
     began: Instant,
     world: World,
-    stage: Stage,
-    tell_over: watch::Sender<bool>,
+    context: RunContext,
+    end_faults: watch::Sender<bool>,
     random: Random,
     next_reset_us: u64,
 }
 
-impl Theatre {
-    fn new(seed: u64, plan: Plan, verbose: bool) -> Theatre {
-        let (tell_over, is_over) = watch::channel(false);
+impl Runner {
+    fn new(seed: u64, plan: Plan, verbose: bool) -> Runner {
+        let (end_faults, must_finish) = watch::channel(false);
         let mut world = World::new(seed, plan.servers.clone(), verbose);
         // One more client for the program that makes the final check.
         world.invite(plan.programs + 1);
-        let ledger = SharedLedger::new(plan.programs + 1, verbose);
+        let observations = SharedObservations::new(plan.programs + 1, verbose);
         let mut random = Random::new(mix(seed ^ 0x007e_a74e));
         let next_reset_us = random.between(plan.reset_us.0, plan.reset_us.1);
-        let stage = Stage { seed, plan, wires: Wires::default(), ledger, is_over };
-        Theatre { began: Instant::now(), world, stage, tell_over, random, next_reset_us }
+        let context = RunContext { seed, plan, wires: Wires::default(), observations, must_finish };
+        Runner { began: Instant::now(), world, context, end_faults, random, next_reset_us }
     }
 
     async fn run(&mut self) -> Result<Report, Failure> {
         self.world.begin();
         self.world.begin_trouble();
         let mut programs = JoinSet::new();
-        for number in 0..self.stage.plan.programs {
-            programs.spawn(plays::act(Program::new(number, self.stage.clone())));
+        for number in 0..self.context.plan.programs {
+            programs.spawn(workloads::run(Program::new(number, self.context.clone())));
         }
-        let trouble_us = self.stage.plan.servers.trouble_us;
-        let mut at_rest = Vec::new();
-        self.go_on(trouble_us, &mut programs, &mut at_rest).await?;
+        let trouble_us = self.context.plan.servers.trouble_us;
+        let mut finished = Vec::new();
+        self.run_for(trouble_us, &mut programs, &mut finished).await?;
         self.world.heal();
         self.next_reset_us = u64::MAX;
-        self.tell_over.send_replace(true);
-        self.go_on(PROGRESS_US_MAX, &mut programs, &mut at_rest).await?;
-        if at_rest.len() < self.stage.plan.programs {
-            return Err(self.stuck(&at_rest));
+        self.end_faults.send_replace(true);
+        self.run_for(PROGRESS_US_MAX, &mut programs, &mut finished).await?;
+        if finished.len() < self.context.plan.programs {
+            return Err(self.stuck(&finished));
         }
-        self.see_everything(&mut programs).await?;
-        self.see_tidy(&at_rest).await?;
-        for mut program in at_rest {
+        self.check_final_state(&mut programs).await?;
+        self.check_no_orphans(&finished).await?;
+        for mut program in finished {
             programs.spawn(async move {
                 program.close().await;
                 program
             });
         }
-        self.go_on(PROGRESS_US_MAX, &mut programs, &mut Vec::new()).await?;
+        self.run_for(PROGRESS_US_MAX, &mut programs, &mut Vec::new()).await?;
         self.world.converge()?;
-        let ledger = self.stage.ledger.open();
+        let observations = self.context.observations.open();
         let report = self.world.report();
-        let trace = mix(report.trace ^ ledger.trace);
-        Ok(Report { deeds: ledger.deeds, expired: ledger.losses, trace, ..report })
+        let trace = mix(report.trace ^ observations.trace);
+        Ok(Report {
+            operations: observations.operations,
+            expired: observations.losses,
+            trace,
+            ..report
+        })
     }
 
     /// Advances the time until all programs have finished, or by at most `us_max`.
-    async fn go_on(
+    async fn run_for(
         &mut self,
         us_max: u64,
         programs: &mut JoinSet<Program>,
         ended: &mut Vec<Program>,
     ) -> Result<(), Failure> {
         let until_us = self.now_us() + us_max;
-        let wires = self.stage.wires.clone();
+        let wires = self.context.wires.clone();
         loop {
             self.advance()?;
             let now_us = self.now_us();
@@ -118,7 +123,7 @@ impl Theatre {
                     Ok(program) => ended.push(program),
                     Err(panic) => return Err(self.failed(format!("assertion: {panic}"))),
                 },
-                () = wires.asked() => {}
+                () = wires.acted() => {}
                 () = tokio::time::sleep_until(next) => {}
             }
         }
@@ -134,24 +139,24 @@ impl Theatre {
         let now_us = self.now_us();
         self.world.run_for(now_us - self.world.now_us())?;
         if now_us >= self.next_reset_us {
-            self.trouble_somebody();
+            self.inject_fault();
         }
-        for (line, ask) in self.stage.wires.take_asks() {
-            match ask {
-                Ask::Dial { program, to } => self.world.guest_dials(program, line, to),
-                Ask::Send(bytes) => {
-                    self.stage.ledger.open().note_bytes(line, &bytes);
+        for (line, action) in self.context.wires.take_actions() {
+            match action {
+                Action::Dial { program, to } => self.world.guest_dials(program, line, to),
+                Action::Send(bytes) => {
+                    self.context.observations.open().note_bytes(line, &bytes);
                     self.world.guest_sends(line, bytes);
                 }
-                Ask::HangUp => self.world.guest_hangs_up(line),
+                Action::HangUp => self.world.guest_hangs_up(line),
             }
         }
-        self.stage.wires.tell(self.world.take_told());
-        let mut ledger = self.stage.ledger.open();
-        let checked = ledger.holdings.check(&self.world);
-        ledger.fail(checked);
-        let failure = ledger.take_failure();
-        drop(ledger);
+        self.context.wires.tell(self.world.take_told());
+        let mut observations = self.context.observations.open();
+        let checked = observations.claimed_holds.check(&self.world);
+        observations.fail(checked);
+        let failure = observations.take_failure();
+        drop(observations);
         match failure {
             Some(what) => Err(self.failed(what)),
             None => Ok(()),
@@ -159,13 +164,13 @@ impl Theatre {
     }
 
     /// Resets the connection of a program, or cuts the program off for a longer time.
-    fn trouble_somebody(&mut self) {
-        let (low, high) = self.stage.plan.reset_us;
+    fn inject_fault(&mut self) {
+        let (low, high) = self.context.plan.reset_us;
         self.next_reset_us = self.now_us() + self.random.between(low, high);
-        let program = self.random.below(self.stage.plan.programs as u64) as usize;
+        let program = self.random.below(self.context.plan.programs as u64) as usize;
         let is_cut_off = self.random.chance(200);
         let what = if is_cut_off { "is cut off" } else { "loses its connection" };
-        self.stage.ledger.open().say(program, what.to_owned());
+        self.context.observations.open().log(program, what.to_owned());
         match is_cut_off {
             true => self.world.cut_off_guest(program),
             false => self.world.reset_guest(program),
@@ -173,62 +178,62 @@ impl Theatre {
     }
 
     /// Checks the final state with a new program.
-    async fn see_everything(&mut self, programs: &mut JoinSet<Program>) -> Result<(), Failure> {
-        let judge = Program::new(self.stage.plan.programs, self.stage.clone());
+    async fn check_final_state(&mut self, programs: &mut JoinSet<Program>) -> Result<(), Failure> {
+        let check = Program::new(self.context.plan.programs, self.context.clone());
         programs.spawn(async move {
-            let mut judge = judge;
-            let judged = plays::judge(&mut judge).await;
-            judge.ledger().fail(judged);
-            judge.close().await;
-            judge
+            let mut check = check;
+            let judged = workloads::check(&mut check).await;
+            check.observations().fail(judged);
+            check.close().await;
+            check
         });
         let mut ended = Vec::new();
-        self.go_on(PROGRESS_US_MAX, programs, &mut ended).await?;
+        self.run_for(PROGRESS_US_MAX, programs, &mut ended).await?;
         if ended.is_empty() {
-            return Err(self.failed("progress: nobody can look at the outcome".to_owned()));
+            return Err(self.failed("progress: no program can check the final state".to_owned()));
         }
         Ok(())
     }
 
     /// Checks that no ephemeral nodes of released or cancelled requests remain, although the
     /// sessions are alive.
-    async fn see_tidy(&mut self, at_rest: &[Program]) -> Result<(), Failure> {
-        let sessions: Vec<SessionId> = at_rest
+    async fn check_no_orphans(&mut self, finished: &[Program]) -> Result<(), Failure> {
+        let sessions: Vec<SessionId> = finished
             .iter()
-            .filter_map(|program| program.living_client().map(|client| client.session_id()))
+            .filter_map(|program| program.live_client().map(|client| client.session_id()))
             .collect();
-        let until_us = self.now_us() + TIDY_US_MAX;
-        let mut nobody = JoinSet::from_iter([std::future::pending::<Program>()]);
+        let until_us = self.now_us() + CLEANUP_US_MAX;
+        let mut idle = JoinSet::from_iter([std::future::pending::<Program>()]);
         loop {
             let left: Vec<String> = match self.world.newest_leader() {
                 Some(db) => {
                     let state = db.read();
                     sessions.iter().flat_map(|session| state.tree.ephemerals(*session)).collect()
                 }
-                None => vec!["nobody leads".to_owned()],
+                None => vec!["there is no leader".to_owned()],
             };
             if left.is_empty() {
-                nobody.abort_all();
+                idle.abort_all();
                 return Ok(());
             }
             if self.now_us() >= until_us {
-                return Err(self.failed(format!("orphans: nobody needs these any more: {left:?}")));
+                return Err(self.failed(format!("orphans: no request needs these nodes: {left:?}")));
             }
-            self.go_on(500_000, &mut nobody, &mut Vec::new()).await?;
+            self.run_for(500_000, &mut idle, &mut Vec::new()).await?;
         }
     }
 
-    fn stuck(&self, at_rest: &[Program]) -> Failure {
-        let mut lines = "progress: in minutes of peace not all programs came to an end".to_owned();
-        for (number, words) in self.stage.ledger.open().last_words.iter().enumerate() {
-            let is_at_rest = at_rest.iter().any(|program| program.number == number);
-            let what = if is_at_rest { "is at rest" } else { words };
+    fn stuck(&self, finished: &[Program]) -> Failure {
+        let mut lines = "progress: not all programs finished in the recovery phase".to_owned();
+        for (number, words) in self.context.observations.open().last_lines.iter().enumerate() {
+            let has_finished = finished.iter().any(|program| program.number == number);
+            let what = if has_finished { "has finished" } else { words };
             lines.push_str(&format!("\n  program {number}: {what}"));
         }
         self.failed(lines)
     }
 
     fn failed(&self, what: String) -> Failure {
-        Failure { layer: Layer::Recipes, seed: self.stage.seed, at_us: self.now_us(), what }
+        Failure { layer: Layer::Recipes, seed: self.context.seed, at_us: self.now_us(), what }
     }
 }

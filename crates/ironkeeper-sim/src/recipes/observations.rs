@@ -4,60 +4,60 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use super::holdings::Holdings;
-use super::plays::Records;
+use super::claimed_holds::ClaimedHolds;
+use super::workloads::Records;
 use crate::random::mix;
 
 /// Observations of all programs.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct Observations {
     began: Instant,
     verbose: bool,
-    pub holdings: Holdings,
+    pub claimed_holds: ClaimedHolds,
     pub records: Records,
     /// The number of completed operations.
-    pub deeds: u64,
+    pub operations: u64,
     /// The number of sessions that programs have lost.
     pub losses: u64,
     /// The last trace line of each program.
-    pub last_words: Vec<String>,
+    pub last_lines: Vec<String>,
     /// A hash of all trace lines and of all bytes that clients sent.
     pub trace: u64,
     failure: Option<String>,
 }
 
-/// A shared [`Ledger`].
+/// A shared [`Observations`].
 #[derive(Clone, Debug)]
-pub struct SharedLedger(Arc<Mutex<Ledger>>);
+pub struct SharedObservations(Arc<Mutex<Observations>>);
 
-impl SharedLedger {
-    pub fn new(programs: usize, verbose: bool) -> SharedLedger {
-        SharedLedger(Arc::new(Mutex::new(Ledger {
+impl SharedObservations {
+    pub fn new(programs: usize, verbose: bool) -> SharedObservations {
+        SharedObservations(Arc::new(Mutex::new(Observations {
             began: Instant::now(),
             verbose,
-            holdings: Holdings::default(),
+            claimed_holds: ClaimedHolds::default(),
             records: Records::default(),
-            deeds: 0,
+            operations: 0,
             losses: 0,
-            last_words: vec![String::new(); programs],
+            last_lines: vec![String::new(); programs],
             trace: 0,
             failure: None,
         })))
     }
 
     /// Locks the observations. A program must not await while it holds the guard.
-    pub fn open(&self) -> MutexGuard<'_, Ledger> {
+    pub fn open(&self) -> MutexGuard<'_, Observations> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Ledger {
+impl Observations {
     pub fn now_us(&self) -> u64 {
         self.began.elapsed().as_micros() as u64
     }
 
     /// Records a trace line of a program.
-    pub fn say(&mut self, program: usize, what: String) {
+    pub fn log(&mut self, program: usize, what: String) {
         let now_us = self.now_us();
         if self.verbose {
             println!("{:>10.3}  program {program} {what}", now_us as f64 / 1e3);
@@ -66,7 +66,7 @@ impl Ledger {
         for byte in what.bytes() {
             self.trace = (self.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
-        self.last_words[program] = what;
+        self.last_lines[program] = what;
     }
 
     /// Adds bytes that a client sent to the trace.

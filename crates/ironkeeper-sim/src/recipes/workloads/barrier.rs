@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ironkeeper_recipes::barrier::{DoubleBarrier, Membership};
 
-use crate::recipes::plan::Misconduct;
+use crate::recipes::plan::ProgramBug;
 use crate::recipes::program::{Program, Waited};
 
 /// The time within which the node of a program that dropped its wait is deleted, or its session is
@@ -53,12 +53,12 @@ impl Record {
     }
 }
 
-pub async fn act(program: &mut Program) {
+pub async fn run(program: &mut Program) {
     let mut round = 0;
     loop {
-        if program.is_over() {
-            let mut ledger = program.ledger();
-            let record = &mut ledger.records.barrier;
+        if program.must_finish() {
+            let mut observations = program.observations();
+            let record = &mut observations.records.barrier;
             let latest = record.rounds.len().saturating_sub(1);
             let last = *record.last.get_or_insert(latest);
             if round > last || record.round(round).has_passed && round == last {
@@ -67,7 +67,7 @@ pub async fn act(program: &mut Program) {
         }
         program.pause_ms((0, 300)).await;
         if take_part(program, round).await
-            || program.ledger().records.barrier.round(round).has_passed
+            || program.observations().records.barrier.round(round).has_passed
         {
             round += 1;
         }
@@ -77,64 +77,64 @@ pub async fn act(program: &mut Program) {
 /// Runs one round. Returns whether the program has passed the barrier.
 async fn take_part(program: &mut Program, round: usize) -> bool {
     let client = program.client().await;
-    let size = program.stage.plan.programs;
+    let size = program.context.plan.programs;
     let barrier = DoubleBarrier::new(&client, format!("/barriers/{round}"), size);
-    let barrier = barrier.expect("there is somebody");
+    let barrier = barrier.expect("the barrier has at least one member");
     let attempt = {
-        let mut ledger = program.ledger();
-        let now_us = ledger.now_us();
-        let attempts = &mut ledger.records.barrier.round(round).attempts;
+        let mut observations = program.observations();
+        let now_us = observations.now_us();
+        let attempts = &mut observations.records.barrier.round(round).attempts;
         attempts.push((now_us, None));
         attempts.len() - 1
     };
-    program.say(format!("comes to barrier {round}"));
+    program.log(format!("comes to barrier {round}"));
     let patience = Duration::from_millis(program.random.between(1_000, 6_000));
     let entered = program.wait("enter", barrier.enter_within(patience)).await;
     let passes = match &entered {
-        Waited::Got(inside) => inside.is_some() || program.has_misconduct(Misconduct::PassBarrier),
+        Waited::Got(inside) => inside.is_some() || program.has_bug(ProgramBug::PassBarrier),
         _ => false,
     };
     if passes {
-        program.say(format!("is inside of barrier {round}"));
-        let mut ledger = program.ledger();
-        let this = ledger.records.barrier.round(round);
+        program.log(format!("is inside of barrier {round}"));
+        let mut observations = program.observations();
+        let this = observations.records.barrier.round(round);
         this.has_passed = true;
         this.inside.insert(program.number);
         let crowd = this.largest_crowd();
-        ledger.deeds += 1;
+        observations.operations += 1;
         if crowd < size {
             let who = program.number;
             let what =
                 format!("barrier: program {who} went on with {crowd} of {size} in round {round}");
-            ledger.fail(Err(what));
+            observations.fail(Err(what));
         }
     }
     if let Waited::Got(Some(inside)) = entered {
-        program.pause_ms(program.stage.plan.hold_ms).await;
+        program.pause_ms(program.context.plan.hold_ms).await;
         see_who_left(program, &inside, round).await;
-        let crashes = program.shall_crash();
+        let crashes = program.draws_crash();
         let others = {
-            let mut ledger = program.ledger();
-            let inside = &mut ledger.records.barrier.round(round).inside;
+            let mut observations = program.observations();
+            let inside = &mut observations.records.barrier.round(round).inside;
             inside.remove(&program.number);
             inside.clone()
         };
         if crashes {
             program.crash();
         } else {
-            program.say(format!("leaves barrier {round}"));
+            program.log(format!("leaves barrier {round}"));
             if let Waited::Got(()) = program.wait("leave", inside.leave()).await {
-                program.say(format!("has left barrier {round}"));
-                let mut ledger = program.ledger();
-                let this = ledger.records.barrier.round(round);
+                program.log(format!("has left barrier {round}"));
+                let mut observations = program.observations();
+                let this = observations.records.barrier.round(round);
                 let late = others.intersection(&this.inside).copied();
                 this.left_behind.extend(late.map(|late| (late, program.number)));
             }
         }
     }
-    let mut ledger = program.ledger();
-    let until_us = ledger.now_us() + LINGER_US;
-    let this = ledger.records.barrier.round(round);
+    let mut observations = program.observations();
+    let until_us = observations.now_us() + LINGER_US;
+    let this = observations.records.barrier.round(round);
     this.inside.remove(&program.number);
     this.attempts[attempt].1 = Some(until_us);
     passes
@@ -144,11 +144,12 @@ async fn take_part(program: &mut Program, round: usize) -> bool {
 /// `leave` has completed that had to wait for it.
 async fn see_who_left(program: &mut Program, inside: &Membership, round: usize) {
     let number = program.number;
-    let left = program.ledger().records.barrier.round(round).left_behind.get(&number).copied();
+    let left =
+        program.observations().records.barrier.round(round).left_behind.get(&number).copied();
     let Some(left) = left else { return };
     if let Waited::Got(true) = program.wait_long("look around", inside.guard().check()).await {
         let what =
             format!("barrier: program {left} has left, and program {number} is inside still");
-        program.ledger().fail(Err(what));
+        program.observations().fail(Err(what));
     }
 }

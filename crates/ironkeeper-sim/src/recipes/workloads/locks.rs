@@ -10,9 +10,9 @@ use ironkeeper_recipes::lock::{Mutex, ReadWriteLock, Semaphore, WriteGuard};
 use ironkeeper_recipes::{Guard, Result};
 
 use super::register::REGISTER;
-use super::{Play, operate, patient, prepare, register};
-use crate::recipes::holdings::Share;
-use crate::recipes::plan::Misconduct;
+use super::{Workload, operate, patient, prepare, register};
+use crate::recipes::claimed_holds::Share;
+use crate::recipes::plan::ProgramBug;
 use crate::recipes::program::{Program, Waited};
 
 const LOCK: &str = "/lock";
@@ -40,28 +40,28 @@ impl Held {
     }
 }
 
-pub async fn act(program: &mut Program, play: Play) {
+pub async fn run(program: &mut Program, workload: Workload) {
     prepare(program, REGISTER).await;
-    while !program.is_over() {
+    while !program.must_finish() {
         program.pause_ms((0, 300)).await;
         let client = program.client().await;
-        if program.stage.plan.has_operator && program.random.chance(150) {
+        if program.context.plan.has_operator && program.random.chance(150) {
             // The parent of the contenders.
-            let path = if play == Play::Semaphore { "/lock/leases" } else { LOCK };
+            let path = if workload == Workload::Semaphore { "/lock/leases" } else { LOCK };
             operate(program, &client, path).await;
-        } else if program.has_misconduct(Misconduct::SkipLook) {
+        } else if program.has_bug(ProgramBug::SkipLook) {
             take_without_a_look(program, &client).await;
         } else {
-            round(program, &client, play).await;
+            round(program, &client, workload).await;
         }
     }
 }
 
 /// Makes one request, in one of the possible ways.
-async fn take(client: &Client, play: Play, way: u64) -> Result<Option<(Held, Share)>> {
+async fn take(client: &Client, workload: Workload, way: u64) -> Result<Option<(Held, Share)>> {
     let short = Duration::from_millis(way * 30);
-    Ok(match (play, way % 8) {
-        (Play::Semaphore, way) => {
+    Ok(match (workload, way % 8) {
+        (Workload::Semaphore, way) => {
             let semaphore = Semaphore::new(client, LOCK, PERMITS)?;
             let share = Share::Permits(PERMITS as usize);
             let lease = match way {
@@ -71,7 +71,7 @@ async fn take(client: &Client, play: Play, way: u64) -> Result<Option<(Held, Sha
             };
             lease.map(|lease| (Held::Plain(lease), share))
         }
-        (Play::ReadWriteLock, way) => {
+        (Workload::ReadWriteLock, way) => {
             let lock = ReadWriteLock::new(client, LOCK);
             let reading = |guard| (Held::Plain(guard), Share::Readers);
             let writing = |guard| (Held::Writer(guard), Share::Alone);
@@ -114,14 +114,14 @@ async fn hand_on(mutex: &Mutex) -> Result<Guard> {
     }
 }
 
-async fn round(program: &mut Program, client: &Client, play: Play) {
+async fn round(program: &mut Program, client: &Client, workload: Workload) {
     let way = program.random.below(64);
-    program.say(format!("asks for the lock, way {}", way % 8));
-    let taken = program.wait("get the lock", take(client, play, way)).await;
+    program.log(format!("actions for the lock, way {}", way % 8));
+    let taken = program.wait("get the lock", take(client, workload, way)).await;
     let Waited::Got(Some((held, share))) = taken else { return };
     let held = Arc::new(held);
     let token = held.guard().fencing_token();
-    let (seen, ignores_loss) = (held.clone(), program.has_misconduct(Misconduct::IgnoreLoss));
+    let (seen, ignores_loss) = (held.clone(), program.has_bug(ProgramBug::IgnoreLoss));
     let hold = program.hold(
         LOCK,
         share,
@@ -130,7 +130,7 @@ async fn round(program: &mut Program, client: &Client, play: Play) {
         move || ignores_loss || seen.guard().is_valid(),
     );
     let lost = {
-        let (low, high) = program.stage.plan.hold_ms;
+        let (low, high) = program.context.plan.hold_ms;
         let hold = Duration::from_millis(program.random.between(low, high));
         let program = &*program;
         let work = async {
@@ -140,34 +140,34 @@ async fn round(program: &mut Program, client: &Client, play: Play) {
             }
             tokio::time::sleep(hold / 2).await;
         };
-        let unheeded = ignores_loss || program.has_misconduct(Misconduct::WriteUnfenced);
+        let unheeded = ignores_loss || program.has_bug(ProgramBug::WriteUnfenced);
         tokio::select! {
             biased;
             lost = held.guard().lost(), if !unheeded => Some(lost),
             () = work => None,
         }
     };
-    if program.shall_crash() {
+    if program.draws_crash() {
         program.crash();
         return;
     }
-    program.let_go(hold);
-    let held = Arc::into_inner(held).expect("the belief is gone");
+    program.release_claim(hold);
+    let held = Arc::into_inner(held).expect("the is_claimed is gone");
     match lost {
-        Some(lost) => program.say(format!("has lost the lock: {lost}")),
-        None if program.random.chance(200) => program.say("drops the lock"),
+        Some(lost) => program.log(format!("has lost the lock: {lost}")),
+        None if program.random.chance(200) => program.log("drops the lock"),
         None => give_back(program, held).await,
     }
 }
 
 async fn give_back(program: &mut Program, held: Held) {
-    program.say("gives the lock back");
+    program.log("gives the lock back");
     if let Waited::Got(()) = program.wait_long("give the lock back", held.release()).await {
-        program.say("has given the lock back");
+        program.log("has given the lock back");
     }
 }
 
-/// See [`Misconduct::SkipLook`].
+/// See [`ProgramBug::SkipLook`].
 async fn take_without_a_look(program: &mut Program, client: &Client) {
     let mode = CreateMode::EphemeralSequential;
     let policy = patient();
@@ -184,10 +184,10 @@ async fn take_without_a_look(program: &mut Program, client: &Client) {
     let stands = program.wait_long("stand in line", standing).await;
     let Waited::Got(Some(created)) = stands else { return };
     let seen = client.clone();
-    let belief = move || seen.state().is_connected();
+    let is_claimed = move || seen.state().is_connected();
     let token: Option<Zxid> = Some(created.stat.czxid);
-    let hold = program.hold(LOCK, Share::Alone, &created.path, token, belief);
-    program.pause_ms(program.stage.plan.hold_ms).await;
-    program.let_go(hold);
+    let hold = program.hold(LOCK, Share::Alone, &created.path, token, is_claimed);
+    program.pause_ms(program.context.plan.hold_ms).await;
+    program.release_claim(hold);
     drop(client.delete_guaranteed(&created.path, ironkeeper_client::Version::Any));
 }

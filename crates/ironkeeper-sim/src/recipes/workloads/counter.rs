@@ -7,7 +7,7 @@ use std::time::Duration;
 use ironkeeper_client::{Client, Happened};
 use ironkeeper_recipes::shared::AtomicLong;
 
-use crate::recipes::plan::Misconduct;
+use crate::recipes::plan::ProgramBug;
 use crate::recipes::program::{Program, Waited};
 
 const COUNTER: &str = "/counter";
@@ -22,8 +22,8 @@ pub struct Record {
 
 fn counter(program: &Program, client: &Client) -> AtomicLong {
     let counter = AtomicLong::new(client, COUNTER);
-    match program.stage.seed % 4 {
-        _ if program.has_misconduct(Misconduct::RepeatInDoubt) => counter,
+    match program.context.seed % 4 {
+        _ if program.has_bug(ProgramBug::RepeatInDoubt) => counter,
         0 => counter,
         1 => counter.promoted_to("/counter-lock", Duration::from_secs(5)),
         2 => counter.with_receipts().promoted_to("/counter-lock", Duration::from_secs(5)),
@@ -31,12 +31,12 @@ fn counter(program: &Program, client: &Client) -> AtomicLong {
     }
 }
 
-pub async fn act(program: &mut Program) {
-    while !program.is_over() {
+pub async fn run(program: &mut Program) {
+    while !program.must_finish() {
         program.pause_ms((0, 100)).await;
         let client = program.client().await;
         let counter = counter(program, &client);
-        program.say("counts");
+        program.log("counts");
         let counting = async {
             loop {
                 match counter.increment().await {
@@ -47,7 +47,7 @@ pub async fn act(program: &mut Program) {
                     {
                         let is_doubtful = error.client_error().map(|error| error.happened());
                         if is_doubtful == Some(Happened::Maybe)
-                            && !program.has_misconduct(Misconduct::RepeatInDoubt)
+                            && !program.has_bug(ProgramBug::RepeatInDoubt)
                         {
                             return Ok(None);
                         }
@@ -57,8 +57,8 @@ pub async fn act(program: &mut Program) {
             }
         };
         // The future borrows the program, and `Program::wait` needs it mutably.
-        let patience = Duration::from_millis(program.stage.plan.give_up_per_mille.max(1) * 20);
-        let counted = match program.stage.plan.give_up_per_mille {
+        let patience = Duration::from_millis(program.context.plan.give_up_per_mille.max(1) * 20);
+        let counted = match program.context.plan.give_up_per_mille {
             0 => Some(counting.await),
             _ => tokio::time::timeout(patience, counting).await.ok(),
         };
@@ -67,16 +67,16 @@ pub async fn act(program: &mut Program) {
             // The increment was not applied.
             Some(Ok(Some(_))) => {}
             Some(Ok(None)) | None => {
-                program.say("does not know whether it has counted");
-                program.ledger().records.counter.doubtful += 1;
+                program.log("does not know whether it has counted");
+                program.observations().records.counter.doubtful += 1;
             }
             Some(Err(error)) => {
-                program.ledger().records.counter.doubtful += 1;
+                program.observations().records.counter.doubtful += 1;
                 let failed = async { Err::<(), _>(error) };
                 let _: Waited<()> = program.wait_long("count", failed).await;
             }
         }
-        if program.shall_crash() {
+        if program.draws_crash() {
             program.crash();
         }
     }
@@ -84,16 +84,17 @@ pub async fn act(program: &mut Program) {
 
 fn note(program: &Program, after: Option<i64>) {
     let after = after.unwrap_or(0);
-    program.say(format!("has counted to {after}"));
-    let mut ledger = program.ledger();
-    ledger.deeds += 1;
-    if let Some(other) = ledger.records.counter.values.insert(after, program.number) {
+    program.log(format!("has counted to {after}"));
+    let mut observations = program.observations();
+    observations.operations += 1;
+    if let Some(other) = observations.records.counter.values.insert(after, program.number) {
         let number = program.number;
-        ledger.fail(Err(format!("counter: programs {other} and {number} both counted to {after}")));
+        observations
+            .fail(Err(format!("counter: programs {other} and {number} both counted to {after}")));
     }
 }
 
-pub async fn judge(program: &mut Program) -> Result<(), String> {
+pub async fn check(program: &mut Program) -> Result<(), String> {
     // Cancelled increments may still be in flight.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let value = loop {
@@ -106,8 +107,8 @@ pub async fn judge(program: &mut Program) -> Result<(), String> {
             break value;
         }
     };
-    let ledger = program.ledger();
-    let record = &ledger.records.counter;
+    let observations = program.observations();
+    let record = &observations.records.counter;
     let (counted, doubtful) = (record.values.len() as i64, record.doubtful);
     let largest = record.values.last_key_value().map_or(0, |(value, _)| *value);
     match counted <= value && value <= counted + doubtful && largest <= value {

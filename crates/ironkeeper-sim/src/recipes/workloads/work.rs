@@ -11,8 +11,8 @@ use ironkeeper_client::{Client, CreateMode};
 use ironkeeper_recipes::queue::{Delivery, WorkQueue};
 
 use super::{patient, prepare};
-use crate::recipes::holdings::Share;
-use crate::recipes::plan::Misconduct;
+use crate::recipes::claimed_holds::Share;
+use crate::recipes::plan::ProgramBug;
 use crate::recipes::program::{Program, Waited};
 
 const QUEUE: &str = "/work";
@@ -27,9 +27,9 @@ pub struct Record {
     done: BTreeSet<u64>,
 }
 
-pub async fn act(program: &mut Program) {
+pub async fn run(program: &mut Program) {
     prepare(program, RESULTS).await;
-    while !program.is_over() {
+    while !program.must_finish() {
         program.pause_ms((0, 200)).await;
         let client = program.client().await;
         let queue = WorkQueue::new(&client, QUEUE).expect("it is not the root");
@@ -48,18 +48,18 @@ pub async fn act(program: &mut Program) {
 
 async fn put(program: &mut Program, queue: &WorkQueue) {
     let number = {
-        let mut ledger = program.ledger();
-        ledger.records.work.last += 1;
-        ledger.records.work.last
+        let mut observations = program.observations();
+        observations.records.work.last += 1;
+        observations.records.work.last
     };
-    program.say(format!("puts {number}"));
+    program.log(format!("puts {number}"));
     let item = Bytes::copy_from_slice(&number.to_be_bytes());
     let putting = queue.put_within(item, Duration::from_secs(2));
     if let Waited::Got(true) = program.wait("put", putting).await {
-        program.say(format!("has put {number}"));
-        let mut ledger = program.ledger();
-        ledger.deeds += 1;
-        ledger.records.work.put.insert(number);
+        program.log(format!("has put {number}"));
+        let mut observations = program.observations();
+        observations.operations += 1;
+        observations.records.work.put.insert(number);
     }
 }
 
@@ -73,41 +73,41 @@ async fn work_on(program: &mut Program, delivery: Delivery) {
     let delivery = Arc::new(delivery);
     let Some(lock) = delivery.guard().map(|guard| guard.path().to_owned()) else { return };
     let seen = delivery.clone();
-    let belief = move || seen.guard().is_some_and(|guard| guard.is_valid());
-    program.say(format!("works on {number}"));
+    let is_claimed = move || seen.guard().is_some_and(|guard| guard.is_valid());
+    program.log(format!("works on {number}"));
     let token = delivery.guard().map(|guard| guard.fencing_token());
-    let hold = program.hold(&node, Share::Alone, &lock, token, belief);
-    let (low, high) = program.stage.plan.hold_ms;
+    let hold = program.hold(&node, Share::Alone, &lock, token, is_claimed);
+    let (low, high) = program.context.plan.hold_ms;
     let long = Duration::from_millis(program.random.between(low, high));
     let lost = tokio::select! {
         biased;
         lost = delivery.lost() => Some(lost),
         () = tokio::time::sleep(long) => None,
     };
-    let is_early = program.has_misconduct(Misconduct::DoneBeforeWork);
-    if !is_early && program.shall_crash() {
+    let is_early = program.has_bug(ProgramBug::DoneBeforeWork);
+    if !is_early && program.draws_crash() {
         return program.crash();
     }
-    program.let_go(hold);
-    let delivery = Arc::into_inner(delivery).expect("the belief is gone");
+    program.release_claim(hold);
+    let delivery = Arc::into_inner(delivery).expect("the is_claimed is gone");
     if let Some(lost) = lost {
-        return program.say(format!("has lost {number}: {lost}"));
+        return program.log(format!("has lost {number}: {lost}"));
     }
     match program.random.below(10) {
-        0 => program.say(format!("drops {number}")),
+        0 => program.log(format!("drops {number}")),
         1 => {
-            program.say(format!("puts {number} back"));
+            program.log(format!("puts {number} back"));
             program.wait_long("put work back", delivery.requeue()).await;
         }
         _ if is_early => {
             finish(program, delivery, number).await;
-            if program.shall_crash() {
+            if program.draws_crash() {
                 return program.crash();
             }
-            *program.ledger().records.work.worked.entry(number).or_default() += 1;
+            *program.observations().records.work.worked.entry(number).or_default() += 1;
         }
         _ => {
-            *program.ledger().records.work.worked.entry(number).or_default() += 1;
+            *program.observations().records.work.worked.entry(number).or_default() += 1;
             finish(program, delivery, number).await;
         }
     }
@@ -118,12 +118,12 @@ async fn finish(program: &mut Program, delivery: Delivery, number: u64) {
     let mode = CreateMode::Persistent;
     let ending = delivery.done_with(|both| both.create(&result, "", mode));
     if let Waited::Got(()) = program.wait_long("end the work", ending).await {
-        program.say(format!("is done with {number}"));
-        let mut ledger = program.ledger();
-        ledger.deeds += 1;
-        let is_first = ledger.records.work.done.insert(number);
+        program.log(format!("is done with {number}"));
+        let mut observations = program.observations();
+        observations.operations += 1;
+        let is_first = observations.records.work.done.insert(number);
         if !is_first {
-            ledger.fail(Err(format!("queue: item {number} was done twice")));
+            observations.fail(Err(format!("queue: item {number} was done twice")));
         }
     }
 }
@@ -133,7 +133,7 @@ async fn results(client: &Client) -> ironkeeper_recipes::Result<Vec<String>> {
     Ok(client.retry(&patient(), || client.children(RESULTS)).await?)
 }
 
-pub async fn judge(program: &mut Program) -> Result<(), String> {
+pub async fn check(program: &mut Program) -> Result<(), String> {
     // An item of a program that ended becomes available when its session is over.
     let mut idle = 0;
     while idle < 3 {
@@ -143,7 +143,7 @@ pub async fn judge(program: &mut Program) -> Result<(), String> {
         match program.wait_long("empty the queue", next).await {
             Waited::Got(Some(delivery)) => {
                 let number = number_of(&delivery);
-                *program.ledger().records.work.worked.entry(number).or_default() += 1;
+                *program.observations().records.work.worked.entry(number).or_default() += 1;
                 finish(program, delivery, number).await;
             }
             _ => idle += 1,
@@ -151,17 +151,17 @@ pub async fn judge(program: &mut Program) -> Result<(), String> {
     }
     let there = loop {
         let client = program.client().await;
-        if let Waited::Got(names) = program.wait_long("see results", results(&client)).await {
+        if let Waited::Got(names) = program.wait_long("read the results", results(&client)).await {
             break names.iter().filter_map(|name| name.parse().ok()).collect::<BTreeSet<u64>>();
         }
     };
-    let ledger = program.ledger();
-    let record = &ledger.records.work;
+    let observations = program.observations();
+    let record = &observations.records.work;
     if let Some(lost) = record.put.iter().chain(&record.done).find(|item| !there.contains(item)) {
         return Err(format!("queue: item {lost} was put, and there is no result"));
     }
     match there.iter().find(|item| !record.worked.contains_key(item)) {
-        Some(item) => Err(format!("queue: item {item} is done, and nobody has worked on it")),
+        Some(item) => Err(format!("queue: item {item} is done, but no program has worked on it")),
         None => Ok(()),
     }
 }

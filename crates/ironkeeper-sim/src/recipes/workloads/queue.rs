@@ -28,7 +28,7 @@ impl Record {
         let number = item[..].try_into().map_or(u64::MAX, u64::from_be_bytes);
         if !self.put.contains(&number) && !self.doubtful.contains(&number) {
             return Err(format!(
-                "queue: program {program} was given {number}, which nobody has put"
+                "queue: program {program} received {number}, which no program has put"
             ));
         }
         match self.taken.insert(number, program) {
@@ -40,16 +40,16 @@ impl Record {
     }
 }
 
-pub async fn act(program: &mut Program) {
+pub async fn run(program: &mut Program) {
     // Removals that were cancelled in this session. They are undone only if the session survives.
     let mut given_up = 0;
     let mut session = None;
-    while !program.is_over() {
+    while !program.must_finish() {
         program.pause_ms((0, 200)).await;
         let client = program.client().await;
         if session.replace(client.session_id()).is_some_and(|before| before != client.session_id())
         {
-            program.ledger().records.queue.doubtful_removals += given_up;
+            program.observations().records.queue.doubtful_removals += given_up;
             given_up = 0;
         }
         let queue = SimpleQueue::new(&client, QUEUE).expect("it is not the root");
@@ -62,51 +62,51 @@ pub async fn act(program: &mut Program) {
                 Waited::Got(Some(item)) => note_taken(program, &item),
                 Waited::Got(None) | Waited::GaveUp => given_up += 1,
                 Waited::SessionOver | Waited::NodeGone => {
-                    program.ledger().records.queue.doubtful_removals += 1;
+                    program.observations().records.queue.doubtful_removals += 1;
                 }
             }
         }
-        if program.shall_crash() {
+        if program.draws_crash() {
             program.crash();
         }
     }
     // The last cancelled removals are undone if the session survives; otherwise their result is
     // unknown.
-    let is_alive = program.living_client().map(|client| client.session_id()) == session;
+    let is_alive = program.live_client().map(|client| client.session_id()) == session;
     if !is_alive {
-        program.ledger().records.queue.doubtful_removals += given_up;
+        program.observations().records.queue.doubtful_removals += given_up;
     }
 }
 
 async fn put(program: &mut Program, queue: &SimpleQueue) {
     let number = {
-        let mut ledger = program.ledger();
-        ledger.records.queue.last += 1;
-        let number = ledger.records.queue.last;
+        let mut observations = program.observations();
+        observations.records.queue.last += 1;
+        let number = observations.records.queue.last;
         // The item may be taken before the reply to its put arrives.
-        ledger.records.queue.doubtful.insert(number);
+        observations.records.queue.doubtful.insert(number);
         number
     };
-    program.say(format!("puts {number}"));
+    program.log(format!("puts {number}"));
     let item = Bytes::copy_from_slice(&number.to_be_bytes());
     if let Waited::Got(()) = program.wait("put", queue.offer(item)).await {
-        program.say(format!("has put {number}"));
-        let mut ledger = program.ledger();
-        ledger.deeds += 1;
-        ledger.records.queue.doubtful.remove(&number);
-        ledger.records.queue.put.insert(number);
+        program.log(format!("has put {number}"));
+        let mut observations = program.observations();
+        observations.operations += 1;
+        observations.records.queue.doubtful.remove(&number);
+        observations.records.queue.put.insert(number);
     }
 }
 
 fn note_taken(program: &Program, item: &Bytes) {
-    let taken = program.ledger().records.queue.take(item, program.number);
+    let taken = program.observations().records.queue.take(item, program.number);
     match taken {
-        Ok(number) => program.say(format!("has taken {number}")),
-        Err(what) => program.ledger().fail(Err(what)),
+        Ok(number) => program.log(format!("has taken {number}")),
+        Err(what) => program.observations().fail(Err(what)),
     }
 }
 
-pub async fn judge(program: &mut Program) -> Result<(), String> {
+pub async fn check(program: &mut Program) -> Result<(), String> {
     // Removals are undone in the background, within a short time if the session survives.
     for _ in 0..3 {
         let mut is_empty = false;
@@ -116,13 +116,13 @@ pub async fn judge(program: &mut Program) -> Result<(), String> {
             match program.wait_long("empty the queue", queue.poll()).await {
                 Waited::Got(Some(item)) => note_taken(program, &item),
                 Waited::Got(None) => is_empty = true,
-                _ => program.ledger().records.queue.doubtful_removals += 1,
+                _ => program.observations().records.queue.doubtful_removals += 1,
             }
         }
         tokio::time::sleep(Duration::from_secs(5)).await;
     }
-    let ledger = program.ledger();
-    let record = &ledger.records.queue;
+    let observations = program.observations();
+    let record = &observations.records.queue;
     let lost: Vec<&u64> =
         record.put.iter().filter(|item| !record.taken.contains_key(item)).collect();
     match lost.len() <= record.doubtful_removals {

@@ -17,18 +17,18 @@ pub struct Record {
     content: BTreeSet<usize>,
 }
 
-pub async fn act(program: &mut Program) {
+pub async fn run(program: &mut Program) {
     loop {
         let client = program.client().await;
         let name = format!("p{}", program.number);
-        program.say("joins");
+        program.log("joins");
         let data = format!("{:x}", client.session_id().0);
         let joining = GroupMember::join(&client, GROUP, &name, data);
         let Waited::Got(member) = program.wait("join", joining).await else { continue };
-        program.ledger().deeds += 1;
-        while !program.is_over() && !client.state().is_final() {
+        program.observations().operations += 1;
+        while !program.must_finish() && !client.state().is_final() {
             program.pause_ms((0, 1_000)).await;
-            if program.shall_crash() {
+            if program.draws_crash() {
                 program.crash();
                 break;
             }
@@ -37,15 +37,15 @@ pub async fn act(program: &mut Program) {
             }
         }
         let is_alive =
-            program.living_client().is_some_and(|now| now.session_id() == client.session_id());
-        if is_alive && program.is_over() {
+            program.live_client().is_some_and(|now| now.session_id() == client.session_id());
+        if is_alive && program.must_finish() {
             if see_everybody(program, &client, member).await {
                 return;
             }
             continue;
         }
         if is_alive && program.random.chance(500) {
-            program.say("leaves");
+            program.log("leaves");
             program.wait_long("leave", member.leave()).await;
         }
     }
@@ -54,21 +54,21 @@ pub async fn act(program: &mut Program) {
 /// Waits until all members have joined, and until all members have seen this. Returns whether the
 /// session survived until then: the view of a member without a session is stale.
 async fn see_everybody(program: &mut Program, client: &Client, member: GroupMember) -> bool {
-    let (all, number) = (program.stage.plan.programs, program.number);
+    let (all, number) = (program.context.plan.programs, program.number);
     // If this never happens, the runner reports that a program is stuck.
-    while program.ledger().records.group.content.len() < all {
+    while program.observations().records.group.content.len() < all {
         if client.state().is_final() {
-            program.say("has lost its session");
-            let mut ledger = program.ledger();
-            ledger.losses += 1;
-            ledger.records.group.content.remove(&number);
+            program.log("has lost its session");
+            let mut observations = program.observations();
+            observations.losses += 1;
+            observations.records.group.content.remove(&number);
             return false;
         }
         let seen = member.members().len();
         if seen == all && client.state().is_connected() {
-            program.ledger().records.group.content.insert(number);
+            program.observations().records.group.content.insert(number);
         }
-        program.say(format!("sees {seen} of {all}"));
+        program.log(format!("sees {seen} of {all}"));
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     program.wait_long("leave", member.leave()).await;
