@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::config::Config;
+use ironkeeper_config::Config;
+
 use crate::io::{Accepted, IoHandle};
 use crate::limits::Full;
 use crate::shared::Shared;

@@ -1,4 +1,4 @@
-//! The ZooKeeper server as a program: configuration, sockets, threads, disks.
+//! The ZooKeeper server as a program: sockets, threads, disks.
 //!
 //! `ironkeeper-engine` implements the protocol; this crate connects it to clients, a clock and
 //! files. Start from [`Server`].
@@ -15,7 +15,6 @@
 mod accept;
 mod alarm;
 mod clock;
-pub mod config;
 mod core;
 mod cut_log;
 mod durable_steps;
@@ -26,6 +25,7 @@ mod log_reader;
 mod log_thread;
 mod log_work;
 mod member;
+mod member_files;
 mod metrics;
 mod open_files;
 mod outlet;

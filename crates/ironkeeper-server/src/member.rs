@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
+use ironkeeper_config::{Config, EnsembleConfig};
 use ironkeeper_engine::io::MemberStart;
 use ironkeeper_engine::planted::Place;
 use ironkeeper_engine::{Input, Now, ToPeers};
@@ -12,16 +12,16 @@ use ironkeeper_proto::membership::{self, PeerAddress};
 use ironkeeper_proto::{Membership, Packet, ServerId};
 use ironkeeper_store::Store;
 use ironkeeper_store::disk::RealDisk;
-use ironkeeper_zab::{Ensemble, LinkId, LinkOp, MembersChange, Reason, Settings, Status};
+use ironkeeper_zab::{Ensemble, LinkId, LinkOp, MembersChange, Reason, Status};
 
-use crate::config::{Config, EnsembleConfig};
 use crate::core::Core;
 use crate::log_reader::LogReads;
 use crate::metrics::Metrics;
-use crate::peer::{Endpoint, OwnAddresses, OwnTree, PeerError, PeerLinks, PeerSettings};
-use crate::recovery::{For, LogEnd};
+use crate::peer::{Endpoint, OwnAddresses, OwnTree, PeerError, PeerLinks};
+use crate::recovery::LogEnd;
 use crate::role::Role;
 use crate::server_lists::ServerLists;
+use crate::settings;
 
 /// The time without a leader before the first warning, and between two warnings.
 const NO_LEADER_AFTER_MS: u64 = 5_000;
@@ -55,7 +55,7 @@ impl Member {
         log_reads: LogReads,
         metrics: &Arc<Metrics>,
     ) -> Result<Member, PeerError> {
-        let links = PeerLinks::bind(peer_settings(config, ensemble), store.clone())?;
+        let links = PeerLinks::bind(settings::peers(config, ensemble), store.clone())?;
         let member = Member {
             links: Arc::new(links),
             log_reads,
@@ -262,20 +262,6 @@ fn moved_clients(me: ServerId, before: &Membership, after: &Membership) -> Optio
     })
 }
 
-/// Returns for which kind of server to recover, with the bounds of a member's history in memory.
-pub(crate) fn recover_for(ensemble: Option<&EnsembleConfig>) -> For {
-    match ensemble {
-        None => For::Standalone,
-        Some(ensemble) => {
-            let defaults = Settings::default();
-            For::Member {
-                history_count_max: ensemble.commit_log_count as usize,
-                history_bytes_max: defaults.history_bytes_max,
-            }
-        }
-    }
-}
-
 /// Returns the state with which ZAB starts.
 pub(crate) fn start(
     config: &Config,
@@ -285,67 +271,14 @@ pub(crate) fn start(
 ) -> MemberStart {
     MemberStart {
         me: ensemble.my_id,
-        settings: settings(config, ensemble),
+        settings: settings::zab(config, ensemble),
         ensemble: Ensemble::new(ensemble.membership.clone(), ensemble.proposed.clone()),
         recovered: end.into_recovered(epochs),
     }
 }
 
-/// The minimum time for which a learner dials the elected leader until it listens.
-///
-/// Apache's learners dial five times, 100 ms apart, after they have waited 200 ms for better votes.
-/// Ours do not wait, and the elected leader may be an Apache server that does. A learner that gives
-/// up too early starts the next election round, and the elected server, which is LEADING by then,
-/// detects this only when its `initLimit` has passed: on a busy machine this took half a minute
-/// without a leader.
-const LEADER_LISTENS_MS: u64 = 1000;
-
-/// Returns the number of dials, `dial_retry_ms` apart, that take at least [`LEADER_LISTENS_MS`].
-fn dial_tries(dial_retry_ms: u64) -> u32 {
-    // n pauses separate n + 1 dials.
-    let pauses = LEADER_LISTENS_MS.div_ceil(dial_retry_ms.max(1));
-    u32::try_from(pauses + 1).unwrap_or(u32::MAX)
-}
-
-fn settings(config: &Config, ensemble: &EnsembleConfig) -> Settings {
-    let usual = Settings::default();
-    let dial_retry_ms = u64::from(ensemble.leader_connect_delay_ms);
-    Settings {
-        tick_ms: u64::from(config.tick_time_ms),
-        init_limit: u64::from(ensemble.init_limit),
-        sync_limit: u64::from(ensemble.sync_limit),
-        notification_min_ms: u64::from(ensemble.notification_min_ms),
-        notification_max_ms: u64::from(ensemble.notification_max_ms),
-        dial_tries: usual.dial_tries.max(dial_tries(dial_retry_ms)),
-        dial_retry_ms,
-        observer_delay_ms_max: u64::from(ensemble.observer_election_delay_ms),
-        history_count_max: ensemble.commit_log_count as usize,
-        reconfig_enabled: config.reconfig_enabled,
-        ..usual
-    }
-}
-
-fn peer_settings(config: &Config, ensemble: &EnsembleConfig) -> PeerSettings {
-    let ticks =
-        |count: u32| Duration::from_millis(u64::from(count) * u64::from(config.tick_time_ms));
-    let millis = |ms: u32| Duration::from_millis(u64::from(ms));
-    PeerSettings {
-        own: own_addresses(ensemble.me(), ensemble.listen_on_all_ips),
-        bind_tries: ensemble.bind_tries,
-        election_dial_timeout: millis(ensemble.election_connect_timeout_ms),
-        quorum_dial_timeout: ticks(ensemble.connect_limit.unwrap_or(ensemble.init_limit)),
-        opening_timeout: ensemble
-            .election_read_timeout_ms
-            .map_or_else(|| ticks(ensemble.sync_limit), millis),
-        field_bytes_max: config.jute_max_buffer_bytes as usize
-            + config.jute_extra_size_bytes as usize,
-        tcp_keep_alive: ensemble.tcp_keep_alive,
-        ..PeerSettings::new(ensemble.my_id)
-    }
-}
-
 /// Returns the addresses of this server in a membership.
-fn own_addresses(me: Option<&membership::Member>, on_all_ips: bool) -> OwnAddresses {
+pub(crate) fn own_addresses(me: Option<&membership::Member>, on_all_ips: bool) -> OwnAddresses {
     let addresses = me.map(|me| me.addresses.as_slice()).unwrap_or_default();
     let bind = |port: fn(&PeerAddress) -> u16| {
         let mut endpoints: Vec<Endpoint> = Vec::new();
@@ -371,16 +304,6 @@ fn own_addresses(me: Option<&membership::Member>, on_all_ips: bool) -> OwnAddres
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_chosen_leader_is_dialled_for_longer_than_apache_takes_to_lead() {
-        for retry_ms in [1, 7, 100, 999, 1000, 5000] {
-            let waited_ms = u64::from(dial_tries(retry_ms) - 1) * retry_ms;
-            assert!(waited_ms >= LEADER_LISTENS_MS, "{waited_ms} ms with pauses of {retry_ms}");
-        }
-        assert_eq!(dial_tries(100), 11);
-        assert!(dial_tries(0) > 1);
-    }
 
     #[test]
     fn a_changed_place_for_clients_is_told_of() {

@@ -1,13 +1,13 @@
 //! A check of the data without starting a server.
 
+use ironkeeper_config::Config;
 use ironkeeper_proto::Zxid;
 use ironkeeper_store::disk::ReadOnlyDisk;
 use ironkeeper_store::{Store, StoreOptions};
 
-use crate::config::Config;
 use crate::recovery::{self, Report};
 use crate::server::StartError;
-use crate::{member, settings};
+use crate::settings;
 
 /// The content of the data directories of a configuration.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Rehearsal {
 /// log. Writes nothing; the server that owns the data may run meanwhile.
 ///
 /// ```
-/// use ironkeeper_server::config::Config;
+/// use ironkeeper_config::Config;
 /// use ironkeeper_server::{Server, rehearse};
 ///
 /// let dir = tempfile::tempdir().unwrap();
@@ -37,7 +37,7 @@ pub fn rehearse(config: &Config) -> Result<Rehearsal, StartError> {
     let options = StoreOptions { auto_create: false, ..settings::store(config) };
     let store = Store::open(ReadOnlyDisk, settings::dirs(config), options)?;
     let tree = settings::engine(config, 0).tree;
-    let whom = member::recover_for(config.ensemble.as_ref());
+    let whom = settings::recover_for(config.ensemble.as_ref());
     let (recovered, end, report) = recovery::recover(&store, tree, whom)?;
     if config.ensemble.is_some() {
         store.load_epochs(end.last)?;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ironkeeper_config::Config;
 use ironkeeper_engine::conn::CloseReason;
 use ironkeeper_engine::planted::Place;
 use ironkeeper_engine::{Engine, Input};
@@ -18,7 +19,6 @@ use ironkeeper_zab::Status;
 use thiserror::Error;
 
 use crate::clock::Clock;
-use crate::config::Config;
 use crate::core::Core;
 use crate::cut_log::CutLog;
 use crate::durable_steps::withdraw_unlogged;
@@ -89,7 +89,7 @@ fn listen_hint(error: &io::Error) -> &'static str {
 ///
 /// ```
 /// use ironkeeper_server::Server;
-/// use ironkeeper_server::config::Config;
+/// use ironkeeper_config::Config;
 ///
 /// let dir = tempfile::tempdir().unwrap();
 /// let mut config = Config::standalone_default(dir.path().to_owned());
@@ -117,7 +117,7 @@ impl Server {
         let store = Store::open(RealDisk, settings::dirs(&config), settings::store(&config))?;
         let seed = random_seed();
         let engine_config = settings::engine(&config, seed);
-        let whom = member::recover_for(config.ensemble.as_ref());
+        let whom = settings::recover_for(config.ensemble.as_ref());
         let recover = || recovery::recover(&store, engine_config.tree, whom);
         let (mut recovered, mut end, report) = recover()?;
         let metrics = Arc::new(Metrics::default());

@@ -1,7 +1,10 @@
-//! From the operator's configuration to the settings of the components.
+//! The mapping of the operator's configuration to the settings of each component: the engine, ZAB,
+//! the store, the threads and the peer links. A component knows only its own settings.
 
 use std::time::Duration;
 
+use ironkeeper_config::dynamic_files::DynamicFiles;
+use ironkeeper_config::{Config, EnsembleConfig, SnapshotCompression};
 use ironkeeper_engine::auth::AuthConfig;
 use ironkeeper_engine::config::{ContainerConfig, LocalSessions};
 use ironkeeper_engine::request_throttle::RequestThrottleConfig;
@@ -11,12 +14,14 @@ use ironkeeper_engine::{Database, EngineConfig};
 use ironkeeper_store::disk::RealDisk;
 use ironkeeper_store::{Compression, Dirs, Store, StoreOptions};
 use ironkeeper_tree::TreeConfig;
+use ironkeeper_zab::Settings;
 
-use crate::config::dynamic_files::DynamicFiles;
-use crate::config::{Config, EnsembleConfig, SnapshotCompression};
 use crate::durable_steps::{DurableSteps, MemberFiles};
 use crate::log_thread::LogSettings;
 use crate::member;
+use crate::member_files::DynamicMemberFiles;
+use crate::peer::PeerSettings;
+use crate::recovery::For;
 use crate::snapshot_thread::PurgeSettings;
 
 pub(crate) fn engine(config: &Config, hash_seed: u64) -> EngineConfig {
@@ -159,13 +164,13 @@ pub(crate) fn durable_steps(
     db: &Database,
     store: &Store<RealDisk>,
 ) -> DurableSteps {
-    let whom = member::recover_for(config.ensemble.as_ref());
+    let whom = recover_for(config.ensemble.as_ref());
     DurableSteps { store: store.clone(), tree: db.config.tree, whom, files: member_files(config) }
 }
 
 /// Returns the writer of changed memberships, if there is a file for them.
 pub(crate) fn member_files(config: &Config) -> Option<Box<dyn MemberFiles>> {
-    Some(Box::new(dynamic_files(config.ensemble.as_ref()?)?))
+    Some(Box::new(DynamicMemberFiles(dynamic_files(config.ensemble.as_ref()?)?)))
 }
 
 pub(crate) fn purge(config: &Config) -> PurgeSettings {
@@ -176,10 +181,79 @@ pub(crate) fn purge(config: &Config) -> PurgeSettings {
     }
 }
 
+/// Returns for which kind of server to recover, with the bounds of a member's history in memory.
+pub(crate) fn recover_for(ensemble: Option<&EnsembleConfig>) -> For {
+    match ensemble {
+        None => For::Standalone,
+        Some(ensemble) => {
+            let defaults = Settings::default();
+            For::Member {
+                history_count_max: ensemble.commit_log_count as usize,
+                history_bytes_max: defaults.history_bytes_max,
+            }
+        }
+    }
+}
+
+/// The minimum time for which a learner dials the elected leader until it listens.
+///
+/// Apache's learners dial five times, 100 ms apart, after they have waited 200 ms for better votes.
+/// Ours do not wait, and the elected leader may be an Apache server that does. A learner that gives
+/// up too early starts the next election round, and the elected server, which is LEADING by then,
+/// detects this only when its `initLimit` has passed: on a busy machine this took half a minute
+/// without a leader.
+const LEADER_LISTENS_MS: u64 = 1000;
+
+/// Returns the number of dials, `dial_retry_ms` apart, that take at least [`LEADER_LISTENS_MS`].
+fn dial_tries(dial_retry_ms: u64) -> u32 {
+    // n pauses separate n + 1 dials.
+    let pauses = LEADER_LISTENS_MS.div_ceil(dial_retry_ms.max(1));
+    u32::try_from(pauses + 1).unwrap_or(u32::MAX)
+}
+
+/// Returns the settings of ZAB.
+pub(crate) fn zab(config: &Config, ensemble: &EnsembleConfig) -> Settings {
+    let usual = Settings::default();
+    let dial_retry_ms = u64::from(ensemble.leader_connect_delay_ms);
+    Settings {
+        tick_ms: u64::from(config.tick_time_ms),
+        init_limit: u64::from(ensemble.init_limit),
+        sync_limit: u64::from(ensemble.sync_limit),
+        notification_min_ms: u64::from(ensemble.notification_min_ms),
+        notification_max_ms: u64::from(ensemble.notification_max_ms),
+        dial_tries: usual.dial_tries.max(dial_tries(dial_retry_ms)),
+        dial_retry_ms,
+        observer_delay_ms_max: u64::from(ensemble.observer_election_delay_ms),
+        history_count_max: ensemble.commit_log_count as usize,
+        reconfig_enabled: config.reconfig_enabled,
+        ..usual
+    }
+}
+
+/// Returns the settings of the peer links.
+pub(crate) fn peers(config: &Config, ensemble: &EnsembleConfig) -> PeerSettings {
+    let ticks =
+        |count: u32| Duration::from_millis(u64::from(count) * u64::from(config.tick_time_ms));
+    let millis = |ms: u32| Duration::from_millis(u64::from(ms));
+    PeerSettings {
+        own: member::own_addresses(ensemble.me(), ensemble.listen_on_all_ips),
+        bind_tries: ensemble.bind_tries,
+        election_dial_timeout: millis(ensemble.election_connect_timeout_ms),
+        quorum_dial_timeout: ticks(ensemble.connect_limit.unwrap_or(ensemble.init_limit)),
+        opening_timeout: ensemble
+            .election_read_timeout_ms
+            .map_or_else(|| ticks(ensemble.sync_limit), millis),
+        field_bytes_max: field_bytes_max(config),
+        tcp_keep_alive: ensemble.tcp_keep_alive,
+        ..PeerSettings::new(ensemble.my_id)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use ironkeeper_config::{ConnectionThrottle, RequestThrottle, SessionWeights};
+
     use super::*;
-    use crate::config::{ConnectionThrottle, RequestThrottle, SessionWeights};
 
     fn config() -> Config {
         Config::standalone_default("data".into())
@@ -228,5 +302,15 @@ mod tests {
             refuse_after_ms: Some(7),
         };
         assert_eq!(engine(&config, 7).request_throttle, Some(expected));
+    }
+
+    #[test]
+    fn a_chosen_leader_is_dialled_for_longer_than_apache_takes_to_lead() {
+        for retry_ms in [1, 7, 100, 999, 1000, 5000] {
+            let waited_ms = u64::from(dial_tries(retry_ms) - 1) * retry_ms;
+            assert!(waited_ms >= LEADER_LISTENS_MS, "{waited_ms} ms with pauses of {retry_ms}");
+        }
+        assert_eq!(dial_tries(100), 11);
+        assert!(dial_tries(0) > 1);
     }
 }

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ironkeeper_config::Config;
 use ironkeeper_engine::Conn;
 use ironkeeper_store::Store;
 use ironkeeper_store::disk::RealDisk;
 
-use crate::config::Config;
 use crate::core::Core;
 use crate::cut_log::CutLog;
 use crate::io::IoHandle;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use ironkeeper_config::{Config, FourLetterWords};
 use ironkeeper_proto::four_letter::FourLetterWord;
 use ironkeeper_server::Server;
-use ironkeeper_server::config::{Config, FourLetterWords};
 
 /// The output of `mntr` of a standalone Apache ZooKeeper 3.9.5, without the values.
 const APACHE_MONITOR_KEYS: &str = include_str!("testdata/mntr_keys_3.9.5.txt");

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use ironkeeper_client::{TlsSettings, TlsTransport};
-use ironkeeper_server::config::properties;
+use ironkeeper_config::properties;
 
 /// Properties that are ignored without a message: specific to the Java client, or valid only if
 /// empty.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ironkeeper_server::config::{Config, Sources};
+use ironkeeper_config::{Config, Sources};
 use ironkeeper_server::panics::Place;
 
 use crate::error::Error;
@@ -212,7 +212,7 @@ mod tests {
     fn any_text_is_the_same_after_the_property_file() {
         for text in ["plain", "a=b: c", "C:\\data\\x", "# no comment", "ä🦀\n line", "a\\"] {
             let line = format!("key={}", escape(text));
-            let entries = ironkeeper_server::config::properties::parse(&line).expect("one entry");
+            let entries = ironkeeper_config::properties::parse(&line).expect("one entry");
             assert_eq!(entries[0].value, text);
         }
     }

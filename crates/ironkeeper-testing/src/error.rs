@@ -2,8 +2,8 @@
 
 use std::io;
 
+use ironkeeper_config::ConfigError;
 use ironkeeper_server::StartError;
-use ironkeeper_server::config::ConfigError;
 use thiserror::Error;
 
 /// The reason why a test server could not be started, stopped or controlled.

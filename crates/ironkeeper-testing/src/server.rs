@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ironkeeper_config::Config;
 use ironkeeper_proto::{ServerId, SessionId};
 use ironkeeper_server::Server;
-use ironkeeper_server::config::Config;
 use tempfile::TempDir;
 
 use crate::builder::Builder;

@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write};
 use anyhow::{Context, Result, bail, ensure};
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::terminal;
-use ironkeeper_server::config::DigestAlgorithm;
+use ironkeeper_config::DigestAlgorithm;
 use serde::Serialize;
 
 /// Compute the digest of a user and a password, for ACLs and for the super user

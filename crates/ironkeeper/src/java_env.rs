@@ -7,8 +7,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use ironkeeper_server::config::system_properties::{Flag, FlagVariable, parse};
-use ironkeeper_server::config::{Config, ConfigError, Notice, Origin, Overrides};
+use ironkeeper_config::system_properties::{Flag, FlagVariable, parse};
+use ironkeeper_config::{Config, ConfigError, Notice, Origin, Overrides};
 
 /// The names of the scripts, in the order in which `zkEnv.sh` runs them.
 const NAMES: [&str; 2] = ["zookeeper-env.sh", "java.env"];

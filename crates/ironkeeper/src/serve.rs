@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ironkeeper_config::{Config, Loaded, Overrides, TableFormat, render_known_keys};
 use ironkeeper_server::Server;
-use ironkeeper_server::config::{Config, Loaded, Overrides, TableFormat, render_known_keys};
 use ironkeeper_server::unused_memory;
 
 #[cfg(unix)]

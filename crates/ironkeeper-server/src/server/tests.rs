@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::Ordering::Relaxed;
 
+use ironkeeper_config::{ConnectionThrottle, RequestThrottle};
 use ironkeeper_proto::connect::ConnectRequest;
 use ironkeeper_proto::jute::{Put, Reader};
 use ironkeeper_proto::reply::ReplyHeader;
@@ -11,7 +12,6 @@ use ironkeeper_proto::{CreateMode, OpCode, SessionId, Zxid, acl};
 
 use super::*;
 use crate::accept::keep_alive;
-use crate::config::{ConnectionThrottle, RequestThrottle};
 
 /// Long enough for any machine; reached only by a test that fails.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use ironkeeper_client::Client;
+use ironkeeper_config::Config;
 use ironkeeper_server::Server;
-use ironkeeper_server::config::Config;
 use ironkeeper_testing::HeldPort;
 use ironkeeper_zab::Status;
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use ironkeeper_config::Config;
 use ironkeeper_server::Server;
-use ironkeeper_server::config::Config;
 use tempfile::TempDir;
 
 use crate::client::{PATIENCE, TIMEOUT_MS};

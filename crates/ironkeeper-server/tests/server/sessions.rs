@@ -1,8 +1,8 @@
 //! Sessions in real time: expiry, and the notification of all watchers.
 
+use ironkeeper_config::Config;
 use ironkeeper_proto::CreateMode;
 use ironkeeper_proto::watch_event::EventType;
-use ironkeeper_server::config::Config;
 
 use crate::client::{Client, Op, Session, TIMEOUT_MS};
 use crate::in_process::{config, start};

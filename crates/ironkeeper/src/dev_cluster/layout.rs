@@ -6,9 +6,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use ironkeeper_config::{Config, Sources};
 use ironkeeper_proto::ServerId;
 use ironkeeper_proto::membership::PeerRole;
-use ironkeeper_server::config::{Config, Sources};
 use socket2::{Domain, Socket, Type};
 
 /// The same distance from the client ports as between Apache's usual 2888 and 3888 and 2181.

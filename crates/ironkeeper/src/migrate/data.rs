@@ -1,6 +1,6 @@
 //! Checks whether the data can be read, by a dry-run start on it.
 
-use ironkeeper_server::config::Config;
+use ironkeeper_config::Config;
 use ironkeeper_server::{Rehearsal, rehearse};
 
 use super::findings::{Findings, Weight};

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use ironkeeper_client::Host;
+use ironkeeper_config::{Config, ConfigError, Loaded, Notice, NoticeKind, Overrides, Part};
 use ironkeeper_proto::membership::PeerRole;
-use ironkeeper_server::config::{Config, ConfigError, Loaded, Notice, NoticeKind, Overrides, Part};
 
 use super::findings::{Findings, Weight};
 use crate::java_env::{self, Effect};

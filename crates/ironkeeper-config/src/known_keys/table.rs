@@ -6,17 +6,17 @@
 use super::Handler::{self, Apply, Member};
 use super::KnownKey;
 use super::Place::{self, JvmProperty, Property, PropertyEitherName, ZooCfg};
-use crate::config::members;
-use crate::config::notice::Part::{
+use crate::members;
+use crate::notice::Part::{
     self, AdminServer, Audit, AuthProviders, Metrics, ObserverMasters, Oracles, RequestTracing,
     Sasl, Tls,
 };
-use crate::config::setting::Setting;
-use crate::config::zoo_cfg::{self, Draft};
-use crate::config::{DigestAlgorithm, SnapshotCompression, defaults};
+use crate::setting::Setting;
+use crate::zoo_cfg::{self, Draft};
+use crate::{DigestAlgorithm, SnapshotCompression, defaults};
 
 /// The reason why flags for the JVM have no effect.
-pub(in crate::config) const NO_JVM: &str = "there is no JVM here";
+pub(crate) const NO_JVM: &str = "there is no JVM here";
 const NO_POOL: &str = "there is no pool of threads of that kind to tune";
 const NO_GC: &str = "there is no garbage collector that could pause the server";
 const NO_CACHE: &str =

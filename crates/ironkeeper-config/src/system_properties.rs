@@ -53,7 +53,7 @@ pub struct UnclosedQuote {
 /// character.
 ///
 /// ```
-/// use ironkeeper_server::config::system_properties::{Flag, FlagVariable, parse};
+/// use ironkeeper_config::system_properties::{Flag, FlagVariable, parse};
 ///
 /// let flags = parse("-Xmx1g '-Dzookeeper.skipACL=yes'", FlagVariable::JvmFlags).unwrap();
 /// assert_eq!(flags[0], Flag::Other("-Xmx1g".into()));

@@ -6,20 +6,20 @@
 //! malformed. Ironkeeper reads both notations but rejects malformed values everywhere: a typing
 //! error should not silently change a limit.
 
-use super::notice::Origin;
+use crate::notice::Origin;
 
 /// A key with its value and its place.
 #[derive(Debug, Clone)]
-pub(super) struct Setting {
+pub(crate) struct Setting {
     /// As written, including prefixes.
-    pub(super) key: String,
-    pub(super) value: String,
-    pub(super) origin: Origin,
+    pub(crate) key: String,
+    pub(crate) value: String,
+    pub(crate) origin: Origin,
 }
 
 impl Setting {
     /// Returns the value for messages, without secrets.
-    pub(super) fn shown_value(&self) -> String {
+    pub(crate) fn shown_value(&self) -> String {
         let key = self.key.to_ascii_lowercase();
         let secret = (key.contains("password") && !key.ends_with("passwordpath"))
             || key.contains("superdigest");
@@ -27,7 +27,7 @@ impl Setting {
     }
 
     /// Parses `true` or `false` in any case.
-    pub(super) fn boolean(&self) -> Result<bool, String> {
+    pub(crate) fn boolean(&self) -> Result<bool, String> {
         if self.value.eq_ignore_ascii_case("true") {
             Ok(true)
         } else if self.value.eq_ignore_ascii_case("false") {
@@ -38,7 +38,7 @@ impl Setting {
     }
 
     /// Parses `yes` or `no`.
-    pub(super) fn yes_or_no(&self) -> Result<bool, String> {
+    pub(crate) fn yes_or_no(&self) -> Result<bool, String> {
         match self.value.as_str() {
             "yes" => Ok(true),
             "no" => Ok(false),
@@ -47,12 +47,12 @@ impl Setting {
     }
 
     /// Parses a plain decimal number, for keys read directly from `zoo.cfg`.
-    pub(super) fn int(&self) -> Result<i32, String> {
+    pub(crate) fn int(&self) -> Result<i32, String> {
         self.value.parse().map_err(|_| self.not_a_number(i32::MIN, i32::MAX))
     }
 
     /// Parses a plain decimal number of at least `least`; `what` is its unit.
-    pub(super) fn int_from(&self, least: u32, what: &str) -> Result<u32, String> {
+    pub(crate) fn int_from(&self, least: u32, what: &str) -> Result<u32, String> {
         let number = self.int().ok().and_then(|number| u32::try_from(number).ok());
         number.filter(|number| *number >= least).ok_or_else(|| {
             let most = i32::MAX;
@@ -62,26 +62,26 @@ impl Setting {
     }
 
     /// Parses a plain decimal number of 64 bits.
-    pub(super) fn long(&self) -> Result<i64, String> {
+    pub(crate) fn long(&self) -> Result<i64, String> {
         self.value.parse().map_err(|_| self.not_a_number(i64::MIN, i64::MAX))
     }
 
     /// Parses a number as Java decodes it in a system property.
-    pub(super) fn property_int(&self) -> Result<i32, String> {
+    pub(crate) fn property_int(&self) -> Result<i32, String> {
         decode(&self.value)
             .and_then(|number| i32::try_from(number).ok())
             .ok_or_else(|| self.not_a_number(i32::MIN, i32::MAX))
     }
 
     /// Parses a 64-bit number as Java decodes it in a system property.
-    pub(super) fn property_long(&self) -> Result<i64, String> {
+    pub(crate) fn property_long(&self) -> Result<i64, String> {
         decode(&self.value)
             .and_then(|number| i64::try_from(number).ok())
             .ok_or_else(|| self.not_a_number(i64::MIN, i64::MAX))
     }
 
     /// Parses a number that must be at least 1.
-    pub(super) fn positive_property_int(&self) -> Result<u32, String> {
+    pub(crate) fn positive_property_int(&self) -> Result<u32, String> {
         let number = self.property_int()?;
         u32::try_from(number)
             .ok()
@@ -90,17 +90,17 @@ impl Setting {
     }
 
     /// Parses a number; every value below 1 means "off".
-    pub(super) fn property_int_or_off(&self) -> Result<Option<u32>, String> {
+    pub(crate) fn property_int_or_off(&self) -> Result<Option<u32>, String> {
         Ok(u32::try_from(self.property_int()?).ok().filter(|&number| number > 0))
     }
 
     /// Parses a 64-bit number; every value below 1 means "off".
-    pub(super) fn property_long_or_off(&self) -> Result<Option<u64>, String> {
+    pub(crate) fn property_long_or_off(&self) -> Result<Option<u64>, String> {
         Ok(u64::try_from(self.property_long()?).ok().filter(|&number| number > 0))
     }
 
     /// Parses a fraction that cannot be negative.
-    pub(super) fn fraction(&self) -> Result<f64, String> {
+    pub(crate) fn fraction(&self) -> Result<f64, String> {
         self.value
             .parse::<f64>()
             .ok()
@@ -112,7 +112,7 @@ impl Setting {
 
     /// Parses a time with one of the suffixes ms, s, m, h and d, or in hours without one. A value
     /// below 1 means "off".
-    pub(super) fn interval_ms_or_off(&self) -> Result<Option<u64>, String> {
+    pub(crate) fn interval_ms_or_off(&self) -> Result<Option<u64>, String> {
         const SECOND: i64 = 1000;
         const HOUR: i64 = 3600 * SECOND;
         let text = self.value.to_ascii_lowercase();

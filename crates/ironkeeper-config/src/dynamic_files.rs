@@ -7,7 +7,7 @@
 //! | `zoo.cfg` | no members, but the name of the first of these files |
 //! | `zoo.cfg.bak` | `zoo.cfg` as the administrator wrote it |
 //!
-//! Every file is written under another name, synced and renamed. A start syncs the directory once
+//! Every function that writes returns when the change is durable. Every file is written under another name, synced and renamed. A start syncs the directory once
 //! more: the last process may have ended between a rename and its sync, and the server must not
 //! rely on a file that is not durable.
 
@@ -19,8 +19,7 @@ use std::path::{Path, PathBuf};
 
 use ironkeeper_proto::{Membership, ServerId};
 
-use super::members;
-use crate::durable_steps::MemberFiles;
+use crate::members;
 
 const NEXT_SUFFIX: &str = ".dynamic.next";
 const BACKUP_SUFFIX: &str = ".bak";
@@ -35,7 +34,7 @@ pub fn next_of(config_file: &Path) -> PathBuf {
 /// Returns the version in a file's name: the part after its last dot, if that is hexadecimal.
 ///
 /// ```
-/// use ironkeeper_server::config::dynamic_files::version_in_name;
+/// use ironkeeper_config::dynamic_files::version_in_name;
 ///
 /// assert_eq!(version_in_name("/etc/zoo.cfg.dynamic.10000000a".as_ref()), Some(0x1_0000_000a));
 /// assert_eq!(version_in_name("/etc/zoo.cfg.dynamic".as_ref()), None);
@@ -66,14 +65,14 @@ impl DynamicFiles {
             synced => synced,
         }
     }
-}
 
-impl MemberFiles for DynamicFiles {
-    fn write_proposed(&self, next: &Membership) -> io::Result<()> {
+    /// Writes a proposed membership.
+    pub fn write_proposed(&self, next: &Membership) -> io::Result<()> {
         write_durably(&next_of(&self.config_file), next.to_string().as_bytes())
     }
 
-    fn withdraw_proposed(&self) -> io::Result<()> {
+    /// Deletes a proposed membership that was not committed.
+    pub fn withdraw_proposed(&self) -> io::Result<()> {
         let path = next_of(&self.config_file);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -81,7 +80,8 @@ impl MemberFiles for DynamicFiles {
         }
     }
 
-    fn write_committed(&self, committed: &Membership) -> io::Result<()> {
+    /// Writes the membership in force, which replaces earlier proposals.
+    pub fn write_committed(&self, committed: &Membership) -> io::Result<()> {
         let dynamic = beside(&self.config_file, &format!(".dynamic.{:x}", committed.version));
         write_durably(&dynamic, members_alone(committed).as_bytes())?;
         let written = fs::read(&self.config_file)?;
@@ -155,7 +155,7 @@ fn sync_dir(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::Config;
 
     const MEMBERS: &str = "server.1=127.0.0.1:2888:3888;2181\nserver.2=127.0.0.1:2889:3889;2182\n";
 
@@ -176,7 +176,7 @@ mod tests {
         (dir, config_file, files)
     }
 
-    fn load(config_file: &Path) -> crate::config::EnsembleConfig {
+    fn load(config_file: &Path) -> crate::EnsembleConfig {
         let loaded = Config::from_file(config_file, "", "").expect("it is a good configuration");
         assert_eq!(loaded.config.client_address.port, 2181);
         loaded.config.ensemble.expect("it is an ensemble")

@@ -7,10 +7,10 @@
 
 mod table;
 
-use super::notice::Part;
-use super::setting::Setting;
-use super::zoo_cfg::Draft;
-pub(super) use table::NO_JVM;
+use crate::notice::Part;
+use crate::setting::Setting;
+use crate::zoo_cfg::Draft;
+pub(crate) use table::NO_JVM;
 use table::TABLE;
 
 /// One key, or a family of keys: a name that ends in `.N` or `.*` means every key with that prefix.
@@ -26,7 +26,7 @@ pub struct KnownKey {
     pub example: &'static str,
     /// One line for the manual.
     pub meaning: &'static str,
-    pub(super) handler: Handler,
+    pub(crate) handler: Handler,
 }
 
 impl KnownKey {
@@ -76,7 +76,7 @@ pub enum Place {
 
 impl Place {
     /// Returns whether the system property has the prefix `zookeeper.`.
-    pub(super) fn has_prefix(self) -> bool {
+    pub(crate) fn has_prefix(self) -> bool {
         matches!(self, Place::Property | Place::PropertyEitherName)
     }
 }
@@ -93,7 +93,7 @@ pub enum Standing {
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Handler {
+pub(crate) enum Handler {
     /// Writes the value to the draft.
     Apply(fn(&mut Draft, &Setting) -> Result<(), String>),
     /// Does the same for members of an ensemble. On a standalone server the setting is reported.
@@ -113,13 +113,13 @@ pub fn known_keys() -> &'static [KnownKey] {
 }
 
 /// Returns the row for a key without prefixes.
-pub(super) fn find(key: &str) -> Option<&'static KnownKey> {
+pub(crate) fn find(key: &str) -> Option<&'static KnownKey> {
     let exact = TABLE.iter().find(|row| row.name == key);
     exact.or_else(|| TABLE.iter().find(|row| row.is_family_of(key)))
 }
 
 /// Returns the known key that is most similar to an unknown one.
-pub(super) fn nearest(key: &str) -> Option<&'static str> {
+pub(crate) fn nearest(key: &str) -> Option<&'static str> {
     if let Some((_, name)) =
         NICKNAMES.iter().find(|(nickname, _)| nickname.eq_ignore_ascii_case(key))
     {
@@ -171,7 +171,7 @@ pub enum TableFormat {
 /// Renders the whole table.
 ///
 /// ```
-/// use ironkeeper_server::config::{TableFormat, render_known_keys};
+/// use ironkeeper_config::{TableFormat, render_known_keys};
 ///
 /// assert!(render_known_keys(TableFormat::Text).contains("snapCount (default 100000)\n"));
 /// assert!(render_known_keys(TableFormat::Markdown).starts_with("| key |"));

@@ -8,7 +8,9 @@
 //! [`known_keys`] is the table of all keys: it recognises them, applies them, and is the source of
 //! the documentation ([`render_known_keys`]).
 //!
-//! This module reads no environment, logs nothing and opens no sockets; host names stay text.
+//! This crate reads no environment, logs nothing, starts no threads and opens no sockets; host names
+//! stay text. The only files that it writes are those of a changed membership ([`dynamic_files`]).
+//! `ironkeeper-server` maps a [`Config`] to the settings of its components.
 //!
 //! # How a setting finds its value
 //! Apache ZooKeeper reads some keys directly from `zoo.cfg` and turns every other key `K` of the
@@ -19,7 +21,7 @@
 //! has both, the flag was in force.
 //!
 //! ```
-//! use ironkeeper_server::config::{Config, Sources};
+//! use ironkeeper_config::{Config, Sources};
 //!
 //! let loaded = Config::from_sources(&Sources {
 //!     zoo_cfg: "tickTime=2000\ndataDir=/var/lib/zookeeper\nclientPort=2181\nadmin.serverPort=8080\n",
@@ -35,7 +37,7 @@
 //!     eprintln!("{notice}");
 //! }
 //! # assert_eq!(loaded.notices.len(), 2);
-//! # Ok::<(), ironkeeper_server::config::ConfigError>(())
+//! # Ok::<(), ironkeeper_config::ConfigError>(())
 //! ```
 
 pub mod defaults;
@@ -176,7 +178,7 @@ pub struct Config {
 
     /// Where a test injects a panic; without debug assertions it has no effect.
     #[doc(hidden)]
-    pub planted_panic: Option<crate::panics::Place>,
+    pub planted_panic: Option<ironkeeper_engine::planted::Place>,
 }
 
 impl Config {
@@ -186,7 +188,7 @@ impl Config {
     /// gives the reason for each.
     ///
     /// ```
-    /// use ironkeeper_server::config::Config;
+    /// use ironkeeper_config::Config;
     ///
     /// let mut config = Config::standalone_default("data".into());
     /// config.client_address.port = 2281;

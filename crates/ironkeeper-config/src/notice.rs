@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::system_properties::FlagVariable;
+use crate::system_properties::FlagVariable;
 
 /// Where a setting was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

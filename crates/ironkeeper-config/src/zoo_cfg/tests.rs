@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::{
+use crate::{
     DigestAlgorithm, EnsembleConfig, FourLetterWords, ListenAddress, SnapshotCompression,
     known_keys,
 };

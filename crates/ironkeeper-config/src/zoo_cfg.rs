@@ -10,14 +10,14 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::dynamic_files;
-use super::known_keys::{self, Handler, KnownKey, Place};
-use super::members::{MembersDraft, is_membership};
-use super::notice::{ConfigError, Notice, NoticeKind, Origin, Part, Problem};
-use super::properties;
-use super::setting::Setting;
-use super::system_properties::{self, Flag, FlagVariable};
-use super::{AuthScheme, Config, SessionWeights, defaults, ticks};
+use crate::dynamic_files;
+use crate::known_keys::{self, Handler, KnownKey, Place};
+use crate::members::{MembersDraft, is_membership};
+use crate::notice::{ConfigError, Notice, NoticeKind, Origin, Part, Problem};
+use crate::properties;
+use crate::setting::Setting;
+use crate::system_properties::{self, Flag, FlagVariable};
+use crate::{AuthScheme, Config, FourLetterWords, SessionWeights, defaults, ticks};
 
 /// The maximum size of a configuration file.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -203,22 +203,22 @@ struct Gathered {
 }
 
 /// A configuration under construction. Handlers in the table of known keys write to it.
-pub(super) struct Draft {
-    pub(super) config: Config,
-    pub(super) client_host: Option<String>,
-    pub(super) client_port: Option<u16>,
+pub(crate) struct Draft {
+    pub(crate) config: Config,
+    pub(crate) client_host: Option<String>,
+    pub(crate) client_port: Option<u16>,
     /// -1 means the multiple of the tick, as in Apache.
-    pub(super) min_session_timeout: i32,
-    pub(super) max_session_timeout: i32,
-    pub(super) data_dir: Option<PathBuf>,
-    pub(super) data_log_dir: Option<PathBuf>,
-    pub(super) members: MembersDraft,
-    pub(super) extra_size: Option<u32>,
-    pub(super) enforce_auth: bool,
-    pub(super) session_weights: SessionWeights,
-    pub(super) weigh_sessions: bool,
-    pub(super) flush_quiet_ms: Option<u64>,
-    pub(super) read_only_mode: bool,
+    pub(crate) min_session_timeout: i32,
+    pub(crate) max_session_timeout: i32,
+    pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) data_log_dir: Option<PathBuf>,
+    pub(crate) members: MembersDraft,
+    pub(crate) extra_size: Option<u32>,
+    pub(crate) enforce_auth: bool,
+    pub(crate) session_weights: SessionWeights,
+    pub(crate) weigh_sessions: bool,
+    pub(crate) flush_quiet_ms: Option<u64>,
+    pub(crate) read_only_mode: bool,
     /// The settings in force, by the name in the table, for messages about several keys.
     in_force: BTreeMap<String, Setting>,
     notices: Vec<Notice>,
@@ -248,7 +248,7 @@ impl Draft {
         }
     }
 
-    pub(super) fn notice(&mut self, setting: &Setting, kind: NoticeKind) {
+    pub(crate) fn notice(&mut self, setting: &Setting, kind: NoticeKind) {
         self.notices.push(Notice {
             key: setting.key.clone(),
             value: setting.shown_value(),
@@ -257,24 +257,24 @@ impl Draft {
         });
     }
 
-    pub(super) fn not_yet(&mut self, setting: &Setting, part: Part) {
+    pub(crate) fn not_yet(&mut self, setting: &Setting, part: Part) {
         self.notice(setting, NoticeKind::NotYet { part });
     }
 
-    pub(super) fn ensemble_only(&mut self, setting: &Setting) {
+    pub(crate) fn ensemble_only(&mut self, setting: &Setting) {
         self.notice(setting, NoticeKind::EnsembleOnly);
     }
 
-    pub(super) fn adjusted(&mut self, setting: &Setting, how: impl Into<String>) {
+    pub(crate) fn adjusted(&mut self, setting: &Setting, how: impl Into<String>) {
         self.notice(setting, NoticeKind::Adjusted { how: how.into() });
     }
 
     /// Returns the setting in force for a key, if there is one.
-    pub(super) fn in_force(&self, key: &str) -> Option<Setting> {
+    pub(crate) fn in_force(&self, key: &str) -> Option<Setting> {
         self.in_force.get(key).cloned()
     }
 
-    pub(super) fn problem(&mut self, setting: Option<&Setting>, message: impl Into<String>) {
+    pub(crate) fn problem(&mut self, setting: Option<&Setting>, message: impl Into<String>) {
         let setting = setting.map(|setting| (setting.key.clone(), setting.origin));
         self.problems.push(Problem { setting, message: message.into() });
     }
@@ -483,7 +483,7 @@ impl Draft {
         }
     }
 
-    pub(super) fn has_problem_with(&self, key: &str) -> bool {
+    pub(crate) fn has_problem_with(&self, key: &str) -> bool {
         self.problems
             .iter()
             .any(|problem| problem.setting.as_ref().is_some_and(|(at, _)| at == key))
@@ -782,12 +782,12 @@ fn has_form_of(id: &str, other: &str) -> bool {
 }
 
 /// Handles `4lw.commands.whitelist`.
-pub(super) fn allow_words(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
+pub(crate) fn allow_words(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
     let mut unknown = Vec::new();
-    let mut words = super::FourLetterWords::least();
+    let mut words = FourLetterWords::least();
     for word in setting.value.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         if word == "*" {
-            words = super::FourLetterWords::all();
+            words = FourLetterWords::all();
             break;
         }
         if !words.allow(word) {
@@ -802,7 +802,7 @@ pub(super) fn allow_words(draft: &mut Draft, setting: &Setting) -> Result<(), St
 }
 
 /// Handles ports.
-pub(super) fn port(setting: &Setting) -> Result<u16, String> {
+pub(crate) fn port(setting: &Setting) -> Result<u16, String> {
     let text = &setting.value;
     text.parse::<u16>()
         .map_err(|_| format!("{text:?} is not a port: ports are numbers from 0 to 65535"))

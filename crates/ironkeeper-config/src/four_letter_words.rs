@@ -54,7 +54,7 @@ impl FourLetterWords {
     }
 
     /// Returns whether these words are a default and not a setting.
-    pub(super) fn is_unconfigured(self) -> bool {
+    pub(crate) fn is_unconfigured(self) -> bool {
         self.is_unconfigured
     }
 

@@ -38,7 +38,7 @@ pub struct SyntaxError {
 /// Parses the whole text of a property file.
 ///
 /// ```
-/// use ironkeeper_server::config::properties;
+/// use ironkeeper_config::properties;
 ///
 /// let entries = properties::parse("# a comment\ntickTime = 2000\ndataDir: /var/lib/zk\n").unwrap();
 /// assert_eq!((entries[1].key.as_str(), entries[1].value.as_str()), ("dataDir", "/var/lib/zk"));

@@ -3,25 +3,25 @@
 use ironkeeper_proto::membership::{Member, PeerRole};
 use ironkeeper_proto::{Membership, ServerId};
 
-use super::notice::Part;
-use super::setting::Setting;
-use super::zoo_cfg::Draft;
-use super::{EnsembleConfig, ListenAddress};
+use crate::notice::Part;
+use crate::setting::Setting;
+use crate::zoo_cfg::Draft;
+use crate::{EnsembleConfig, ListenAddress};
 
 /// The settings of an ensemble, before it is known whether there is one.
-pub(super) struct MembersDraft {
-    pub(super) members: Vec<(ServerId, Member)>,
+pub(crate) struct MembersDraft {
+    pub(crate) members: Vec<(ServerId, Member)>,
     /// `group.N` and `weight.N`.
-    pub(super) quorum_lines: Vec<Setting>,
-    pub(super) standalone_enabled: bool,
-    pub(super) multi_address: bool,
-    pub(super) peer_role: Option<(PeerRole, Setting)>,
-    pub(super) init_limit: Option<u32>,
-    pub(super) sync_limit: Option<u32>,
+    pub(crate) quorum_lines: Vec<Setting>,
+    pub(crate) standalone_enabled: bool,
+    pub(crate) multi_address: bool,
+    pub(crate) peer_role: Option<(PeerRole, Setting)>,
+    pub(crate) init_limit: Option<u32>,
+    pub(crate) sync_limit: Option<u32>,
     /// The other settings; its members are filled in at the end.
-    pub(super) settings: EnsembleConfig,
+    pub(crate) settings: EnsembleConfig,
     /// Settings that have no effect on a standalone server.
-    pub(super) ensemble_only: Vec<Setting>,
+    pub(crate) ensemble_only: Vec<Setting>,
 }
 
 impl Default for MembersDraft {
@@ -68,12 +68,12 @@ impl MembersDraft {
 }
 
 /// Returns whether a key is part of the membership.
-pub(super) fn is_membership(key: &str) -> bool {
+pub(crate) fn is_membership(key: &str) -> bool {
     ["server.", "group.", "weight."].iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// Handles a `server.N` line.
-pub(super) fn add_member(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
+pub(crate) fn add_member(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
     let id = setting.key.strip_prefix("server.").unwrap_or(&setting.key);
     let id = id.parse::<i64>().ok().filter(|id| *id >= 0).map(ServerId).ok_or_else(|| {
         format!("a server line is named server.<number>, and {id:?} is not a number")
@@ -87,7 +87,7 @@ pub(super) fn add_member(draft: &mut Draft, setting: &Setting) -> Result<(), Str
 }
 
 /// Handles a `group.N` or `weight.N` line.
-pub(super) fn add_quorum_line(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
+pub(crate) fn add_quorum_line(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
     // The line is checked on its own here; all lines are checked together at the end.
     Membership::parse(&format!("{}={}", setting.key, setting.value))
         .map_err(|error| error.what.to_owned())?;
@@ -96,7 +96,7 @@ pub(super) fn add_quorum_line(draft: &mut Draft, setting: &Setting) -> Result<()
 }
 
 /// Handles `peerType`.
-pub(super) fn set_peer_role(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
+pub(crate) fn set_peer_role(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
     let role = if setting.value.eq_ignore_ascii_case("participant") {
         PeerRole::Participant
     } else if setting.value.eq_ignore_ascii_case("observer") {
@@ -111,7 +111,7 @@ pub(super) fn set_peer_role(draft: &mut Draft, setting: &Setting) -> Result<(), 
 impl Draft {
     /// Decides the kind of server. `my_id` is the text of the file `myid`, `next` the text of the
     /// proposed membership, `version` the version of the committed membership.
-    pub(super) fn decide_members(
+    pub(crate) fn decide_members(
         &mut self,
         my_id: Option<&str>,
         next: Option<&str>,
@@ -245,13 +245,13 @@ impl Draft {
         }
     }
 
-    pub(super) fn member_setting(&self, id: ServerId) -> Option<Setting> {
+    pub(crate) fn member_setting(&self, id: ServerId) -> Option<Setting> {
         self.in_force(&format!("server.{id}"))
     }
 
     /// Returns the number that session ids begin with: the id of the member, or of the only server
     /// line.
-    pub(super) fn own_number(&self) -> Option<ServerId> {
+    pub(crate) fn own_number(&self) -> Option<ServerId> {
         match (&self.config.ensemble, &self.members.members[..]) {
             (Some(ensemble), _) => Some(ensemble.my_id),
             (None, [(only, _)]) => Some(*only),
@@ -259,7 +259,7 @@ impl Draft {
         }
     }
 
-    pub(super) fn decide_client_address(&mut self) {
+    pub(crate) fn decide_client_address(&mut self) {
         let written =
             self.client_port.map(|port| ListenAddress { host: self.client_host.clone(), port });
         if written.is_none()

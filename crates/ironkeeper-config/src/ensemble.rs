@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ironkeeper_proto::membership::Member;
 use ironkeeper_proto::{Membership, ServerId};
 
-use super::{ConfigError, Problem, defaults};
+use crate::{ConfigError, Problem, defaults};
 
 /// The settings of a member. All members of an ensemble should have the same limits and the same
 /// [`EnsembleConfig::membership`].
@@ -70,7 +70,7 @@ impl EnsembleConfig {
     ///
     /// ```
     /// use ironkeeper_proto::{Membership, ServerId};
-    /// use ironkeeper_server::config::{Config, EnsembleConfig};
+    /// use ironkeeper_config::{Config, EnsembleConfig};
     ///
     /// let members = "server.1=127.0.0.1:2888:3888\nserver.2=127.0.0.1:2889:3889\n\
     ///                server.3=127.0.0.1:2890:3890";
@@ -113,7 +113,7 @@ impl EnsembleConfig {
         known.into_iter().flatten().find_map(|membership| membership.members.get(&self.my_id))
     }
 
-    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         let mut problems = Vec::new();
         let mut require = |holds: bool, message: String| {
             if !holds {
