@@ -548,6 +548,8 @@ impl Default for RequestThrottle {
 
 #[cfg(test)]
 mod tests {
+    use ironkeeper_proto::four_letter::FourLetterWord;
+
     use super::*;
 
     #[test]
@@ -566,16 +568,16 @@ mod tests {
     fn words_that_name_clients_stay_on_the_machine_unless_they_are_asked_for() {
         let mut config = Config::standalone_default("/data".into());
         config.listen_on(Some("127.0.0.2".into()));
-        assert!(config.four_letter_words.allows("cons"));
+        assert!(config.four_letter_words.allows(FourLetterWord::Cons));
         config.listen_on(None);
-        assert!(config.four_letter_words.allows("mntr"));
-        assert!(!config.four_letter_words.allows("cons"));
+        assert!(config.four_letter_words.allows(FourLetterWord::Mntr));
+        assert!(!config.four_letter_words.allows(FourLetterWord::Cons));
         let set = [("4lw.commands.whitelist".to_owned(), "cons".to_owned())];
         let with = Overrides { set: &set, ..Overrides::default() };
         let mut config = Config::standalone_with("/data".into(), &with).expect("it is good").config;
         config.listen_on(None);
-        assert!(config.four_letter_words.allows("cons"));
-        assert!(!config.four_letter_words.allows("mntr"));
+        assert!(config.four_letter_words.allows(FourLetterWord::Cons));
+        assert!(!config.four_letter_words.allows(FourLetterWord::Mntr));
     }
 
     #[test]

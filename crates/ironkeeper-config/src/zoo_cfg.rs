@@ -10,6 +10,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use ironkeeper_proto::four_letter::FourLetterWord;
+
 use crate::dynamic_files;
 use crate::known_keys::{self, Handler, KnownKey, Place};
 use crate::members::{MembersDraft, is_membership};
@@ -618,7 +620,7 @@ impl Draft {
     fn decide_words(&mut self) {
         // A standalone server is never read-only, but clients that send `isro` get a reply.
         if self.read_only_mode {
-            self.config.four_letter_words.allow("isro");
+            self.config.four_letter_words.allow(FourLetterWord::Isro);
         }
     }
 
@@ -790,8 +792,9 @@ pub(crate) fn allow_words(draft: &mut Draft, setting: &Setting) -> Result<(), St
             words = FourLetterWords::all();
             break;
         }
-        if !words.allow(word) {
-            unknown.push(word);
+        match FourLetterWord::from_name(word) {
+            Some(word) => words.allow(word),
+            None => unknown.push(word),
         }
     }
     if !unknown.is_empty() {

@@ -41,7 +41,7 @@ const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requ
 
 /// Returns whether the word is enabled.
 pub fn is_allowed(shared: &Shared, word: FourLetterWord) -> bool {
-    shared.config.four_letter_words.allows(word.name())
+    shared.config.four_letter_words.allows(word)
 }
 
 /// Returns the complete reply to a word that `conn` has sent.

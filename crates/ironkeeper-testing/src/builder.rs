@@ -206,6 +206,8 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ironkeeper_proto::four_letter::FourLetterWord;
+
     use super::*;
 
     #[test]
@@ -223,7 +225,7 @@ mod tests {
             config(&Builder::new().settings, None).expect("a configuration without notices");
         assert_eq!((config.tick_time_ms, config.min_session_timeout_ms), (50, 100));
         assert!(config.extended_types_enabled && !config.force_sync);
-        assert!(config.four_letter_words.allows("wchc"));
+        assert!(config.four_letter_words.allows(FourLetterWord::Wchc));
     }
 
     #[track_caller]
