@@ -5,8 +5,9 @@
 //! session ends, through a server from which its client has disconnected: it must not be mistaken
 //! for a write of a local session.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
+use hashbrown::HashSet;
 use ironkeeper_proto::SessionId;
 
 use crate::database::Hasher;

@@ -64,6 +64,7 @@ fn cut_short<G>(_: PoisonError<G>) -> G {
 }
 
 #[cfg(all(test, not(shuttle)))]
+#[expect(clippy::disallowed_methods, reason = "the tests play the threads of the server")]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::time::Duration;

@@ -4,6 +4,11 @@
 //!
 //! Prints the cost of an append, the duration of commits alone and during the writing of a snapshot
 //! of a million nodes and the removal of an old one, and the speed of reading such a snapshot.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a program, not the store"
+)]
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -12,8 +12,14 @@
 //!   when the journal fails.
 
 mod read_only;
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the driver: the only access to the file system in the pure crates"
+)]
 mod real;
 pub mod sim;
+#[expect(clippy::disallowed_types, reason = "system calls of the driver")]
 mod syscalls;
 
 use std::fmt::Debug;

@@ -6,6 +6,11 @@
 //! All operations visit the nodes in a shuffled order, so that caches help as little as in
 //! production. Times are CPU time, not wall-clock time, so that other programs disturb them less.
 //! Memory and times are read from /proc, so this runs on Linux only.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a program, not the tree"
+)]
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -252,6 +252,8 @@ fn run(seed: u64) -> (usize, usize) {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a longer run is requested by the environment")]
+#[expect(clippy::disallowed_macros, reason = "the seed of a failed run is printed")]
 fn whatever_fails_nothing_acknowledged_is_lost_and_nothing_read_is_untrue() {
     // For a longer run: IRONKEEPER_ENSEMBLE_SEEDS=1000.
     let wanted =

@@ -46,6 +46,7 @@ fn run(
     Runner::new(scheduler, config).run(move || test());
 }
 
+#[expect(clippy::disallowed_methods, reason = "longer runs are requested by the environment")]
 fn from_env(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")),

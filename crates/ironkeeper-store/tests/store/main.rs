@@ -7,6 +7,7 @@ mod damage;
 mod empty;
 mod epochs;
 mod failed_sync;
+#[expect(clippy::disallowed_methods, reason = "the tests of the real disk read its files")]
 mod files;
 mod format;
 mod install;
