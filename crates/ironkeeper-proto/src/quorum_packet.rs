@@ -144,6 +144,37 @@ impl Touches {
     }
 }
 
+impl From<Touches> for Bytes {
+    fn from(touches: Touches) -> Bytes {
+        touches.0
+    }
+}
+
+/// Reads a report; a rest that is shorter than an entry is ignored.
+impl From<Bytes> for Touches {
+    fn from(report: Bytes) -> Touches {
+        Touches(report)
+    }
+}
+
+/// A message of the layer above ZAB on a learner, for the layer above ZAB on the leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LearnerMessage {
+    /// REQUEST: a client's write, or its `sync`.
+    Request(Box<ForwardedRequest>),
+    /// REVALIDATE from a learner: asks whether the session may continue on this learner.
+    Revalidate { session: SessionId, timeout_ms: i32 },
+}
+
+/// A message of the layer above ZAB on the leader, for the layer above ZAB on a learner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaderMessage {
+    /// REVALIDATE from the leader: the reply.
+    Revalidated { session: SessionId, valid: bool },
+    /// SYNC: the leader has sent everything that precedes the learner's oldest outstanding `sync`.
+    Synced,
+}
+
 /// A decoded packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
@@ -157,12 +188,10 @@ pub enum Packet {
     AckEpoch { last: Zxid, current: Option<Epoch> },
     /// ACK: this transaction and all before it are durable. Counter 0 acknowledges NEWLEADER.
     Ack { zxid: Zxid },
-    /// PING from a learner: the reply to a ping.
-    Pong { zxid: Zxid, touches: Touches },
-    /// REQUEST: a client's write, or its `sync`.
-    Request(Box<ForwardedRequest>),
-    /// REVALIDATE from a learner: asks whether the session may continue on this learner.
-    Revalidate { session: SessionId, timeout_ms: i32 },
+    /// PING from a learner: the reply to a ping. The report is encoded [`Touches`].
+    Pong { zxid: Zxid, report: Bytes },
+    /// REQUEST or REVALIDATE.
+    Learner(LearnerMessage),
 
     // Packets of the leader.
     /// LEADERINFO: the epoch that the learner is to accept.
@@ -189,10 +218,8 @@ pub enum Packet {
     InformAndActivate { zxid: Zxid, leader: ServerId, txn: Bytes },
     /// PING from the leader.
     Ping { zxid: Zxid },
-    /// REVALIDATE from the leader: the reply.
-    Revalidated { session: SessionId, valid: bool },
-    /// SYNC: the leader has sent everything that precedes the learner's oldest outstanding `sync`.
-    Sync,
+    /// REVALIDATE or SYNC.
+    Leader(LeaderMessage),
 }
 
 const REQUEST: i32 = 1;
@@ -283,9 +310,9 @@ impl Packet {
                 put(ACK_EPOCH, *last, &epoch.to_be_bytes(), out);
             }
             Packet::Ack { zxid } => put_bare(ACK, *zxid, out),
-            Packet::Pong { zxid, touches } => put(PING, *zxid, &touches.0, out),
-            Packet::Request(request) => put_request(request, out),
-            Packet::Revalidate { session, timeout_ms } => {
+            Packet::Pong { zxid, report } => put(PING, *zxid, report, out),
+            Packet::Learner(LearnerMessage::Request(request)) => put_request(request, out),
+            Packet::Learner(LearnerMessage::Revalidate { session, timeout_ms }) => {
                 put_head(REVALIDATE, Zxid(-1), 12, out);
                 out.put_i64(session.0);
                 out.put_i32(*timeout_ms);
@@ -315,13 +342,13 @@ impl Packet {
                 out.put_i32(-1);
             }
             Packet::Ping { zxid } => put_bare(PING, *zxid, out),
-            Packet::Revalidated { session, valid } => {
+            Packet::Leader(LeaderMessage::Revalidated { session, valid }) => {
                 put_head(REVALIDATE, Zxid(-1), 9, out);
                 out.put_i64(session.0);
                 out.put_bool(*valid);
                 out.put_i32(-1);
             }
-            Packet::Sync => put_bare(SYNC, Zxid::ZERO, out),
+            Packet::Leader(LeaderMessage::Synced) => put_bare(SYNC, Zxid::ZERO, out),
         }
     }
 }
@@ -399,16 +426,18 @@ fn decode_from_learner(
             if !body.len().is_multiple_of(Touches::ENTRY_LEN) {
                 return Err(DecodeError::Truncated);
             }
-            Packet::Pong { zxid, touches: Touches(data.unwrap_or_default()) }
+            Packet::Pong { zxid, report: data.unwrap_or_default() }
         }
         REQUEST => {
             let session = SessionId(reader.i64()?);
             let (cxid, op) = (reader.i32()?, reader.i32()?);
             let body = data.map(|data| data.slice(16..)).unwrap_or_default();
-            Packet::Request(Box::new(ForwardedRequest { session, cxid, op, body, auth }))
+            let request = ForwardedRequest { session, cxid, op, body, auth };
+            Packet::Learner(LearnerMessage::Request(Box::new(request)))
         }
         REVALIDATE => {
-            Packet::Revalidate { session: SessionId(reader.i64()?), timeout_ms: reader.i32()? }
+            let (session, timeout_ms) = (SessionId(reader.i64()?), reader.i32()?);
+            Packet::Learner(LearnerMessage::Revalidate { session, timeout_ms })
         }
         _ => return Err(DecodeError::BadValue(kind, "a packet of a learner")),
     })
@@ -437,9 +466,10 @@ fn decode_from_leader(kind: i32, zxid: Zxid, data: Option<Bytes>) -> Result<Pack
         }
         PING => Packet::Ping { zxid },
         REVALIDATE => {
-            Packet::Revalidated { session: SessionId(reader.i64()?), valid: reader.bool()? }
+            let (session, valid) = (SessionId(reader.i64()?), reader.bool()?);
+            Packet::Leader(LeaderMessage::Revalidated { session, valid })
         }
-        SYNC => Packet::Sync,
+        SYNC => Packet::Leader(LeaderMessage::Synced),
         _ => return Err(DecodeError::BadValue(kind, "a packet of a leader")),
     })
 }
@@ -556,7 +586,7 @@ pub(crate) mod tests {
         check(
             Sender::Learner,
             "00000005 0000000100000006 00000000 ffffffff",
-            &Packet::Pong { zxid, touches: Touches::default() },
+            &Packet::Pong { zxid, report: Bytes::new() },
         );
     }
 
@@ -573,7 +603,7 @@ pub(crate) mod tests {
             Sender::Learner,
             "00000001 ffffffffffffffff 00000021 0100000e4e060000 00000004 00000005
              000000032f6130 000000027878 ffffffff 00000001 000000026970 000000093132372e302e302e31",
-            &Packet::Request(Box::new(request.clone())),
+            &Packet::Learner(LearnerMessage::Request(Box::new(request.clone()))),
         );
         let ids: Vec<_> = request.auth.as_ref().unwrap().iter().collect();
         assert_eq!(ids, [("ip".into(), "127.0.0.1".into())]);
@@ -588,13 +618,13 @@ pub(crate) mod tests {
             Sender::Learner,
             "00000001 ffffffffffffffff 00000014 0100000e4e060000 00000000 fffffff6 00002710
              ffffffff",
-            &Packet::Request(Box::new(ForwardedRequest {
+            &Packet::Learner(LearnerMessage::Request(Box::new(ForwardedRequest {
                 cxid: 0,
                 op: -10,
                 body: from_hex("00002710").into(),
                 auth: None,
                 ..request
-            })),
+            }))),
         );
     }
 
@@ -617,11 +647,14 @@ pub(crate) mod tests {
                     txn: Bytes::from_static(b"txn"),
                 },
             ),
-            (Sender::Leader, Packet::Revalidated { session, valid: true }),
-            (Sender::Leader, Packet::Sync),
+            (Sender::Leader, Packet::Leader(LeaderMessage::Revalidated { session, valid: true })),
+            (Sender::Leader, Packet::Leader(LeaderMessage::Synced)),
             (Sender::Learner, Packet::AckEpoch { last: zxid, current: Some(Epoch(2)) }),
-            (Sender::Learner, Packet::Pong { zxid, touches: Touches::new(touched) }),
-            (Sender::Learner, Packet::Revalidate { session, timeout_ms: 10_000 }),
+            (Sender::Learner, Packet::Pong { zxid, report: Touches::new(touched).into() }),
+            (
+                Sender::Learner,
+                Packet::Learner(LearnerMessage::Revalidate { session, timeout_ms: 10_000 }),
+            ),
         ] {
             let mut bytes = Vec::new();
             packet.encode(&mut bytes);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ironkeeper_engine::stats::{Distribution, Summary};
 use ironkeeper_proto::Packet;
+use ironkeeper_proto::quorum_packet::LeaderMessage;
 
 /// The measurements. Durations are in milliseconds, rounded down as in Apache.
 #[derive(Debug, Default)]
@@ -62,7 +63,7 @@ impl Metrics {
         let counter = match packet {
             Packet::Proposal { .. } => &self.proposals_received,
             Packet::Commit { .. } | Packet::CommitAndActivate { .. } => &self.commits_received,
-            Packet::Revalidated { .. } => &self.revalidations_received,
+            Packet::Leader(LeaderMessage::Revalidated { .. }) => &self.revalidations_received,
             _ => return,
         };
         counter.fetch_add(1, Relaxed);

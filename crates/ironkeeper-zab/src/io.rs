@@ -4,8 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 use ironkeeper_proto::election::Opening;
-use ironkeeper_proto::quorum_packet::{ForwardedRequest, Touches};
-use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, SessionId, Zxid};
+use ironkeeper_proto::quorum_packet::{LeaderMessage, LearnerMessage};
+use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, Zxid};
 
 use crate::plan::LogRead;
 
@@ -109,7 +109,7 @@ pub enum Output {
     Durable(DurableStep),
     /// For the threads that read the log while it is written.
     ReadLog(LogQuery),
-    /// For the layer above: the replicated state, its sessions and its clients.
+    /// For the layer above: the replicated state and its clients.
     Up(Upcall),
 }
 
@@ -221,20 +221,15 @@ pub enum Upcall {
     /// Send a snapshot of the state after transaction `zxid`, after everything already sent on this
     /// link.
     SendSnapshot { link: LinkId, zxid: Zxid },
-    /// Reply to the leader's ping with the sessions whose clients were active since the last ping.
+    /// Reply to the leader's ping with a [`Packet::Pong`] that contains the report of this learner.
     Pong { link: LinkId, zxid: Zxid },
-    /// On the leader: a learner forwards a client's request. The layer above passes a `sync` to
-    /// [`crate::Zab::sync`].
-    Request { link: LinkId, from: ServerId, request: Box<ForwardedRequest> },
-    /// On the leader: a client has reconnected with this session to the learner; is the session
-    /// alive?
-    Revalidate { link: LinkId, from: ServerId, session: SessionId, timeout_ms: i32 },
-    /// On the leader: these sessions of a learner's clients were active.
-    Touched { from: ServerId, touches: Touches },
-    /// The reply to the oldest pending revalidation of this session.
-    Revalidated { session: SessionId, valid: bool },
-    /// The oldest `sync` of this server's clients is complete.
-    SyncDone,
+    /// On the leader: the report of a learner, not empty.
+    Report(Bytes),
+    /// On the leader: a message that a learner sent with [`crate::Zab::send_to_leader`].
+    FromLearner { link: LinkId, message: LearnerMessage },
+    /// A message of the leader: on a learner one that the leader sent, on the leader itself one
+    /// that it addressed to its own clients ([`crate::Zab::reply_confirmed`] without a link).
+    FromLeader(LeaderMessage),
     /// The role has changed.
     Became { status: Status, reason: Option<Reason> },
     /// A new membership is in force: apply it to the state, after the transactions committed so

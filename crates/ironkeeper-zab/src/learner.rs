@@ -403,7 +403,7 @@ impl Learner {
             Packet::UpToDate => self.on_up_to_date(cx),
             // No reply: the leader would take it for the ACK that it waits for.
             Packet::Ping { .. } => Next::Stay,
-            Packet::Revalidated { .. } | Packet::Sync => Next::Stay,
+            Packet::Leader(_) => Next::Stay,
             Packet::CommitAndActivate { .. } | Packet::InformAndActivate { .. } => {
                 // A learner that is not up to date has no membership to activate: with the next
                 // leader it starts from the new membership.
@@ -638,12 +638,8 @@ impl Learner {
                 }
                 Next::Stay
             }
-            Packet::Revalidated { session, valid } => {
-                cx.out.push(Output::Up(Upcall::Revalidated { session, valid }));
-                Next::Stay
-            }
-            Packet::Sync => {
-                cx.out.push(Output::Up(Upcall::SyncDone));
+            Packet::Leader(message) => {
+                cx.out.push(Output::Up(Upcall::FromLeader(message)));
                 Next::Stay
             }
             Packet::Proposal { .. } | Packet::Commit { .. } | Packet::Inform { .. } => Next::Stay,

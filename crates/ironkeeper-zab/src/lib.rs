@@ -41,7 +41,8 @@ mod settings;
 mod timers;
 
 use bytes::Bytes;
-use ironkeeper_proto::{Epoch, Membership, ServerId, SessionId, Zxid};
+use ironkeeper_proto::quorum_packet::{LeaderMessage, LearnerMessage};
+use ironkeeper_proto::{Epoch, Membership, ServerId, Zxid};
 
 pub use ensemble::Ensemble;
 pub use io::{
@@ -53,7 +54,6 @@ pub use plan::LogRead;
 pub use reconfig::ReconfigRefused;
 pub use settings::{Bug, Settings};
 
-use ironkeeper_proto::quorum_packet::ForwardedRequest;
 use ledger::Ledger;
 use member::Member;
 
@@ -206,9 +206,9 @@ impl Zab {
         self.member.as_ref().map_or_else(Vec::new, |member| member.learners())
     }
 
-    /// Returns the number of `sync`s to which the leader has not replied yet.
-    pub fn pending_syncs(&self) -> usize {
-        self.member.as_ref().map_or(0, |member| member.pending_syncs())
+    /// Returns the replies that wait on this leader for leadership confirmation, oldest first.
+    pub fn unconfirmed(&self) -> impl Iterator<Item = &LeaderMessage> {
+        self.member.iter().flat_map(|member| member.unconfirmed())
     }
 
     /// Returns whether the state contains only committed transactions, so that no later leader
@@ -226,53 +226,33 @@ impl Zab {
         }
     }
 
-    /// Forwards a client's request from a learner to its leader. Returns false if there is no
+    /// Sends a message of the layer above from a learner to its leader. Returns false if there is no
     /// leader.
-    pub fn forward(&mut self, request: ForwardedRequest, out: &mut Vec<Output>) -> bool {
-        self.member.as_mut().is_some_and(|member| member.forward(request, out))
+    pub fn send_to_leader(&mut self, message: LearnerMessage, out: &mut Vec<Output>) -> bool {
+        self.member.as_mut().is_some_and(|member| member.send_to_leader(message, out))
     }
 
-    /// Requests from the leader the revalidation of a session at this learner. Returns false if
-    /// there is no leader.
-    pub fn revalidate(
-        &mut self,
-        session: SessionId,
-        timeout_ms: i32,
-        out: &mut Vec<Output>,
-    ) -> bool {
-        self.member.as_mut().is_some_and(|member| member.revalidate(session, timeout_ms, out))
-    }
-
-    /// Replies to [`Upcall::Revalidate`] on the leader: the session is alive.
-    pub fn session_lives(&mut self, link: LinkId, session: SessionId, out: &mut Vec<Output>) {
+    /// On the leader: replies to a learner as soon as everything proposed until now is delivered.
+    pub fn reply_delivered(&mut self, to: LinkId, reply: LeaderMessage, out: &mut Vec<Output>) {
         if let Some(member) = &mut self.member {
-            member.session_lives(&mut self.ledger, link, session, out);
+            member.reply_delivered(&mut self.ledger, to, reply, out);
         }
     }
 
-    /// Reports on the leader that a session is unknown, to a learner if a link is given, else to a
-    /// client of this server. The packet to the learner, or [`Upcall::Revalidated`], follows once
-    /// leadership is confirmed: a later leader could know the session.
-    pub fn session_gone(
+    /// On the leader: replies as soon as everything proposed until now is delivered and a quorum
+    /// has confirmed the leadership (Raft's ReadIndex): to a learner if a link is given, else with
+    /// [`Upcall::FromLeader`]. Replies are sent in the order of these calls, and before the first
+    /// commit that was proposed after the call. An ensemble of one needs no confirmation and
+    /// replies at once.
+    pub fn reply_confirmed(
         &mut self,
-        link: Option<LinkId>,
-        session: SessionId,
+        to: Option<LinkId>,
+        reply: LeaderMessage,
         out: &mut Vec<Output>,
     ) {
         match &mut self.member {
-            Some(member) => member.session_gone(&mut self.ledger, link, session, out),
-            None => out.push(Output::Up(Upcall::Revalidated { session, valid: false })),
-        }
-    }
-
-    /// Processes a `sync` on the leader, in its order among the requests: of a learner if a link is
-    /// given, else of a client of this server. The packet to the learner, or [`Upcall::SyncDone`],
-    /// follows when everything proposed until now is delivered and a quorum has confirmed the
-    /// leadership. An ensemble of one needs no confirmation: this function does nothing, and the
-    /// layer above replies when everything proposed is delivered.
-    pub fn sync(&mut self, link: Option<LinkId>, out: &mut Vec<Output>) {
-        if let Some(member) = &mut self.member {
-            member.sync(&mut self.ledger, link, out);
+            Some(member) => member.reply_confirmed(&mut self.ledger, to, reply, out),
+            None => out.push(Output::Up(Upcall::FromLeader(reply))),
         }
     }
 }

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use ironkeeper_proto::election::PeerState;
 use ironkeeper_proto::membership;
-use ironkeeper_proto::quorum_packet::ForwardedRequest;
-use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, SessionId, Zxid};
+use ironkeeper_proto::quorum_packet::{LeaderMessage, LearnerMessage};
+use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, Zxid};
 
 use crate::LearnerView;
 use crate::choice::Choice;
@@ -242,11 +242,12 @@ impl Member {
         }
     }
 
-    pub(crate) fn pending_syncs(&self) -> usize {
-        match &self.role {
-            Role::Leading(leader) => leader.pending_syncs(),
-            _ => 0,
-        }
+    pub(crate) fn unconfirmed(&self) -> impl Iterator<Item = &LeaderMessage> {
+        let leader = match &self.role {
+            Role::Leading(leader) => Some(leader),
+            Role::New | Role::Settling | Role::Looking(_) | Role::Learning(_) => None,
+        };
+        leader.into_iter().flat_map(|leader| leader.unconfirmed())
     }
 
     pub(crate) fn accepts_proposals(&self, ledger: &Ledger) -> bool {
@@ -867,60 +868,37 @@ impl Member {
         leader.propose(&mut Context { shared: &mut self.shared, ledger, out }, zxid, txn);
     }
 
-    pub(crate) fn forward(&mut self, request: ForwardedRequest, out: &mut Vec<Output>) -> bool {
-        self.send_leader(Packet::Request(Box::new(request)), out)
-    }
-
-    pub(crate) fn revalidate(
-        &mut self,
-        session: SessionId,
-        timeout_ms: i32,
-        out: &mut Vec<Output>,
-    ) -> bool {
-        self.send_leader(Packet::Revalidate { session, timeout_ms }, out)
-    }
-
-    fn send_leader(&self, packet: Packet, out: &mut Vec<Output>) -> bool {
+    pub(crate) fn send_to_leader(&self, message: LearnerMessage, out: &mut Vec<Output>) -> bool {
         let Role::Learning(learner) = &self.role else { return false };
         let Some(link) = learner.live_link() else { return false };
+        let packet = Packet::Learner(message);
         out.push(Output::Link(LinkOp::Send { link, packet }));
         true
     }
 
-    pub(crate) fn session_lives(
+    pub(crate) fn reply_delivered(
         &mut self,
         ledger: &mut Ledger,
-        link: LinkId,
-        session: SessionId,
+        to: LinkId,
+        reply: LeaderMessage,
         out: &mut Vec<Output>,
     ) {
         if let Role::Leading(leader) = &mut self.role {
             let cx = &mut Context { shared: &mut self.shared, ledger, out };
-            leader.session_lives(cx, link, session);
+            leader.reply_delivered(cx, to, reply);
         }
     }
 
-    pub(crate) fn session_gone(
+    pub(crate) fn reply_confirmed(
         &mut self,
         ledger: &mut Ledger,
-        link: Option<LinkId>,
-        session: SessionId,
+        to: Option<LinkId>,
+        reply: LeaderMessage,
         out: &mut Vec<Output>,
     ) {
         if let Role::Leading(leader) = &mut self.role {
             let cx = &mut Context { shared: &mut self.shared, ledger, out };
-            leader.session_gone(cx, link, session);
-        }
-    }
-
-    pub(crate) fn sync(
-        &mut self,
-        ledger: &mut Ledger,
-        link: Option<LinkId>,
-        out: &mut Vec<Output>,
-    ) {
-        if let Role::Leading(leader) = &mut self.role {
-            leader.sync(&mut Context { shared: &mut self.shared, ledger, out }, link);
+            leader.reply_confirmed(cx, to, reply);
         }
     }
 

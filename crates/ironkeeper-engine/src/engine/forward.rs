@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ironkeeper_proto::quorum_packet::ForwardedRequest;
+use ironkeeper_proto::quorum_packet::{ForwardedRequest, LeaderMessage, LearnerMessage};
 use ironkeeper_proto::{DecodeError, ErrorCode, OpCode, Reader, Request, SessionId, Zxid};
 use ironkeeper_zab::LinkId;
 
@@ -48,7 +48,8 @@ impl Engine {
             }
             Ok(_) => {}
         }
-        if self.zab.forward(forwarded, &mut self.zab_out) {
+        let message = LearnerMessage::Request(Box::new(forwarded));
+        if self.zab.send_to_leader(message, &mut self.zab_out) {
             self.local_writes.push(waiting);
         } else {
             waiting.conn.cut(CloseReason::NotServing, &mut self.wakes);
@@ -72,7 +73,8 @@ impl Engine {
     pub(super) fn forward_own(&mut self, session: SessionId, op: OpCode, body: &[u8]) {
         let body = Bytes::copy_from_slice(body);
         let request = ForwardedRequest { session, cxid: 0, op: op.code(), body, auth: None };
-        self.zab.forward(request, &mut self.zab_out);
+        let message = LearnerMessage::Request(Box::new(request));
+        self.zab.send_to_leader(message, &mut self.zab_out);
     }
 
     /// Processes, on the leader, a request of a learner's client.
@@ -89,7 +91,10 @@ impl Engine {
         let reader = Reader::with_limit(body, db.config.field_bytes_max);
         let owner = Owner::Learner(link);
         let error = match OpCode::from_code(request.op) {
-            Some(OpCode::Sync) => return self.zab.sync(Some(link), &mut self.zab_out),
+            Some(OpCode::Sync) => {
+                let reply = LeaderMessage::Synced;
+                return self.zab.reply_confirmed(Some(link), reply, &mut self.zab_out);
+            }
             // A server closes and renews only the sessions that it owns.
             Some(OpCode::CloseSession) => match self.may_write(&state, session, owner) {
                 Ok(()) => return self.propose_close(now, &state, session, cxid, out),

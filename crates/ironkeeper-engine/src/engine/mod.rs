@@ -30,6 +30,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
+use ironkeeper_proto::quorum_packet::LeaderMessage;
 use ironkeeper_proto::{AclVec, Membership, Request, SessionId, Zxid};
 use ironkeeper_tree::AclList;
 use ironkeeper_zab::Zab;
@@ -314,6 +315,11 @@ impl Engine {
     /// Returns the number of requests that wait for their reply.
     pub fn outstanding(&self) -> usize {
         self.local_writes.len()
+    }
+
+    /// Returns the number of `sync`s that wait on this leader for leadership confirmation.
+    pub fn pending_syncs(&self) -> usize {
+        self.zab.unconfirmed().filter(|reply| **reply == LeaderMessage::Synced).count()
     }
 
     /// Returns the zxid of the last proposed transaction; the log thread has received all of them.

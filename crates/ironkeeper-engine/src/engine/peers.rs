@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ironkeeper_proto::quorum_packet::Touches;
+use ironkeeper_proto::quorum_packet::{LeaderMessage, LearnerMessage, Touches};
 use ironkeeper_proto::{Packet, SessionId, Zxid};
 use ironkeeper_zab::{DurableStep, LinkId, LinkOp, Output as FromZab, Upcall};
 
@@ -46,18 +46,24 @@ impl Engine {
                 self.ready.push_back(Ready::Txn(txn));
             }
             Upcall::MembersCommitted(members) => self.ready.push_back(Ready::Members(members)),
-            Upcall::Request { link, request, .. } => self.on_forwarded(now, link, &request, out),
-            Upcall::Revalidate { link, session, timeout_ms, .. } => {
-                self.on_revalidate(now, link, session, timeout_ms);
+            Upcall::FromLearner { link, message } => match message {
+                LearnerMessage::Request(request) => self.on_forwarded(now, link, &request, out),
+                LearnerMessage::Revalidate { session, timeout_ms } => {
+                    self.on_revalidate(now, link, session, timeout_ms);
+                }
+            },
+            Upcall::FromLeader(LeaderMessage::Revalidated { session, valid }) => {
+                self.on_revalidated(now, session, valid);
             }
-            Upcall::Touched { touches, .. } => {
-                for (session, timeout_ms) in touches.iter() {
+            Upcall::FromLeader(LeaderMessage::Synced) => {
+                self.local_writes.sync_done(self.delivered);
+            }
+            Upcall::Pong { link, zxid } => self.pong(now, link, zxid, out),
+            Upcall::Report(report) => {
+                for (session, timeout_ms) in Touches::from(report).iter() {
                     self.expiry.touch(session, timeout_ms, now.mono_ms);
                 }
             }
-            Upcall::Pong { link, zxid } => self.pong(now, link, zxid, out),
-            Upcall::Revalidated { session, valid } => self.on_revalidated(now, session, valid),
-            Upcall::SyncDone => self.local_writes.sync_done(self.delivered),
             Upcall::Became { status, reason } => self.on_became(now, status, reason, out),
             Upcall::SendSnapshot { link, zxid } => self.send_tree(now, link, zxid, out),
         }
@@ -75,8 +81,8 @@ impl Engine {
             .map(|(session, attached)| (*session, attached.timeout_ms))
             .collect();
         let mut send = |touches: &[(SessionId, i32)]| {
-            let touches = Touches::new(touches.iter().copied());
-            let packet = Packet::Pong { zxid, touches };
+            let report = Touches::new(touches.iter().copied()).into();
+            let packet = Packet::Pong { zxid, report };
             out.push(Output::Peers(ToPeers::Link(LinkOp::Send { link, packet })));
         };
         // The leader needs at least one reply, also without sessions.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ironkeeper_proto::connect::{ConnectResponse, PASSWORD_LEN};
+use ironkeeper_proto::quorum_packet::{LeaderMessage, LearnerMessage};
 use ironkeeper_proto::request::Create;
 use ironkeeper_proto::{CreateMode, DecodeError, ErrorCode, OpCode, Request, SessionId, Xid, Zxid};
 use ironkeeper_zab::LinkId;
@@ -208,10 +209,11 @@ impl Engine {
             }
             Role::Leading => {
                 self.await_word(conn, session, timeout_ms);
-                self.zab.session_gone(None, session, &mut self.zab_out);
+                self.reply_unknown(None, session);
             }
             Role::Learning => {
-                if self.zab.revalidate(session, timeout_ms, &mut self.zab_out) {
+                let message = LearnerMessage::Revalidate { session, timeout_ms };
+                if self.zab.send_to_leader(message, &mut self.zab_out) {
                     self.await_word(conn, session, timeout_ms);
                 } else {
                     conn.cut(CloseReason::NotServing, &mut self.wakes);
@@ -252,12 +254,24 @@ impl Engine {
         timeout_ms: i32,
     ) {
         if self.standing(&self.db.read(), session) != Standing::Global {
-            return self.zab.session_gone(Some(link), session, &mut self.zab_out);
+            return self.reply_unknown(Some(link), session);
         }
         self.owners.insert(session, Owner::Learner(link));
         self.expiry.track(session, timeout_ms, now.mono_ms);
         self.detach(session, CloseReason::SessionMoved);
-        self.zab.session_lives(link, session, &mut self.zab_out);
+        // The reply follows all transactions proposed so far. A client that starts its cxids again
+        // could otherwise get, from the learner, the result of an older request that the session
+        // sent to another server.
+        let reply = LeaderMessage::Revalidated { session, valid: true };
+        self.zab.reply_delivered(link, reply, &mut self.zab_out);
+    }
+
+    /// Replies on the leader that a session is unknown: to a learner if a link is given, else to a
+    /// client of this server. The leadership is confirmed first, because a later leader could know
+    /// the session.
+    fn reply_unknown(&mut self, to: Option<LinkId>, session: SessionId) {
+        let reply = LeaderMessage::Revalidated { session, valid: false };
+        self.zab.reply_confirmed(to, reply, &mut self.zab_out);
     }
 
     /// Closes the local connection of a session.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
+use ironkeeper_proto::quorum_packet::LeaderMessage;
 use ironkeeper_proto::{DecodeError, ErrorCode, OpCode, Reader, Request, Zxid};
 
 use super::Engine;
@@ -122,7 +123,10 @@ impl Engine {
                 let after = (!self.is_member()).then_some(after);
                 waiting.answer = Answer::Sync { after, path };
                 self.local_writes.push(waiting);
-                return self.zab.sync(None, &mut self.zab_out);
+                if self.is_member() {
+                    self.zab.reply_confirmed(None, LeaderMessage::Synced, &mut self.zab_out);
+                }
+                return;
             }
             Ok(Request::CloseSession) => {
                 self.local_writes.push(waiting);

@@ -1,7 +1,7 @@
 //! Global sessions that are opened at one member, move to another and are closed at all of them.
 
 use ironkeeper_proto::connect::ConnectResponse;
-use ironkeeper_proto::quorum_packet::ForwardedRequest;
+use ironkeeper_proto::quorum_packet::{ForwardedRequest, LearnerMessage};
 use ironkeeper_proto::{OpCode, Packet, Reader, SessionId, Stat};
 
 use crate::cluster::Cluster;
@@ -208,7 +208,8 @@ fn a_server_ends_only_the_sessions_that_speak_through_it() {
             let (session, op) = (client.session, op.code());
             let request = ForwardedRequest { session, cxid, op, body, auth: None };
             for link in cluster.network.links_of(other) {
-                let packet = Packet::Request(Box::new(request.clone()));
+                let message = LearnerMessage::Request(Box::new(request.clone()));
+                let packet = Packet::Learner(message);
                 cluster.network.send(other, link, Message::Packet(packet));
             }
             cluster.settle();

@@ -255,9 +255,8 @@ impl Lines {
         self.put("last_proposal_size", sizes.last());
         self.put("min_proposal_size", sizes.min());
         self.put("max_proposal_size", sizes.max());
-        let (learners, pending_syncs) = shared
-            .core
-            .with_engine(|engine| (engine.zab().learners(), engine.zab().pending_syncs()));
+        let (learners, pending_syncs) =
+            shared.core.with_engine(|engine| (engine.zab().learners(), engine.pending_syncs()));
         let voters = member.membership();
         let synced = |counts: &dyn Fn(&LearnerView) -> bool| {
             learners.iter().filter(|learner| learner.is_up_to_date && counts(learner)).count()

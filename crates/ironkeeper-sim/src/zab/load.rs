@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use ironkeeper_proto::membership::Member;
-use ironkeeper_proto::quorum_packet::ForwardedRequest;
+use ironkeeper_proto::quorum_packet::{ForwardedRequest, LeaderMessage, LearnerMessage};
 use ironkeeper_proto::txn::encode::set_data;
 use ironkeeper_proto::{OpCode, ServerId, SessionId, TxnHeader};
 use ironkeeper_zab::{LinkId, Output, Status};
@@ -55,7 +55,7 @@ impl World {
             Status::Leading { .. } => {
                 if wants_sync {
                     process.syncs += 1;
-                    process.zab.sync(None, &mut out);
+                    process.zab.reply_confirmed(None, LeaderMessage::Synced, &mut out);
                 } else if process.zab.accepts_proposals() {
                     let origin = (1 << 63) | ((node as u64) << 32) | boot;
                     let zxid = process.zab.next_zxid();
@@ -71,7 +71,8 @@ impl World {
                     body: Bytes::copy_from_slice(&number.to_be_bytes()),
                     auth: None,
                 };
-                if process.zab.forward(request, &mut out) && wants_sync {
+                let message = LearnerMessage::Request(Box::new(request));
+                if process.zab.send_to_leader(message, &mut out) && wants_sync {
                     process.syncs += 1;
                 }
             }
@@ -133,7 +134,7 @@ impl World {
     ) {
         let Some(process) = &mut self.nodes[node].process else { return };
         if request.op == OP_SYNC {
-            process.zab.sync(Some(link), out);
+            process.zab.reply_confirmed(Some(link), LeaderMessage::Synced, out);
         } else if process.zab.accepts_proposals() {
             let number = request.body[..].try_into().map_or(0, u64::from_be_bytes);
             let zxid = process.zab.next_zxid();

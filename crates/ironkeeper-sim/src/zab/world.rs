@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use ironkeeper_proto::election::Opening;
-use ironkeeper_proto::quorum_packet::Touches;
+use ironkeeper_proto::quorum_packet::{LeaderMessage, LearnerMessage, Touches};
 use ironkeeper_proto::{Packet, ServerId, SessionId, Zxid};
 use ironkeeper_zab::{
     DurableStep, Ensemble, Input, LinkId, LinkOp, LogQuery, MembersChange, Output, Port, Status,
@@ -402,19 +402,21 @@ impl World {
             }
             Output::Link(LinkOp::ReceiveSnapshot { .. }) => {}
             Output::Up(Upcall::Pong { link, zxid }) => {
-                let touches = Touches::new([(SessionId(who.0), 4000)]);
-                self.transmit(node, link, Message::Packet(Packet::Pong { zxid, touches }));
+                let report = Touches::new([(SessionId(who.0), 4000)]).into();
+                self.transmit(node, link, Message::Packet(Packet::Pong { zxid, report }));
             }
-            Output::Up(Upcall::Request { link, request, .. }) => {
-                self.on_request(node, link, &request, more);
-            }
-            Output::Up(Upcall::Revalidate { link, session, .. }) => {
-                if let Some(process) = &mut self.nodes[node].process {
-                    process.zab.session_lives(link, session, more);
+            Output::Up(Upcall::FromLearner { link, message }) => match message {
+                LearnerMessage::Request(request) => self.on_request(node, link, &request, more),
+                LearnerMessage::Revalidate { session, .. } => {
+                    if let Some(process) = &mut self.nodes[node].process {
+                        let reply = LeaderMessage::Revalidated { session, valid: true };
+                        process.zab.reply_delivered(link, reply, more);
+                    }
                 }
-            }
-            Output::Up(Upcall::Touched { .. }) | Output::Up(Upcall::Revalidated { .. }) => {}
-            Output::Up(Upcall::SyncDone) => {
+            },
+            Output::Up(Upcall::Report(_)) => {}
+            Output::Up(Upcall::FromLeader(LeaderMessage::Revalidated { .. })) => {}
+            Output::Up(Upcall::FromLeader(LeaderMessage::Synced)) => {
                 if let Some(process) = &mut self.nodes[node].process {
                     process.syncs = process.syncs.saturating_sub(1);
                 }

@@ -1,7 +1,8 @@
 //! Proposals, acknowledgements, commits.
 
 use bytes::Bytes;
-use ironkeeper_proto::{Packet, ServerId, SessionId, Zxid};
+use ironkeeper_proto::quorum_packet::LeaderMessage;
+use ironkeeper_proto::{Packet, ServerId, Zxid};
 
 use super::{Leader, Phase};
 use crate::io::{
@@ -12,12 +13,12 @@ use crate::member::{Context, Next};
 use crate::reconfig::{designated, members_in};
 use crate::settings::Bug;
 
-/// A positive revalidation that is sent to a learner once the transaction `after` is delivered.
+/// A reply to a learner that is sent once the transaction `after` is delivered.
 #[derive(Debug)]
-pub(super) struct Revalidation {
+pub(super) struct DeliveredReply {
     after: Zxid,
-    link: LinkId,
-    session: SessionId,
+    to: LinkId,
+    reply: LeaderMessage,
 }
 
 impl Leader {
@@ -75,7 +76,7 @@ impl Leader {
     /// Commits, in order, the transactions that a quorum has made durable.
     pub(super) fn advance(&mut self, cx: &mut Context<'_>) -> Next {
         if cx.ledger.pending.is_empty() {
-            self.settle_words(cx);
+            self.settle_confirmations(cx);
             return self.counter_used_up(cx);
         }
         self.acks.clear();
@@ -107,7 +108,7 @@ impl Leader {
             if zxid > reached {
                 break;
             }
-            self.say_before(cx, zxid);
+            self.reply_before(cx, zxid);
             let next = if change == Some(zxid) { self.commit_change(cx, zxid) } else { None };
             let Some((zxid, txn)) = cx.ledger.commit_first(cx.out) else { break };
             for (link, peer) in &self.peers {
@@ -126,7 +127,7 @@ impl Leader {
                     cx.out.push(Output::Link(LinkOp::Send { link: *link, packet }));
                 }
             }
-            self.answer_revalidations(cx);
+            self.send_delivered_replies(cx);
             if let Some(leader) = next {
                 if leader != cx.shared.me {
                     return Next::Look(Reason::Reconfigured);
@@ -135,25 +136,27 @@ impl Leader {
                 return self.advance(cx);
             }
         }
-        self.settle_words(cx);
+        self.settle_confirmations(cx);
         self.counter_used_up(cx)
     }
 
-    /// Confirms a session to a learner, after all transactions proposed so far are delivered. A
-    /// client that starts its cxids again could otherwise get, from the learner, the result of an
-    /// older request that the session sent to another server.
-    pub(crate) fn session_lives(&mut self, cx: &mut Context<'_>, link: LinkId, session: SessionId) {
+    /// Replies to a learner after all transactions proposed so far are delivered.
+    pub(crate) fn reply_delivered(
+        &mut self,
+        cx: &mut Context<'_>,
+        to: LinkId,
+        reply: LeaderMessage,
+    ) {
         let after = cx.ledger.appended;
-        self.revalidations.push_back(Revalidation { after, link, session });
-        self.answer_revalidations(cx);
+        self.delivered_replies.push_back(DeliveredReply { after, to, reply });
+        self.send_delivered_replies(cx);
     }
 
-    fn answer_revalidations(&mut self, cx: &mut Context<'_>) {
+    fn send_delivered_replies(&mut self, cx: &mut Context<'_>) {
         let delivered = cx.ledger.delivered;
-        while let Some(answer) = self.revalidations.pop_front_if(|next| next.after <= delivered) {
-            let Revalidation { link, session, .. } = answer;
-            if self.has(link) {
-                cx.send(link, Packet::Revalidated { session, valid: true });
+        while let Some(next) = self.delivered_replies.pop_front_if(|next| next.after <= delivered) {
+            if self.has(next.to) {
+                cx.send(next.to, Packet::Leader(next.reply));
             }
         }
     }

@@ -24,7 +24,7 @@ pub(super) struct Claim {
 }
 
 /// The upper end of the zxids of probes. A probe is a ping whose number is used by no transaction
-/// and no leadership confirmation (see `still_leading`); learners return the number unchanged. Any
+/// and no leadership confirmation (see `confirmation`); learners return the number unchanged. Any
 /// other packet on a link may have been sent before its server abandoned the link.
 const PROBES_BELOW: i64 = i64::MIN / 2;
 

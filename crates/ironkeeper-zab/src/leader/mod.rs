@@ -7,15 +7,16 @@
 //!                                   of a quorum
 //! ```
 //! Learners that connect later go through the same steps on their own. The phases are in
-//! [`discovery`], [`sync`] and [`broadcast`]; leadership confirmation is in [`still_leading`].
+//! [`discovery`], [`sync`] and [`broadcast`]; leadership confirmation is in [`confirmation`].
 
 mod broadcast;
+mod confirmation;
 mod discovery;
-mod still_leading;
 mod sync;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use ironkeeper_proto::quorum_packet::LeaderMessage;
 use ironkeeper_proto::{Epoch, Membership, Packet, ServerId, Zxid};
 
 use crate::LearnerView;
@@ -27,9 +28,9 @@ use crate::plan::LogRead;
 use crate::quorum::Quorum;
 use crate::reconfig::ReconfigRefused;
 use crate::timers::Timer;
-use broadcast::Revalidation;
+use broadcast::DeliveredReply;
+use confirmation::Confirmations;
 use discovery::Claim;
-use still_leading::Words;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
@@ -110,9 +111,10 @@ pub(crate) struct Leader {
     next_stranger: i64,
     /// The number of the last probe.
     probes: u64,
-    words: Words,
-    /// Bounded by the limit on connections of the learners.
-    revalidations: VecDeque<Revalidation>,
+    confirmations: Confirmations,
+    /// Replies that wait for the delivery of transactions, in order. Bounded by the limit on
+    /// connections of the learners.
+    delivered_replies: VecDeque<DeliveredReply>,
     /// Buffer of `advance`, kept to be reused.
     acks: Vec<(ServerId, Zxid)>,
 }
@@ -131,8 +133,8 @@ impl Leader {
             half_ticks: 0,
             next_stranger: -1,
             probes: 0,
-            words: Words::default(),
-            revalidations: VecDeque::new(),
+            confirmations: Confirmations::default(),
+            delivered_replies: VecDeque::new(),
             acks: Vec::new(),
         };
         cx.set_timer(Timer::Patience, cx.shared.settings.init_ms());
@@ -190,8 +192,8 @@ impl Leader {
             .collect()
     }
 
-    pub(crate) fn pending_syncs(&self) -> usize {
-        self.words.syncs()
+    pub(crate) fn unconfirmed(&self) -> impl Iterator<Item = &LeaderMessage> {
+        self.confirmations.replies()
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -281,7 +283,7 @@ impl Leader {
     pub(crate) fn on_packet(&mut self, cx: &mut Context<'_>, link: LinkId, packet: Packet) -> Next {
         let Some(peer) = self.peers.get_mut(&link) else { return Next::Stay };
         peer.heard_ms = cx.shared.now_ms;
-        let (from, stage) = (peer.id, peer.stage);
+        let stage = peer.stage;
         match packet {
             Packet::FollowerInfo { accepted, info } => {
                 self.on_info(cx, link, Kind::Follower, accepted, info)
@@ -294,22 +296,18 @@ impl Leader {
             }
             Packet::AckEpoch { last, current } => self.on_ack_epoch(cx, link, last, current),
             Packet::Ack { zxid } => self.on_ack(cx, link, zxid),
-            Packet::Pong { zxid, touches } => {
-                if !touches.is_empty() && self.phase == Phase::Established {
-                    cx.out.push(Output::Up(Upcall::Touched { from, touches }));
+            Packet::Pong { zxid, report } => {
+                if !report.is_empty() && self.phase == Phase::Established {
+                    cx.out.push(Output::Up(Upcall::Report(report)));
                 }
                 self.on_pong(cx, link, zxid);
                 self.on_probe_answer(cx, link, zxid)
             }
-            Packet::Request(_) | Packet::Revalidate { .. } if stage != Stage::Live => {
+            Packet::Learner(_) if stage != Stage::Live => {
                 self.drop_peer(cx, link, Hangup::Protocol("it is not up to date"))
             }
-            Packet::Request(request) => {
-                cx.out.push(Output::Up(Upcall::Request { link, from, request }));
-                Next::Stay
-            }
-            Packet::Revalidate { session, timeout_ms } => {
-                cx.out.push(Output::Up(Upcall::Revalidate { link, from, session, timeout_ms }));
+            Packet::Learner(message) => {
+                cx.out.push(Output::Up(Upcall::FromLearner { link, message }));
                 Next::Stay
             }
             _ => self.drop_peer(cx, link, Hangup::Protocol("only a leader sends that")),

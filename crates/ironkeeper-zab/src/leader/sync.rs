@@ -174,7 +174,7 @@ impl Leader {
             peer.unacked = peer.unacked.map(|(zxid, _)| (zxid, cx.shared.now_ms));
             cx.shared.looking.remove(&peer.id);
             cx.send(link, Packet::UpToDate);
-            self.ask_newcomer(cx, link);
+            self.ping_newcomer(cx, link);
             self.probe_newcomer(cx, link);
         }
     }

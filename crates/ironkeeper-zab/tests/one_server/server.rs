@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use ironkeeper_proto::election::{Opening, PeerState};
-use ironkeeper_proto::quorum_packet::{LearnerInfo, PROTOCOL_VERSION, Touches};
+use ironkeeper_proto::quorum_packet::{LeaderMessage, LearnerInfo, PROTOCOL_VERSION};
 use ironkeeper_proto::{Epoch, Membership, Notification, Packet, ServerId, Zxid};
 use ironkeeper_zab::{
     Durable, DurableStep, Ensemble, Epochs, Input, LinkId, LinkOp, LogQuery, Output, Port,
@@ -25,6 +25,13 @@ pub struct Server {
 
 pub fn z(epoch: i64, counter: u32) -> Zxid {
     Zxid::new(Epoch(epoch), counter)
+}
+
+fn leader_word(message: LeaderMessage) -> String {
+    match message {
+        LeaderMessage::Synced => "SYNC".to_owned(),
+        LeaderMessage::Revalidated { session, valid } => format!("REVALIDATE {session} {valid}"),
+    }
 }
 
 /// Formats an output. Votes and dials of the election port are omitted.
@@ -61,7 +68,7 @@ pub fn word(output: Output) -> Option<String> {
             Packet::NewLeader { epoch, .. } => format!("NEWLEADER {epoch}"),
             Packet::UpToDate => "UPTODATE".to_owned(),
             Packet::FollowerInfo { accepted, .. } => format!("FOLLOWERINFO {accepted}"),
-            Packet::Sync => "SYNC".to_owned(),
+            Packet::Leader(message) => leader_word(message),
             Packet::Ping { .. } => return None,
             other => format!("{other:?}"),
         },
@@ -69,6 +76,7 @@ pub fn word(output: Output) -> Option<String> {
         // The same membership as in the durable step.
         Output::Up(Upcall::MembersCommitted(_)) => return None,
         Output::Durable(step) => format!("{step:?}"),
+        Output::Up(Upcall::FromLeader(message)) => format!("own {}", leader_word(message)),
         Output::Up(upcall) => format!("{upcall:?}"),
     })
 }
@@ -186,7 +194,7 @@ impl Server {
 
     pub fn sync(&mut self, link: Option<LinkId>) -> Vec<Output> {
         let mut out = Vec::new();
-        self.zab.sync(link, &mut out);
+        self.zab.reply_confirmed(link, LeaderMessage::Synced, &mut out);
         out
     }
 
@@ -221,5 +229,5 @@ pub fn established() -> (Server, LinkId, LinkId) {
 
 /// Creates the reply of a learner to a ping with this zxid.
 pub fn pong(zxid: Zxid) -> Packet {
-    Packet::Pong { zxid, touches: Touches::default() }
+    Packet::Pong { zxid, report: Bytes::new() }
 }

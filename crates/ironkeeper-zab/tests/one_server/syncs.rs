@@ -2,6 +2,7 @@
 //! quorum has confirmed that it still leads.
 
 use bytes::Bytes;
+use ironkeeper_proto::quorum_packet::LeaderMessage;
 use ironkeeper_proto::{Epoch, Packet, SessionId, Zxid};
 use ironkeeper_zab::{Durable, Input, LinkOp, Output, Upcall, Zab};
 
@@ -32,12 +33,12 @@ fn a_sync_is_answered_when_a_quorum_has_said_that_it_still_follows() {
     }
     let mut out = Vec::new();
     leader.zab.step(1000, Input::Packet { link: one, packet: pong(first) }, &mut out);
-    assert_eq!(out.remove(0), Output::Up(Upcall::SyncDone));
+    assert_eq!(out.remove(0), Output::Up(Upcall::FromLeader(LeaderMessage::Synced)));
     let [second, again] = questions(&out)[..] else { panic!("another question: {out:?}") };
     assert!(second == again && second != first);
     assert_eq!(leader.packet(two, pong(first)), "", "an answer to the question before");
-    assert_eq!(leader.packet(two, pong(second)), "SYNC, SyncDone");
-    assert_eq!(leader.zab.pending_syncs(), 0);
+    assert_eq!(leader.packet(two, pong(second)), "SYNC, own SYNC");
+    assert_eq!(leader.zab.unconfirmed().count(), 0);
 }
 
 #[test]
@@ -70,32 +71,33 @@ fn a_follower_that_comes_while_a_question_is_open_is_asked_too() {
     let packet = Packet::Ack { zxid: z(3, 0) };
     leader.zab.step(1000, Input::Packet { link: one, packet }, &mut out);
     assert_eq!(questions(&out), [question]);
-    assert_eq!(leader.packet(one, pong(question)), "SyncDone");
+    assert_eq!(leader.packet(one, pong(question)), "own SYNC");
 }
 
 #[test]
 fn a_session_is_called_gone_by_whoever_still_leads() {
     let (mut leader, one, two) = established();
-    let session = SessionId(0x77);
+    let gone = LeaderMessage::Revalidated { session: SessionId(0x77), valid: false };
     let mut out = Vec::new();
-    leader.zab.session_gone(None, session, &mut out);
-    leader.zab.session_gone(Some(two), session, &mut out);
+    leader.zab.reply_confirmed(None, gone, &mut out);
+    leader.zab.reply_confirmed(Some(two), gone, &mut out);
     let question = questions(&out)[0];
     assert_eq!(out.len(), 2, "nothing but questions: {out:?}");
-    assert_eq!(leader.zab.pending_syncs(), 0, "nobody waits for a sync");
+    assert_eq!(leader.zab.unconfirmed().collect::<Vec<_>>(), [&gone, &gone]);
     out.clear();
     leader.zab.step(1000, Input::Packet { link: one, packet: pong(question) }, &mut out);
-    assert_eq!(out.remove(0), Output::Up(Upcall::Revalidated { session, valid: false }));
+    assert_eq!(out.remove(0), Output::Up(Upcall::FromLeader(gone)));
     // The second request arrived after the first ping was sent.
     let question = questions(&out)[0];
     let said = leader.packet(one, pong(question));
-    assert_eq!(said, format!("{:?}", Packet::Revalidated { session, valid: false }));
+    assert_eq!(said, "REVALIDATE 0x77 false");
 }
 
 #[test]
 fn a_server_of_its_own_knows_which_sessions_there_are() {
     let mut alone = Zab::solo(z(1, 1));
     let mut out = Vec::new();
-    alone.session_gone(None, SessionId(0x77), &mut out);
-    assert_eq!(out, [Output::Up(Upcall::Revalidated { session: SessionId(0x77), valid: false })]);
+    let gone = LeaderMessage::Revalidated { session: SessionId(0x77), valid: false };
+    alone.reply_confirmed(None, gone, &mut out);
+    assert_eq!(out, [Output::Up(Upcall::FromLeader(gone))]);
 }

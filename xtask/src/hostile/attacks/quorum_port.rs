@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use ironkeeper_proto::quorum_packet::{ForwardedRequest, Touches};
+use ironkeeper_proto::quorum_packet::{ForwardedRequest, LearnerMessage, Touches};
 use ironkeeper_proto::{Epoch, OpCode, Packet, SessionId, Zxid};
 
 use super::{repeat, repeat_with};
@@ -107,8 +107,8 @@ fn unread(target: &Target) -> Result<Strike> {
             while !is_over(until) {
                 // Prevents the leader from closing the connections by timeout.
                 for (stranger, epoch) in &mut observers {
-                    let (zxid, touches) = (Zxid::new(*epoch, 0), Touches::default());
-                    stranger.send(&Packet::Pong { zxid, touches });
+                    let (zxid, report) = (Zxid::new(*epoch, 0), Bytes::new());
+                    stranger.send(&Packet::Pong { zxid, report });
                 }
                 thread::sleep(Duration::from_millis(300));
             }
@@ -127,7 +127,8 @@ fn joined(target: &Target) -> Result<Stranger> {
 fn forwarded(session: SessionId, op: &Op) -> Packet {
     let body = Bytes::from(op.body.clone());
     let (cxid, op) = (1, op.code.code());
-    Packet::Request(Box::new(ForwardedRequest { session, cxid, op, body, auth: None }))
+    let request = ForwardedRequest { session, cxid, op, body, auth: None };
+    Packet::Learner(LearnerMessage::Request(Box::new(request)))
 }
 
 fn close_sessions(target: &Target) -> Result<Strike> {
@@ -220,8 +221,8 @@ fn touches(target: &Target) -> Result<Strike> {
     let mut stranger = joined(target)?;
     Ok(repeat_with(move |turn| {
         let session = |at| (SessionId((turn * 10_000 + at) as i64), 30_000);
-        let touches = Touches::new((0..10_000).map(session));
-        if !stranger.send(&Packet::Pong { zxid: Zxid::ZERO, touches }) {
+        let report = Touches::new((0..10_000).map(session)).into();
+        if !stranger.send(&Packet::Pong { zxid: Zxid::ZERO, report }) {
             thread::sleep(Duration::from_millis(10));
         }
     }))
