@@ -5,6 +5,8 @@
 //! no I/O. A connection is shared between its task and the engine; the shared state is under one
 //! small lock, taken after the gate.
 
+pub(crate) mod frames;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,15 +16,15 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use ironkeeper_proto::connect::{ConnectRequest, PASSWORD_LEN};
 use ironkeeper_proto::four_letter::FourLetterWord;
+use ironkeeper_proto::op::OpClass;
 use ironkeeper_proto::reply;
-use ironkeeper_proto::request::RequestHeader;
 use ironkeeper_proto::{ErrorCode, OpCode, Put, Reader, Request, SessionId, Xid, Zxid};
 use thiserror::Error;
 
 use crate::auth::{self, Identity};
 use crate::database::{Database, Hasher, Serving};
 use crate::expiry::SessionClock;
-use crate::lane::{LANE_WEIGHT_MAX, Lane, Weight};
+use crate::lane::{Lane, WaitingRead};
 use crate::large_requests::{LargePermit, TooManyBytes};
 use crate::outbox::{AtSocket, Outbox};
 use crate::reads::Reads;
@@ -32,6 +34,7 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::time::Now;
 use crate::unsent::{Holding, Unsent, UnsentPart};
 use crate::watch::{Modes, OldWatches};
+use frames::{Frame, Frames, Kind, ReadOp, ReadRequest, next_frame};
 
 /// The maximum number of requests served, and of reply bytes made, in one hold of the gate.
 const SERVE_REQUESTS_MAX: usize = 32;
@@ -390,38 +393,34 @@ impl Conn {
         input: &[u8],
         submits: &mut Vec<Submit>,
     ) -> Result<Received, CloseReason> {
-        let mut consumed = 0;
+        let mut frames = Frames::new(input, db.config.frame_bytes_max);
         let mut work = 0;
-        loop {
-            let rest = &input[consumed..];
+        let next = loop {
             let phase = self.lock().phase;
             match phase {
-                Phase::Greeting => match self.greet(now, db, rest, submits)? {
-                    Some((used, Next::Read)) => consumed += used,
+                Phase::Greeting => match self.greet(now, db, frames.rest(), submits)? {
                     Some((used, next)) => {
-                        return Ok(Received { consumed: consumed + used, next });
-                    }
-                    None => return Ok(Received { consumed, next: Next::Read }),
-                },
-                Phase::Opening => return Ok(Received { consumed, next: Next::Wait }),
-                Phase::Open => {
-                    let (used, next) = self.serve_run(now, db, rest, &mut work, submits)?;
-                    consumed += used;
-                    match next {
-                        Run::More if work > TURN_WORK_MAX => {
-                            return Ok(Received { consumed, next: Next::Yield });
+                        frames.skip(used);
+                        if next != Next::Read {
+                            break next;
                         }
-                        Run::More => {}
-                        Run::Incomplete => return Ok(Received { consumed, next: Next::Read }),
-                        Run::Full => return Ok(Received { consumed, next: Next::Wait }),
                     }
-                }
+                    None => break Next::Read,
+                },
+                Phase::Opening => break Next::Wait,
+                Phase::Open => match self.serve_run(now, db, &mut frames, &mut work, submits)? {
+                    Run::More if work > TURN_WORK_MAX => break Next::Yield,
+                    Run::More => {}
+                    Run::Incomplete => break Next::Read,
+                    Run::Full => break Next::Wait,
+                },
                 // Bytes that follow a last request are ignored.
                 Phase::Closing(_) | Phase::Gone => {
                     return Ok(Received { consumed: input.len(), next: Next::Read });
                 }
             }
-        }
+        };
+        Ok(Received { consumed: frames.consumed(), next })
     }
 
     /// Processes the first frame, or a four-letter word in its place.
@@ -475,7 +474,8 @@ impl Conn {
         inner.timeout_ms = timeout_ms;
         if is_new && let Some(throttle) = &db.request_throttle {
             let op = OpCode::CreateSession;
-            if self.take_turn(now, db, throttle, &mut inner, op, input)? == TurnTaken::Wait {
+            let demand = Demand { op, frame_len: frame.len(), waiting: input.len() };
+            if self.take_turn(now, db, throttle, &mut inner, demand)? == TurnTaken::Wait {
                 return Ok(Some((0, Next::Wait)));
             }
         }
@@ -500,53 +500,76 @@ impl Conn {
         Ok(Some((4 + frame.len(), Next::Read)))
     }
 
-    /// Processes frames as long as they are of one class: reads under the gate, other requests
+    /// Processes frames as long as they are of one kind: reads under the gate, other requests
     /// without it.
     fn serve_run(
         self: &Arc<Conn>,
         now: Now,
         db: &Database,
-        input: &[u8],
+        frames: &mut Frames<'_>,
         work: &mut usize,
         submits: &mut Vec<Submit>,
-    ) -> Result<(usize, Run), CloseReason> {
-        let Some(frame) = next_frame(input, db.config.frame_bytes_max)? else {
+    ) -> Result<Run, CloseReason> {
+        let Some(first) = frames.peek()? else {
             if let Some(large) = &db.large_requests
-                && let Some(head) = input.first_chunk::<4>()
-                && large.would_refuse(i32::from_be_bytes(*head) as usize)
+                && frames.announced_len().is_some_and(|len| large.would_refuse(len))
             {
                 return Err(refuse_large(db));
             }
-            return Ok((0, Run::Incomplete));
+            return Ok(Run::Incomplete);
         };
-        let first = classify(frame)?;
         // Lock order: the gate, then the connection. The gate is locked only if a read is to be
         // served.
-        let state = (first.class == Class::Read).then(|| db.read());
+        let state = first.kind.is_read().then(|| db.read());
         let mut reads = state.as_deref().map(|state| Reads::new(db, state, now));
         let mut inner = self.lock();
         if inner.must_pause(db) || inner.outbox.len() > OUTBOX_BYTES_SOFT {
-            return Ok((0, Run::Full));
+            return Ok(Run::Full);
         }
-        let outbox_before = inner.outbox.len();
-        let mut consumed = 0;
-        let mut frames = 0;
-        let mut outcome = Run::More;
-        loop {
-            let Some(frame) = next_frame(&input[consumed..], db.config.frame_bytes_max)? else {
-                outcome = Run::Incomplete;
-                break;
-            };
-            let request = classify(frame)?;
-            if !request.class.is_like(first.class) {
-                break;
+        let consumed_before = frames.consumed();
+        let mut served = 0;
+        let run =
+            self.serve_frames(now, db, frames, &mut inner, &mut reads, &mut served, work, submits);
+        if run.is_ok() {
+            if !first.kind.is_auth()
+                && let Some(clock) = &inner.clock
+            {
+                clock.hear(now.mono_ms);
             }
-            if frames == SERVE_REQUESTS_MAX
+            inner.count_unsent(&db.unsent);
+            let consumed = frames.consumed() - consumed_before;
+            inner.stats.packets_received += served as u64;
+            db.stats.packets_received.fetch_add(served as u64, Relaxed);
+            db.stats.bytes_received.fetch_add(consumed as u64, Relaxed);
+        }
+        drop(inner);
+        *work += reads.map_or(0, Reads::finish);
+        run
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one step of `serve_run`")]
+    fn serve_frames(
+        self: &Arc<Conn>,
+        now: Now,
+        db: &Database,
+        frames: &mut Frames<'_>,
+        inner: &mut Inner,
+        reads: &mut Option<Reads<'_>>,
+        served: &mut usize,
+        work: &mut usize,
+        submits: &mut Vec<Submit>,
+    ) -> Result<Run, CloseReason> {
+        let outbox_before = inner.outbox.len();
+        let mut first = None;
+        loop {
+            let Some(frame) = frames.peek()? else { return Ok(Run::Incomplete) };
+            if !frame.kind.is_like(*first.get_or_insert(frame.kind))
+                || *served == SERVE_REQUESTS_MAX
                 || inner.outbox.len() - outbox_before > SERVE_BYTES_MAX
                 || reads.as_ref().is_some_and(|reads| reads.work() > HOLD_WORK_MAX)
                 || inner.must_pause(db)
             {
-                break;
+                return Ok(Run::More);
             }
             let permit = match &db.large_requests {
                 None => None,
@@ -555,57 +578,49 @@ impl Conn {
                     kept => kept,
                 },
             };
-            let mut turn = TurnTaken::Now;
             if let Some(throttle) = &db.request_throttle
-                && let Some(op) = request.throttled_op()
+                && let Some(op) = throttled_op(frame.kind)
             {
-                let rest = &input[consumed..];
-                turn = self.take_turn(now, db, throttle, &mut inner, op, rest)?;
+                let waiting = frames.rest().len();
+                let demand = Demand { op, frame_len: frame.len(), waiting };
+                match self.take_turn(now, db, throttle, inner, demand)? {
+                    TurnTaken::Now => {}
+                    TurnTaken::TooLate => {
+                        frames.pass();
+                        *served += 1;
+                        self.submit_refusal(now, db, inner, frame.xid, op, submits);
+                        continue;
+                    }
+                    TurnTaken::Wait => {
+                        inner.turn.permit = permit;
+                        return Ok(Run::Full);
+                    }
+                }
             }
-            if turn == TurnTaken::Wait {
-                inner.turn.permit = permit;
-                outcome = Run::Full;
-                break;
-            }
-            consumed += 4 + frame.len();
-            frames += 1;
-            if let (TurnTaken::TooLate, Some(op)) = (turn, request.throttled_op()) {
-                self.submit_refusal(now, db, &mut inner, request.xid, op, submits);
-                continue;
-            }
-            self.dispatch(now, db, reads.as_mut(), &mut inner, frame, &request, permit, submits)?;
-            if request.class == Class::Auth {
+            frames.pass();
+            *served += 1;
+            self.dispatch(now, db, reads, inner, &frame, permit, submits)?;
+            if frame.kind.is_auth() {
                 // A new identity copies all ids of the connection.
                 *work += 1 + inner.identity.ids().len() / 4;
             }
             if inner.phase != Phase::Open {
-                break;
+                return Ok(Run::More);
             }
         }
-        if first.class != Class::Auth
-            && let Some(clock) = &inner.clock
-        {
-            clock.hear(now.mono_ms);
-        }
-        *work += reads.as_ref().map_or(0, Reads::work);
-        inner.count_unsent(&db.unsent);
-        inner.stats.packets_received += frames as u64;
-        db.stats.packets_received.fetch_add(frames as u64, Relaxed);
-        db.stats.bytes_received.fetch_add(consumed as u64, Relaxed);
-        Ok((consumed, outcome))
     }
 
     /// Lets the next request pass if it needs no slot of the throttle, finds a free one or was
-    /// granted one; otherwise queues the connection. `rest` begins with the request.
+    /// granted one; otherwise queues the connection.
     fn take_turn(
         self: &Arc<Conn>,
         now: Now,
         db: &Database,
         throttle: &RequestThrottle<Arc<Conn>>,
         inner: &mut Inner,
-        op: OpCode,
-        rest: &[u8],
+        demand: Demand,
     ) -> Result<TurnTaken, CloseReason> {
+        let Demand { op, frame_len, waiting } = demand;
         let stats = &db.stats.throttle;
         let waited_ms = inner.turn.waited_ms(now.mono_ms);
         let late = throttle.config.stale_when_late
@@ -618,7 +633,8 @@ impl Conn {
         let exempt = matches!(op, OpCode::Ping | OpCode::CloseSession | OpCode::CreateSession);
         let too_late =
             !exempt && throttle.config.refuse_after_ms.is_some_and(|limit| waited_ms > limit);
-        let needs_slot = op == OpCode::CreateSession || is_write(op);
+        let needs_slot =
+            op == OpCode::CreateSession || matches!(op.class(), OpClass::Write | OpClass::Close);
         match inner.turn.state {
             TurnState::InLine => return Ok(TurnTaken::Wait),
             TurnState::Granted => {}
@@ -626,13 +642,12 @@ impl Conn {
             TurnState::None if too_late => throttle.enter_anyway(),
             TurnState::None if !needs_slot || throttle.enter(self) => {}
             TurnState::None => {
-                inner.turn.wait(now.mono_ms, rest.len());
+                inner.turn.wait(now.mono_ms, waiting);
                 stats.requests_waited.fetch_add(1, Relaxed);
                 return Ok(TurnTaken::Wait);
             }
         }
-        let frame_len = next_frame(rest, db.config.frame_bytes_max)?.map_or(0, <[u8]>::len);
-        inner.turn.pass(4 + frame_len);
+        inner.turn.pass(FRAME_HEAD_BYTES + frame_len);
         stats.queue_time.add(waited_ms);
         if late {
             stats.stale_requests.fetch_add(1, Relaxed);
@@ -680,38 +695,38 @@ impl Conn {
         self: &Arc<Conn>,
         now: Now,
         db: &Database,
-        reads: Option<&mut Reads<'_>>,
+        reads: &mut Option<Reads<'_>>,
         inner: &mut Inner,
-        frame: &[u8],
-        request: &Classified,
+        frame: &Frame<'_>,
         permit: Option<LargePermit>,
         submits: &mut Vec<Submit>,
     ) -> Result<(), CloseReason> {
-        let body = &frame[RequestHeader::ENCODED_LEN..];
-        if request.class != Class::Auth && !auth::is_admitted(&db.config.auth, &inner.identity) {
+        let Frame { xid, kind, body } = *frame;
+        if !kind.is_auth() && !auth::is_admitted(&db.config.auth, &inner.identity) {
             let error = Some(ErrorCode::SessionClosedRequireSaslAuth);
-            reply::header_frame(inner.outbox.tail(), request.xid, Zxid::ZERO, error);
+            reply::header_frame(inner.outbox.tail(), xid, Zxid::ZERO, error);
             inner.close_after_flush(CloseReason::NotAdmitted);
             return Ok(());
         }
-        match request.class {
-            Class::Read if inner.lane.is_empty() => {
-                let reads = reads.expect("a run of reads holds the gate");
-                reads.serve(self, inner, frame, now.mono_ms);
+        match kind {
+            Kind::Read(op) => {
+                let request = ReadRequest { xid, op, body };
+                match reads {
+                    Some(reads) if inner.lane.is_empty() => {
+                        reads.serve(self, inner, request, now.mono_ms);
+                    }
+                    _ => inner.lane.push_read(WaitingRead::new(request, now.mono_ms, permit)),
+                }
             }
-            Class::Read => {
-                let frame = Bytes::copy_from_slice(frame);
-                inner.lane.push_read(frame, weight(request.op), now.mono_ms, permit);
-            }
-            Class::Write(op) => {
-                inner.lane.push_write(request.xid);
+            Kind::Write(op) => {
+                inner.lane.push_write(xid);
                 db.outstanding.fetch_add(1, Relaxed);
                 submits.push(Submit {
                     conn: Arc::clone(self),
                     received_ms: now.mono_ms,
                     kind: SubmitKind::Write {
                         session: inner.session,
-                        xid: request.xid,
+                        xid,
                         op,
                         body: Bytes::copy_from_slice(body),
                         identity: Arc::clone(&inner.identity),
@@ -719,7 +734,7 @@ impl Conn {
                     },
                 });
             }
-            Class::Auth => authenticate(db, inner, request, body)?,
+            Kind::Auth(op) => authenticate(db, inner, xid, op, body)?,
         }
         Ok(())
     }
@@ -738,11 +753,15 @@ impl Conn {
             {
                 break;
             }
-            let Some((frame, received_ms)) = inner.lane.pop_read() else { break };
-            reads.serve(self, &mut inner, &frame, received_ms);
+            if !reads.serve_next(self, &mut inner) {
+                break;
+            }
         }
         inner.count_unsent(&db.unsent);
-        inner.phase == Phase::Open && inner.lane.has_read_in_front()
+        let has_more = inner.phase == Phase::Open && inner.lane.has_read_in_front();
+        drop(inner);
+        reads.finish();
+        has_more
     }
 
     /// Returns whether reads at the front of the lane can be served and the outbox has room for the
@@ -944,97 +963,22 @@ enum Run {
     Full,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
-    /// Served from memory, in order; unknown operations get their error here as well.
-    Read,
-    Write(OpCode),
-    /// Processed immediately, regardless of waiting requests.
-    Auth,
+/// A request that asks the request throttle for its turn.
+#[derive(Clone, Copy, Debug)]
+struct Demand {
+    op: OpCode,
+    frame_len: usize,
+    /// The bytes that wait, from this request on.
+    waiting: usize,
 }
 
-impl Class {
-    /// Returns whether both classes can be processed in the same run.
-    fn is_like(self, other: Class) -> bool {
-        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+/// Returns the operation if it goes through the request throttle. Authentication does not, and
+/// neither do operations that clients may not send.
+fn throttled_op(kind: Kind) -> Option<OpCode> {
+    match kind {
+        Kind::Read(ReadOp::Served(op)) | Kind::Write(op) => Some(op),
+        Kind::Read(ReadOp::Rejected(_)) | Kind::Auth(_) => None,
     }
-}
-
-struct Classified {
-    class: Class,
-    xid: Xid,
-    op: i32,
-}
-
-impl Classified {
-    /// Returns the operation if it goes through the request throttle. Authentication does not, and
-    /// neither do operations that clients may not send.
-    fn throttled_op(&self) -> Option<OpCode> {
-        match (self.class, OpCode::from_code(self.op)?) {
-            (Class::Auth, _) => None,
-            (
-                Class::Read,
-                OpCode::CreateSession | OpCode::DeleteContainer | OpCode::Check | OpCode::Error,
-            ) => None,
-            (_, op) => Some(op),
-        }
-    }
-}
-
-/// Returns the body of the next frame, if it is complete.
-fn next_frame(input: &[u8], max: usize) -> Result<Option<&[u8]>, CloseReason> {
-    let Some(head) = input.first_chunk::<4>() else { return Ok(None) };
-    let len = i32::from_be_bytes(*head);
-    match usize::try_from(len) {
-        Ok(len) if len <= max => Ok(input[4..].get(..len)),
-        _ => Err(CloseReason::FrameLength(i64::from(len), max)),
-    }
-}
-
-fn classify(frame: &[u8]) -> Result<Classified, CloseReason> {
-    let header =
-        RequestHeader::decode(&mut Reader::new(frame)).map_err(|_| CloseReason::NoHeader)?;
-    let class = match OpCode::from_code(header.op) {
-        Some(op) if is_write(op) => Class::Write(op),
-        Some(OpCode::Auth | OpCode::Sasl) => Class::Auth,
-        _ => Class::Read,
-    };
-    Ok(Classified { class, xid: header.xid, op: header.op })
-}
-
-/// Returns how much work a waiting read can cause: its reply may be long, and a list of ephemerals
-/// costs as much as all ephemerals of the session, however few are part of the reply.
-fn weight(op: i32) -> Weight {
-    match OpCode::from_code(op) {
-        Some(OpCode::GetEphemerals) => Weight(LANE_WEIGHT_MAX),
-        Some(
-            OpCode::GetChildren
-            | OpCode::GetChildren2
-            | OpCode::MultiRead
-            | OpCode::SetWatches
-            | OpCode::SetWatches2
-            | OpCode::GetAcl,
-        ) => Weight(1),
-        _ => Weight(0),
-    }
-}
-
-/// Returns whether the operation is ordered among the transactions.
-fn is_write(op: OpCode) -> bool {
-    matches!(
-        op,
-        OpCode::Create
-            | OpCode::Create2
-            | OpCode::CreateContainer
-            | OpCode::CreateTtl
-            | OpCode::Delete
-            | OpCode::SetData
-            | OpCode::SetAcl
-            | OpCode::Multi
-            | OpCode::Reconfig
-            | OpCode::Sync
-            | OpCode::CloseSession
-    )
 }
 
 fn refuse_large(db: &Database) -> CloseReason {
@@ -1045,17 +989,17 @@ fn refuse_large(db: &Database) -> CloseReason {
 fn authenticate(
     db: &Database,
     inner: &mut Inner,
-    request: &Classified,
+    xid: Xid,
+    op: OpCode,
     body: &[u8],
 ) -> Result<(), CloseReason> {
-    let op = OpCode::from_code(request.op).expect("classified as auth or sasl");
     let before = inner.outbox.len();
     let reader = Reader::with_limit(body, db.config.field_bytes_max);
     match Request::decode(op, reader).map_err(|_| CloseReason::BadAuth)? {
         // Without SASL configured the reply to every token is a null token, as in Apache ZooKeeper.
         Request::Sasl { token: Some(_) } => {
             let out = inner.outbox.tail();
-            let start = reply::start_frame(out, request.xid, Zxid::ZERO);
+            let start = reply::start_frame(out, xid, Zxid::ZERO);
             out.put_buf(None);
             reply::finish_frame(out, start);
         }
@@ -1064,11 +1008,11 @@ fn authenticate(
             match auth::authenticate(&db.config.auth, &inner.identity, scheme, auth) {
                 Ok(identity) => {
                     inner.identity = identity;
-                    reply::header_frame(inner.outbox.tail(), request.xid, Zxid::ZERO, None);
+                    reply::header_frame(inner.outbox.tail(), xid, Zxid::ZERO, None);
                 }
                 Err(error) => {
                     db.stats.auth_failures.fetch_add(1, Relaxed);
-                    reply::header_frame(inner.outbox.tail(), request.xid, Zxid::ZERO, Some(error));
+                    reply::header_frame(inner.outbox.tail(), xid, Zxid::ZERO, Some(error));
                     inner.close_after_flush(CloseReason::AuthFailed);
                 }
             }

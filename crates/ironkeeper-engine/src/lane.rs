@@ -11,8 +11,9 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use ironkeeper_proto::Xid;
+use ironkeeper_proto::{OpCode, Xid};
 
+use crate::conn::frames::{ReadOp, ReadRequest};
 use crate::large_requests::LargePermit;
 
 /// The maximum number of waiting requests of one connection; at it the server stops reading its
@@ -28,12 +29,56 @@ pub const LANE_WEIGHT_MAX: u32 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight(pub u32);
 
+impl Weight {
+    /// Returns the weight of a read. Its reply may be long, and a list of ephemerals costs as much
+    /// as all ephemerals of the session, however few are part of the reply.
+    pub fn of(op: ReadOp) -> Weight {
+        use OpCode::*;
+        match op {
+            ReadOp::Served(GetEphemerals) => Weight(LANE_WEIGHT_MAX),
+            ReadOp::Served(
+                GetChildren | GetChildren2 | MultiRead | SetWatches | SetWatches2 | GetAcl,
+            ) => Weight(1),
+            ReadOp::Served(_) | ReadOp::Rejected(_) => Weight(0),
+        }
+    }
+}
+
+/// A read that waits for the writes before it.
+#[derive(Debug)]
+pub struct WaitingRead {
+    pub xid: Xid,
+    pub op: ReadOp,
+    pub body: Bytes,
+    pub received_ms: u64,
+    /// Held until the read is served.
+    _permit: Option<LargePermit>,
+}
+
+impl WaitingRead {
+    /// Copies a request that cannot be served yet.
+    pub fn new(
+        request: ReadRequest<'_>,
+        received_ms: u64,
+        permit: Option<LargePermit>,
+    ) -> WaitingRead {
+        let ReadRequest { xid, op, body } = request;
+        let body = Bytes::copy_from_slice(body);
+        WaitingRead { xid, op, body, received_ms, _permit: permit }
+    }
+
+    pub fn request(&self) -> ReadRequest<'_> {
+        ReadRequest { xid: self.xid, op: self.op, body: &self.body }
+    }
+}
+
 #[derive(Debug)]
 pub enum LaneItem {
     /// Submitted to the engine; removed when its reply is in the outbox.
-    Write { xid: Xid },
-    /// A whole request with its header, as it was received.
-    Read { frame: Bytes, weight: Weight, received_ms: u64, _permit: Option<LargePermit> },
+    Write {
+        xid: Xid,
+    },
+    Read(WaitingRead),
 }
 
 /// The queue of one connection; see the module documentation.
@@ -71,35 +116,23 @@ impl Lane {
         self.items.push_back(LaneItem::Write { xid });
     }
 
-    pub fn push_read(
-        &mut self,
-        frame: Bytes,
-        weight: Weight,
-        received_ms: u64,
-        permit: Option<LargePermit>,
-    ) {
-        self.read_bytes += frame.len();
-        self.read_weight += weight.0;
-        self.items.push_back(LaneItem::Read { frame, weight, received_ms, _permit: permit });
+    pub fn push_read(&mut self, read: WaitingRead) {
+        self.read_bytes += read.request().frame_len();
+        self.read_weight += Weight::of(read.op).0;
+        self.items.push_back(LaneItem::Read(read));
     }
 
     /// Removes the read at the front, if there is one.
-    pub fn pop_read(&mut self) -> Option<(Bytes, u64)> {
-        if !matches!(self.items.front(), Some(LaneItem::Read { .. })) {
-            return None;
-        }
-        match self.items.pop_front() {
-            Some(LaneItem::Read { frame, weight, received_ms, .. }) => {
-                self.read_bytes -= frame.len();
-                self.read_weight -= weight.0;
-                Some((frame, received_ms))
-            }
-            _ => unreachable!("the front was a read"),
-        }
+    pub fn pop_read(&mut self) -> Option<WaitingRead> {
+        let front = self.items.pop_front_if(|item| matches!(item, LaneItem::Read(_)));
+        let Some(LaneItem::Read(read)) = front else { return None };
+        self.read_bytes -= read.request().frame_len();
+        self.read_weight -= Weight::of(read.op).0;
+        Some(read)
     }
 
     pub fn has_read_in_front(&self) -> bool {
-        matches!(self.items.front(), Some(LaneItem::Read { .. }))
+        matches!(self.items.front(), Some(LaneItem::Read(_)))
     }
 
     /// Removes the write at the front. The engine replies to a connection's writes in the order of
@@ -118,27 +151,36 @@ impl Lane {
 mod tests {
     use super::*;
 
-    fn frame(text: &'static str) -> Bytes {
-        Bytes::from_static(text.as_bytes())
+    fn read_of(xid: i32, op: OpCode, body: &[u8]) -> WaitingRead {
+        let request = ReadRequest { xid: Xid(xid), op: ReadOp::Served(op), body };
+        WaitingRead::new(request, 0, None)
+    }
+
+    fn read(xid: i32) -> WaitingRead {
+        read_of(xid, OpCode::GetData, b"")
+    }
+
+    fn popped(lane: &mut Lane) -> Option<i32> {
+        lane.pop_read().map(|read| read.xid.0)
     }
 
     #[test]
     fn reads_come_out_in_order_and_only_in_front_of_the_next_write() {
         let mut lane = Lane::default();
         lane.push_write(Xid(1));
-        lane.push_read(frame("r2"), Weight(0), 0, None);
-        lane.push_read(frame("r3"), Weight(0), 0, None);
+        lane.push_read(read(2));
+        lane.push_read(read(3));
         lane.push_write(Xid(4));
-        lane.push_read(frame("r5"), Weight(0), 0, None);
+        lane.push_read(read(5));
         assert!(lane.pop_read().is_none() && !lane.has_read_in_front());
         lane.pop_write(Xid(1));
         assert!(lane.has_read_in_front());
-        assert_eq!(lane.pop_read().expect("a read").0, frame("r2"));
-        assert_eq!(lane.pop_read().expect("a read").0, frame("r3"));
+        assert_eq!(popped(&mut lane), Some(2));
+        assert_eq!(popped(&mut lane), Some(3));
         assert!(lane.pop_read().is_none());
         assert_eq!((lane.len(), lane.writes()), (2, 1));
         lane.pop_write(Xid(4));
-        assert_eq!(lane.pop_read().expect("a read").0, frame("r5"));
+        assert_eq!(popped(&mut lane), Some(5));
         assert!(lane.is_empty() && lane.writes() == 0);
     }
 
@@ -163,14 +205,14 @@ mod tests {
         assert!(!lane.is_full());
 
         let mut lane = Lane::default();
-        lane.push_read(Bytes::from(vec![0; LANE_BYTES_MAX]), Weight(0), 0, None);
+        lane.push_read(read_of(1, OpCode::GetData, &vec![0; LANE_BYTES_MAX]));
         assert!(lane.is_full());
         lane.pop_read();
         assert!(!lane.is_full());
 
         let mut lane = Lane::default();
-        lane.push_read(frame("short"), Weight(0), 0, None);
-        lane.push_read(frame("long"), Weight(LANE_WEIGHT_MAX), 0, None);
+        lane.push_read(read(1));
+        lane.push_read(read_of(2, OpCode::GetEphemerals, b""));
         assert!(lane.is_full());
         lane.pop_read();
         assert!(lane.is_full(), "the long one waits still");

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use ironkeeper_proto::reply::{self, MultiHeader};
-use ironkeeper_proto::request::{DataWatch, RequestHeader, SetWatches};
+use ironkeeper_proto::request::{DataWatch, SetWatches};
 use ironkeeper_proto::watch_event::{self, EventType};
 use ironkeeper_proto::{ErrorCode, OpCode, Perms, Put, Reader, Request, Stat, Xid, Zxid, acl};
 use ironkeeper_tree::Node;
 
 use crate::auth;
+use crate::conn::frames::{ReadOp, ReadRequest};
 use crate::conn::{CloseReason, Conn, Inner, OUTBOX_BYTES_HARD};
 use crate::database::{Database, Hasher, State};
 use crate::long_lists::{LongLists, put_children};
@@ -30,7 +31,9 @@ const EPHEMERAL_STEP_BYTES: usize = 64;
 /// A list of at least this many children is encoded once for all reads of a multiRead.
 const KEPT_LIST_CHILDREN: u32 = 16;
 
-/// Serves reads during one hold of the gate; `state` proves that it is locked.
+/// Serves reads during one hold of the gate; `state` proves that it is locked. Must be closed with
+/// [`Reads::finish`].
+#[must_use]
 pub(crate) struct Reads<'a> {
     db: &'a Database,
     state: &'a State,
@@ -49,30 +52,37 @@ impl<'a> Reads<'a> {
         self.work
     }
 
+    /// Adds the reads to the server's counters and returns the work done.
+    pub fn finish(self) -> usize {
+        self.tally.settle(&self.db.stats);
+        self.work
+    }
+
     /// Serves one request into the outbox of `inner`, whose lock the caller holds.
-    pub fn serve(&mut self, conn: &Arc<Conn>, inner: &mut Inner, frame: &[u8], received_ms: u64) {
+    pub fn serve(
+        &mut self,
+        conn: &Arc<Conn>,
+        inner: &mut Inner,
+        request: ReadRequest<'_>,
+        received_ms: u64,
+    ) {
         let Reads { db, state, now, .. } = *self;
-        let mut reader = Reader::with_limit(frame, db.config.field_bytes_max);
-        let Ok(header) = RequestHeader::decode(&mut reader) else { return };
-        let op = match OpCode::from_code(header.op) {
-            // Clients may not send internal operations, nor `check` outside of a multi.
-            None
-            | Some(
-                OpCode::CreateSession | OpCode::DeleteContainer | OpCode::Check | OpCode::Error,
-            ) => {
+        let op = match request.op {
+            ReadOp::Rejected(code) => {
                 let error = Some(ErrorCode::Unimplemented);
-                reply::header_frame(inner.outbox.tail(), header.xid, Zxid(-1), error);
-                inner.close_after_flush(CloseReason::BadOperation(header.op));
+                reply::header_frame(inner.outbox.tail(), request.xid, Zxid(-1), error);
+                inner.close_after_flush(CloseReason::BadOperation(code));
                 return;
             }
-            Some(op) => op,
+            ReadOp::Served(op) => op,
         };
         db.planted_panic.strike(Place::Read);
         let zxid = state.applied();
-        let xid = if op == OpCode::Ping { Xid::PING } else { header.xid };
+        let xid = if op == OpCode::Ping { Xid::PING } else { request.xid };
         let before = inner.outbox.len();
         let mut service = Service { db, state, conn, inner, xid, zxid, told_bytes: 0, steps: 0 };
-        let answer = match Request::decode(op, reader) {
+        let body = Reader::with_limit(request.body, db.config.field_bytes_max);
+        let answer = match Request::decode(op, body) {
             Ok(request) => service.answer(&request),
             Err(_) => Err(ErrorCode::MarshallingError),
         };
@@ -88,26 +98,27 @@ impl<'a> Reads<'a> {
         self.tally.note(&db.stats, reply_bytes, op != OpCode::Ping, latency_ms);
     }
 
+    /// Serves the read at the front of the connection's lane, if there is one.
+    pub fn serve_next(&mut self, conn: &Arc<Conn>, inner: &mut Inner) -> bool {
+        let Some(read) = inner.lane.pop_read() else { return false };
+        self.serve(conn, inner, read.request(), read.received_ms);
+        true
+    }
+
     /// Serves the reads at the front of the connection's lane. All of them must be served before
     /// the next write is applied, with replies of any length, so the client cannot be paused here:
     /// above the bound its connection is closed. Returns the work done.
     pub fn serve_waiting(mut self, conn: &Arc<Conn>, inner: &mut Inner) -> usize {
-        while let Some((frame, received_ms)) = inner.lane.pop_read() {
+        while let Some(read) = inner.lane.pop_read() {
             if inner.outbox.copied_len() > OUTBOX_BYTES_HARD {
                 inner.cut_off();
             }
             if inner.is_open() {
-                self.serve(conn, inner, &frame, received_ms);
+                self.serve(conn, inner, read.request(), read.received_ms);
             }
         }
         inner.count_unsent(&self.db.unsent);
-        self.work
-    }
-}
-
-impl Drop for Reads<'_> {
-    fn drop(&mut self) {
-        std::mem::take(&mut self.tally).settle(&self.db.stats);
+        self.finish()
     }
 }
 
@@ -172,8 +183,20 @@ impl<'a> Service<'a> {
                 self.set_watches(watches);
                 self.done();
             }
-            // Writes are submitted, never served; other operations were rejected before decoding.
-            _ => return Err(ErrorCode::Unimplemented),
+            // The other classes of `OpCode::class`: they are not served from memory.
+            Request::Create(_)
+            | Request::Delete { .. }
+            | Request::SetData { .. }
+            | Request::SetAcl { .. }
+            | Request::Sync { .. }
+            | Request::Multi(_)
+            | Request::Reconfig(_)
+            | Request::CloseSession
+            | Request::Auth { .. }
+            | Request::Sasl { .. }
+            | Request::Check { .. }
+            | Request::DeleteContainer { .. }
+            | Request::CreateSession { .. } => return Err(ErrorCode::Unimplemented),
         }
         Ok(())
     }

@@ -50,7 +50,7 @@ pub use ids::{Epoch, ServerId, SessionId, Xid, Zxid};
 pub use ip_range::IpRange;
 pub use jute::{DecodeError, Put, Reader};
 pub use membership::Membership;
-pub use op::{CreateMode, OpCode};
+pub use op::{CreateMode, OpClass, OpCode};
 pub use quorum_packet::Packet;
 pub use request::Request;
 pub use stat::Stat;

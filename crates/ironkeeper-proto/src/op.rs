@@ -83,6 +83,22 @@ impl OpCode {
         })
     }
 
+    /// Returns how a server handles the operation when a client sends it.
+    pub fn class(self) -> OpClass {
+        use OpCode::*;
+        match self {
+            Exists | GetData | GetAcl | GetChildren | GetChildren2 | GetAllChildrenNumber
+            | GetEphemerals | MultiRead | CheckWatches | RemoveWatches | SetWatches
+            | SetWatches2 | AddWatch | WhoAmI => OpClass::Read,
+            Create | Create2 | CreateContainer | CreateTtl | Delete | SetData | SetAcl | Multi
+            | Reconfig | Sync => OpClass::Write,
+            Ping => OpClass::Ping,
+            CloseSession => OpClass::Close,
+            Auth | Sasl => OpClass::Auth,
+            Check | DeleteContainer | CreateSession | Error => OpClass::Internal,
+        }
+    }
+
     /// Returns the letters that `cons` shows for a connection's last operation.
     pub fn short_name(self) -> &'static str {
         use OpCode::*;
@@ -114,6 +130,24 @@ impl OpCode {
             Auth | Sasl | Error => "NA",
         }
     }
+}
+
+/// How a server handles an operation of a client, see [`OpCode::class`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OpClass {
+    /// Served from memory, in the order of the session's requests.
+    Read,
+    /// Ordered among the transactions: the writes and sync.
+    Write,
+    /// Keeps the session alive. Served like a read.
+    Ping,
+    /// Ends the session. Ordered among the transactions.
+    Close,
+    /// Proves an identity of the connection. Processed without waiting for earlier requests.
+    Auth,
+    /// Part of a multi, of a transaction or of the communication between servers. A client must
+    /// not send it as a request.
+    Internal,
 }
 
 /// The kind of node that a create requests (the `flags` field of the request).
@@ -177,5 +211,20 @@ mod tests {
         for op in known {
             assert_eq!(OpCode::from_code(op.code()), Some(op));
         }
+    }
+
+    #[test]
+    fn each_operation_has_the_class_that_clients_see() {
+        let of_class = |class: OpClass| -> Vec<i32> {
+            let known = (-20..200).filter_map(OpCode::from_code);
+            known.filter(|op| op.class() == class).map(OpCode::code).collect()
+        };
+        let reads = [3, 4, 6, 8, 12, 17, 18, 22, 101, 103, 104, 105, 106, 107];
+        assert_eq!(of_class(OpClass::Read), reads);
+        assert_eq!(of_class(OpClass::Write), [1, 2, 5, 7, 9, 14, 15, 16, 19, 21]);
+        assert_eq!(of_class(OpClass::Ping), [11]);
+        assert_eq!(of_class(OpClass::Close), [-11]);
+        assert_eq!(of_class(OpClass::Auth), [100, 102]);
+        assert_eq!(of_class(OpClass::Internal), [-10, -1, 13, 20]);
     }
 }
