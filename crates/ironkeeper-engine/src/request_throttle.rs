@@ -14,7 +14,6 @@
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 
-use crate::large_requests::LargePermit;
 use crate::sync::{Mutex, MutexGuard};
 
 /// The settings of the throttle.
@@ -105,51 +104,6 @@ impl<T: Clone> RequestThrottle<T> {
     }
 }
 
-/// The state of one connection with respect to the throttle. Under the connection's lock.
-#[derive(Debug, Default)]
-pub(crate) struct Turn {
-    pub state: TurnState,
-    /// When the bytes below began to wait.
-    since_ms: u64,
-    /// Bytes, from the next request on, that had been received by then.
-    bytes: usize,
-    /// The permit of the next request, if that is a large one.
-    pub permit: Option<LargePermit>,
-    /// A stale request was dropped, so no later request may be executed.
-    pub dropped: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum TurnState {
-    #[default]
-    None,
-    InLine,
-    /// A slot is taken on behalf of the next request.
-    Granted,
-}
-
-impl Turn {
-    /// Records that `bytes` have been received and wait from now on.
-    pub fn wait(&mut self, now_ms: u64, bytes: usize) {
-        self.state = TurnState::InLine;
-        // Bytes that waited before keep their start time.
-        if self.bytes == 0 {
-            (self.since_ms, self.bytes) = (now_ms, bytes);
-        }
-    }
-
-    /// Returns how long the next request has been waiting.
-    pub fn waited_ms(&self, now_ms: u64) -> u64 {
-        if self.bytes == 0 { 0 } else { now_ms.saturating_sub(self.since_ms) }
-    }
-
-    /// Records that the next `bytes` are processed.
-    pub fn pass(&mut self, bytes: usize) {
-        self.state = TurnState::None;
-        self.bytes = self.bytes.saturating_sub(bytes);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,18 +151,5 @@ mod tests {
         throttle.enter(&'b');
         assert_eq!(throttle.leave(), None, "one is still in work");
         assert_eq!(throttle.leave(), Some('b'));
-    }
-
-    #[test]
-    fn age_is_that_of_the_bytes_that_waited() {
-        let mut turn = Turn::default();
-        assert_eq!(turn.waited_ms(5), 0);
-        turn.wait(10, 30);
-        assert_eq!(turn.waited_ms(50), 40);
-        turn.pass(20);
-        turn.wait(60, 10);
-        assert_eq!(turn.waited_ms(70), 60, "received before the first wait");
-        turn.pass(10);
-        assert_eq!(turn.waited_ms(70), 0, "received after it");
     }
 }

@@ -15,7 +15,6 @@ use crate::conn::{CloseReason, Conn, Submit, SubmitKind};
 use crate::database::State;
 use crate::io::Output;
 use crate::local_writes::{Answer, Waiting};
-use crate::request_throttle::TurnState;
 use crate::time::Now;
 
 /// The number of connections waiting for the request throttle that are woken in one check.
@@ -192,7 +191,7 @@ impl Engine {
         while let Some(conn) = throttle.leave() {
             let mut inner = conn.lock();
             if !inner.is_gone() {
-                inner.turn.state = TurnState::Granted;
+                inner.turnstile.grant();
                 self.wakes.add(&conn, &mut inner);
                 return;
             }
@@ -207,13 +206,13 @@ impl Engine {
         let is_stale = throttle.config.stale_when_gone
             && inner.is_gone()
             // A closeSession is executed after a disconnect: it cleans up.
-            && (op != OpCode::CloseSession || inner.turn.dropped);
+            && (op != OpCode::CloseSession || inner.turnstile.dropped);
         let stats = &self.db.stats.throttle;
         match (is_stale, throttle.config.drop_stale) {
             (false, _) => {}
             (true, false) => drop(stats.stale_requests.fetch_add(1, Relaxed)),
             (true, true) => {
-                inner.turn.dropped = true;
+                inner.turnstile.dropped = true;
                 stats.stale_requests_dropped.fetch_add(1, Relaxed);
             }
         }
