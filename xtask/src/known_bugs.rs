@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::repo;
+use ironkeeper_steps::repo;
 
 /// Prefixes of the names of tests that contain a bug number.
 const ORIGINS: [&str; 9] = [

@@ -8,8 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
-
-use crate::repo;
+use ironkeeper_steps::repo;
 
 /// Options of `cargo xtask permutations`.
 #[derive(Debug, Args)]

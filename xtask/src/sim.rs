@@ -7,8 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
-
-use crate::{ironkeeper, repo};
+use ironkeeper_steps::{builds, repo};
 
 /// Options of `cargo xtask sim`.
 #[derive(Debug, Args)]
@@ -35,7 +34,7 @@ pub struct Options {
 
 /// Returns the command of the simulator with its options; builds the simulator if necessary.
 pub fn command(options: &Options) -> Result<Command> {
-    let mut command = Command::new(ironkeeper::build_simulator()?);
+    let mut command = Command::new(builds::build_simulator()?);
     command
         .arg(format!("--seeds={}", options.seeds))
         .arg(format!("--from={}", options.from))

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use ironkeeper_steps::count::Count;
+use ironkeeper_steps::limited::End;
+use ironkeeper_steps::slots::Lanes;
+use ironkeeper_steps::stages::{self, Stage, Step};
+use ironkeeper_steps::test_binaries::{self, TestBinary};
+use ironkeeper_steps::{builds, process};
 
-use crate::count::Count;
-use crate::limited::End;
-use crate::side_by_side::Lanes;
-use crate::steps::{self, Stage, Step};
-use crate::test_binaries::{self, TestBinary};
-use crate::{ironkeeper, permutations, sim, tools};
+use crate::{permutations, sim};
 
 /// The longest time of one test binary: many times that of the slowest one on a busy machine.
 const TEST_BINARY_MAX: Duration = Duration::from_secs(900);
@@ -30,7 +31,7 @@ pub struct Options {}
 pub fn run(_: &Options) -> Result<bool> {
     let logs = tempfile::Builder::new().prefix("ironkeeper-tests-").tempdir()?;
     let logs = logs.path();
-    let cargo = |arguments| steps::command(steps::cargo(arguments), logs);
+    let cargo = |arguments| stages::command(stages::cargo(arguments), logs);
     let binaries = Mutex::new(Vec::new());
     let build = || {
         *binaries.lock().expect("no step panics with it") = test_binaries::build()?;
@@ -38,9 +39,9 @@ pub fn run(_: &Options) -> Result<bool> {
     };
     let tests = || run_binaries(&binaries.lock().expect("no step panics with it"), logs);
     let documentation = || {
-        let mut command = steps::cargo("test --quiet --workspace --all-features --doc");
-        command.args(["--config", &steps::limited_runner(TEST_BINARY_MAX)?]);
-        steps::command(steps::nice(&command), logs)
+        let mut command = stages::cargo("test --quiet --workspace --all-features --doc");
+        command.args(["--config", &stages::limited_runner(TEST_BINARY_MAX)?]);
+        stages::command(stages::nice(&command), logs)
     };
     let stages: Vec<Stage<'_>> = vec![
         vec![vec![Step::new("formatting", || cargo("fmt --all --check"))]],
@@ -54,24 +55,24 @@ pub fn run(_: &Options) -> Result<bool> {
             vec![
                 Step::new("the examples of the documentation", documentation),
                 Step::new("building the permutations", || {
-                    steps::command(steps::nice(&permutations::build_command()), logs)
+                    stages::command(stages::nice(&permutations::build_command()), logs)
                 }),
                 Step::new("threads in every order", || {
-                    let options = steps::options("");
-                    steps::command(steps::nice(&permutations::command(&options)), logs)
+                    let options = stages::options("");
+                    stages::command(stages::nice(&permutations::command(&options)), logs)
                 }),
                 Step::new("building the simulator and the checked server", || {
-                    let command = steps::nice(&ironkeeper::build_checked_command());
-                    steps::command(command, logs)
+                    let command = stages::nice(&builds::build_checked_command());
+                    stages::command(command, logs)
                 }),
                 Step::new("simulated clusters", || {
-                    let options = steps::options("--seeds 2000 --broken-rules");
-                    steps::command(steps::nice(&sim::command(&options)?), logs)
+                    let options = stages::options("--seeds 2000 --broken-rules");
+                    stages::command(stages::nice(&sim::command(&options)?), logs)
                 }),
             ],
         ],
     ];
-    Ok(steps::run(stages))
+    Ok(stages::run(stages))
 }
 
 /// Runs all test binaries, several at a time, large ones first: they take longest.
@@ -90,7 +91,7 @@ fn run_binaries(binaries: &[TestBinary], logs: &std::path::Path) -> Result<Count
             End::Well => println!("{took:>7.1} s  {what}: {count}"),
             End::Failed => println!("FAILED {what}\n{}", ran.text),
             End::Hung => {
-                let tail = tools::tail(&ran.text, 20);
+                let tail = process::tail(&ran.text, 20);
                 println!("{what} hangs: ended after {} s\n{tail}", TEST_BINARY_MAX.as_secs());
             }
         }
