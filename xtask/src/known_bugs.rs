@@ -119,6 +119,7 @@ fn the_list_of_the_servers_bugs_and_the_tests_agree() {
         "ironkeeper-store/tests",
         "ironkeeper-tree/tests",
         "ironkeeper-engine/tests",
+        "ironkeeper-node/src",
         "ironkeeper-server/src",
     ]);
     let list =

@@ -10,13 +10,13 @@ use std::sync::{Arc, Weak};
 use ironkeeper_engine::baton::Baton;
 use ironkeeper_engine::conn::Conn;
 use ironkeeper_engine::{Database, Engine, Input, Output};
+use ironkeeper_node::LogItem;
 use ironkeeper_zab::DurableStep;
 
 use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::io::IoHandle;
 use crate::log_thread::LogQueue;
-use crate::log_work::LogItem;
 use crate::member::Member;
 use crate::session_log::SessionLog;
 use crate::shutdown::Shutdown;

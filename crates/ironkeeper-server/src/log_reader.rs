@@ -5,17 +5,13 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use bytes::Bytes;
-use ironkeeper_engine::{Database, Input};
-use ironkeeper_proto::Zxid;
+use ironkeeper_engine::Input;
+use ironkeeper_node::read_log;
+use ironkeeper_store::Store;
 use ironkeeper_store::disk::Disk;
-use ironkeeper_store::{Store, StoreError};
 use ironkeeper_zab::{LogQuery, LogRead};
 
 use crate::core::Core;
-
-/// The maximum number of bytes read for one learner, regardless of the size of the tree.
-const BYTES_MAX: u64 = 64 << 20;
 
 /// The queue of queries to the thread.
 #[derive(Debug)]
@@ -49,7 +45,7 @@ pub fn run<D: Disk>(
     core: &Core,
 ) {
     while let Ok(Some(LogQuery { link, after })) = queries.recv() {
-        let read = read(store, after, size_factor, &core.db);
+        let read = read_log(store, after, size_factor, &core.db);
         let learner = core.member.as_ref().and_then(|member| member.links.learner_to_log(link));
         let read = match read {
             Ok(read) => {
@@ -70,19 +66,4 @@ pub fn run<D: Disk>(
         };
         core.submit([Input::Peer(ironkeeper_zab::Input::LogRead { link, read })]);
     }
-}
-
-/// Returns the transactions after a zxid, up to the size that is worth sending.
-pub fn read<D: Disk>(
-    store: &Store<D>,
-    after: Zxid,
-    size_factor: Option<f64>,
-    db: &Database,
-) -> Result<LogRead, StoreError> {
-    let Some(factor) = size_factor else { return Ok(LogRead::default()) };
-    let bytes_max = (store.newest_snapshot_bytes()? as f64 * factor) as u64;
-    let applied = || db.read().applied();
-    let tail = store.read_tail(after, bytes_max.min(BYTES_MAX), applied)?;
-    let txns = tail.txns.into_iter().map(|(zxid, txn)| (zxid, Bytes::from(txn)));
-    Ok(LogRead { found: tail.found, txns: txns.collect() })
 }

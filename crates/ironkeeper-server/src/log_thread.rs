@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ironkeeper_engine::Input;
 use ironkeeper_engine::planted::Place;
+use ironkeeper_node::{LogDriver, LogItem, LogWork, Progress};
 use ironkeeper_store::LogWriter;
 use ironkeeper_store::disk::{self, RealDisk};
 
 use crate::core::Core;
-use crate::log_work::{LogItem, LogWork, Progress};
 use crate::metrics::Metrics;
 
 /// The wait between two attempts to write to a full disk.
@@ -164,11 +165,34 @@ impl LogThread {
     fn write(&mut self, batch: &mut Vec<LogItem>) -> Result<(), String> {
         let (settings, core, metrics) = (self.settings, &self.core, &self.metrics);
         core.db.planted_panic.strike(Place::Log);
-        let commit = |writer: &mut LogWriter<RealDisk>, txns| {
-            commit(writer, txns, settings, core, metrics).map(|()| Progress::Done)
-        };
-        self.work.perform(batch, &core.snapshots, commit, |input| core.leave([input]))?;
+        self.work.perform(batch, &mut Threads { settings, core, metrics })?;
         Ok(())
+    }
+}
+
+/// The threads around the log thread.
+struct Threads<'a> {
+    settings: LogSettings,
+    core: &'a Core,
+    metrics: &'a Metrics,
+}
+
+impl LogDriver<RealDisk> for Threads<'_> {
+    fn commit(&mut self, writer: &mut LogWriter<RealDisk>, txns: u64) -> Result<Progress, String> {
+        let Threads { settings, core, metrics } = *self;
+        commit(writer, txns, settings, core, metrics).map(|()| Progress::Done)
+    }
+
+    fn report(&mut self, input: Input) {
+        self.core.leave([input]);
+    }
+
+    fn without_snapshots<T>(&mut self, change: impl FnOnce() -> T) -> T {
+        let (_pause, unbegun) = self.core.snapshots.pause();
+        if let Some(job) = unbegun {
+            self.report(Input::SnapshotDone(job.into_walk()));
+        }
+        change()
     }
 }
 

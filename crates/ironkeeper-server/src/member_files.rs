@@ -3,9 +3,8 @@
 use std::io;
 
 use ironkeeper_config::dynamic_files::DynamicFiles;
+use ironkeeper_node::MemberFiles;
 use ironkeeper_proto::Membership;
-
-use crate::durable_steps::MemberFiles;
 
 /// The files of [`DynamicFiles`].
 #[derive(Debug)]

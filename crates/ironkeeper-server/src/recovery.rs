@@ -1,109 +1,13 @@
-//! Recovery of the state from the files: the store reads the records, the engine applies them.
+//! Recovery at the start, with the time that it took.
 
-use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use ironkeeper_engine::recover::{Recovered, Recovery};
-use ironkeeper_engine::{Engine, EngineConfig, Input, Now, Output};
-use ironkeeper_proto::snapshot_record::{SnapshotDigest, SnapshotNode};
-use ironkeeper_proto::txn::FullTxn;
-use ironkeeper_proto::{AclVec, SessionId, Zxid};
+use ironkeeper_engine::recover::Recovered;
+use ironkeeper_node::{For, LogEnd, RecoveryError};
+use ironkeeper_store::Store;
 use ironkeeper_store::disk::Disk;
-use ironkeeper_store::{Store, Visitor};
 use ironkeeper_tree::TreeConfig;
-
-use crate::server::StartError;
-use crate::snapshot_thread;
-
-/// The kind of server that recovers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum For {
-    /// A standalone server.
-    Standalone,
-    /// A member of an ensemble, which keeps the last transactions in memory for learners.
-    Member { history_count_max: usize, history_bytes_max: usize },
-}
-
-/// The zxid in the votes of a member that has no database and may not create one
-/// (`zookeeper.db.autocreate`): other servers ignore its votes until a leader has sent it a
-/// snapshot.
-pub(crate) const NO_DATABASE: Zxid = Zxid(-1);
-
-/// The end of the log, as a member of an ensemble needs it.
-#[derive(Debug, Default)]
-pub struct LogEnd {
-    /// The zxid of the snapshot onto which the log was replayed.
-    pub base: Zxid,
-    pub last: Zxid,
-    /// The last transactions up to `last`, without gaps.
-    pub history: VecDeque<(Zxid, Bytes)>,
-    /// The zxid before the first transaction of `history`.
-    pub history_base: Zxid,
-}
-
-impl LogEnd {
-    /// Returns the state with which ZAB starts.
-    pub fn into_recovered(self, epochs: ironkeeper_store::Epochs) -> ironkeeper_zab::Recovered {
-        ironkeeper_zab::Recovered {
-            epochs: ironkeeper_zab::Epochs { accepted: epochs.accepted, current: epochs.current },
-            last: self.last,
-            log_from: self.base,
-            history: self.history.into(),
-            history_base: self.history_base,
-        }
-    }
-}
-
-struct Fold {
-    recovery: Recovery,
-    whom: For,
-    end: LogEnd,
-    history_bytes: usize,
-    /// The time at which the snapshot was loaded and the replay of the log began.
-    snapshot_read: Instant,
-}
-
-impl Visitor for Fold {
-    fn snapshot_start(&mut self, _: Zxid, _: &Path) {
-        self.recovery.begin_snapshot();
-    }
-
-    fn session(&mut self, id: SessionId, timeout_ms: i32) {
-        self.recovery.session(id, timeout_ms);
-    }
-
-    fn acl(&mut self, id: i64, list: AclVec<'_>) {
-        self.recovery.acl(id, list);
-    }
-
-    fn node(&mut self, node: &SnapshotNode<'_>) -> Result<(), String> {
-        self.recovery.node(node)
-    }
-
-    fn snapshot_end(&mut self, zxid: Zxid, digest: Option<SnapshotDigest>) -> Result<(), String> {
-        let ended = self.recovery.end_snapshot(zxid, digest);
-        (self.end.base, self.end.last, self.end.history_base) = (zxid, zxid, zxid);
-        self.snapshot_read = Instant::now();
-        ended
-    }
-
-    fn txn(&mut self, txn: &FullTxn<'_>, raw: &[u8]) -> Result<(), String> {
-        self.recovery.txn(txn)?;
-        self.end.last = txn.header.zxid;
-        let For::Member { history_count_max, history_bytes_max } = self.whom else { return Ok(()) };
-        let history = &mut self.end.history;
-        history.push_back((txn.header.zxid, Bytes::copy_from_slice(raw)));
-        self.history_bytes += raw.len();
-        while history.len() > history_count_max || self.history_bytes > history_bytes_max {
-            let Some((zxid, txn)) = history.pop_front() else { break };
-            self.history_bytes -= txn.len();
-            self.end.history_base = zxid;
-        }
-        Ok(())
-    }
-}
 
 /// The result of a recovery, for the operator.
 #[derive(Debug)]
@@ -118,65 +22,16 @@ pub struct Report {
 }
 
 /// Recovers the state from the files.
-pub fn recover<D: Disk>(
+pub(crate) fn recover<D: Disk>(
     store: &Store<D>,
     config: TreeConfig,
     whom: For,
-) -> Result<(Recovered, LogEnd, Report), StartError> {
+) -> Result<(Recovered, LogEnd, Report), RecoveryError> {
     let began = Instant::now();
-    let (recovery, end) = (Recovery::new(config), LogEnd::default());
-    let mut fold = Fold { recovery, whom, end, history_bytes: 0, snapshot_read: began };
-    let found = store.recover(&mut fold)?;
-    let (snapshot_took, txns_took) = (fold.snapshot_read - began, fold.snapshot_read.elapsed());
-    for (file, reason) in &found.refused_snapshots {
-        tracing::warn!("{} was not used: {reason}", file.display());
-    }
-    if let Some(tail) = &found.torn_tail {
-        tracing::warn!(
-            "{}: the last {} bytes from offset {} are a write that was never finished ({}); \
-             nothing that was acknowledged is missing",
-            tail.file.display(),
-            tail.dropped_bytes,
-            tail.offset,
-            tail.reason
-        );
-    }
-    let recovered = match whom {
-        For::Standalone => fold.recovery.finish(),
-        For::Member { .. } => fold.recovery.finish_member(),
-    };
-    let recovered = recovered.map_err(StartError::Recovery)?;
-    if recovered.digest_mismatches > 0 {
-        tracing::warn!(
-            "{} transactions lead to another digest than they carry",
-            recovered.digest_mismatches
-        );
-    }
-    if found.last_zxid == NO_DATABASE {
-        let end = NO_DATABASE;
-        fold.end = LogEnd { base: end, last: end, history_base: end, ..LogEnd::default() };
-    }
-    let snapshot = found.snapshot.map(|(_, path)| path);
-    let (txns, fresh) = (found.txns, found.fresh);
-    Ok((recovered, fold.end, Report { snapshot, txns, fresh, snapshot_took, txns_took }))
-}
-
-/// Writes the recovered state as a snapshot. Apache does not start on a log without a snapshot, so
-/// there must always be one.
-pub fn write_first_snapshot<D: Disk>(
-    store: &Store<D>,
-    config: EngineConfig,
-    recovered: Recovered,
-    now: Now,
-) -> Result<(), StartError> {
-    let (mut engine, db) = Engine::new(config, recovered, 0, now);
-    let mut outputs = Vec::new();
-    engine.step(now, &mut vec![Input::TakeSnapshot], &mut outputs);
-    engine.settle(now, &mut outputs);
-    for output in outputs {
-        if let Output::Snapshot(mut job) = output {
-            snapshot_thread::write(store, &db, &mut job, || true)?;
-        }
-    }
-    Ok(())
+    let mut snapshot_read = began;
+    let on_snapshot_read = || snapshot_read = Instant::now();
+    let (recovered, end, report) = ironkeeper_node::recover(store, config, whom, on_snapshot_read)?;
+    let ironkeeper_node::Report { snapshot, txns, fresh } = report;
+    let (snapshot_took, txns_took) = (snapshot_read - began, snapshot_read.elapsed());
+    Ok((recovered, end, Report { snapshot, txns, fresh, snapshot_took, txns_took }))
 }

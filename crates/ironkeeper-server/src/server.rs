@@ -12,6 +12,9 @@ use ironkeeper_config::Config;
 use ironkeeper_engine::conn::CloseReason;
 use ironkeeper_engine::planted::Place;
 use ironkeeper_engine::{Engine, Input};
+use ironkeeper_node::{
+    LogWork, NO_DATABASE, RecoveryError, withdraw_unlogged, write_first_snapshot,
+};
 use ironkeeper_proto::{SessionId, Zxid};
 use ironkeeper_store::disk::RealDisk;
 use ironkeeper_store::{Store, StoreError};
@@ -21,12 +24,10 @@ use thiserror::Error;
 use crate::clock::Clock;
 use crate::core::Core;
 use crate::cut_log::CutLog;
-use crate::durable_steps::withdraw_unlogged;
 use crate::io::{Accepted, IoHandle};
 use crate::limits::Limits;
 use crate::log_reader::{self, LogReads};
 use crate::log_thread::LogThread;
-use crate::log_work::LogWork;
 use crate::member::{self, Member};
 use crate::metrics::Metrics;
 use crate::peer::PeerError;
@@ -60,6 +61,15 @@ pub enum StartError {
 impl From<StoreError> for StartError {
     fn from(error: StoreError) -> StartError {
         StartError::Store(error)
+    }
+}
+
+impl From<RecoveryError> for StartError {
+    fn from(error: RecoveryError) -> StartError {
+        match error {
+            RecoveryError::Store(error) => StartError::Store(error),
+            RecoveryError::State(reason) => StartError::Recovery(reason),
+        }
     }
 }
 
@@ -121,11 +131,11 @@ impl Server {
         let recover = || recovery::recover(&store, engine_config.tree, whom);
         let (mut recovered, mut end, report) = recover()?;
         let metrics = Arc::new(Metrics::default());
-        let awaits_database = config.ensemble.is_some() && end.last == recovery::NO_DATABASE;
+        let awaits_database = config.ensemble.is_some() && end.last == NO_DATABASE;
         if report.snapshot.is_none() && !awaits_database {
             let config = engine_config.clone();
             let began = Instant::now();
-            recovery::write_first_snapshot(&store, config, recovered, clock.now())?;
+            write_first_snapshot(&store, config, recovered, clock.now())?;
             metrics.note_snapshot(began.elapsed());
             (recovered, end, _) = recover()?;
         }

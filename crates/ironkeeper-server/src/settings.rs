@@ -11,17 +11,16 @@ use ironkeeper_engine::request_throttle::RequestThrottleConfig;
 use ironkeeper_engine::throttle::ConnectionThrottleConfig;
 use ironkeeper_engine::unsent::UNSENT_BYTES_MAX;
 use ironkeeper_engine::{Database, EngineConfig};
+use ironkeeper_node::{DurableSteps, For, MemberFiles};
 use ironkeeper_store::disk::RealDisk;
 use ironkeeper_store::{Compression, Dirs, Store, StoreOptions};
 use ironkeeper_tree::TreeConfig;
 use ironkeeper_zab::Settings;
 
-use crate::durable_steps::{DurableSteps, MemberFiles};
 use crate::log_thread::LogSettings;
 use crate::member;
 use crate::member_files::DynamicMemberFiles;
 use crate::peer::PeerSettings;
-use crate::recovery::For;
 use crate::snapshot_thread::PurgeSettings;
 
 pub(crate) fn engine(config: &Config, hash_seed: u64) -> EngineConfig {

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ironkeeper_engine::snapshot::{Slice, SnapshotJob};
-use ironkeeper_engine::{Database, Input};
+use ironkeeper_engine::Input;
+use ironkeeper_engine::snapshot::SnapshotJob;
+use ironkeeper_node::write_snapshot;
+use ironkeeper_store::Store;
 use ironkeeper_store::disk::Disk;
-use ironkeeper_store::{Store, StoreError};
 
 use crate::core::Core;
 use crate::metrics::Metrics;
@@ -100,11 +101,6 @@ impl SnapshotQueue {
         self.lock().pauses == 0
     }
 
-    /// Removes and returns the job, for a caller that writes it without a thread.
-    pub fn take(&self) -> Option<Box<SnapshotJob>> {
-        self.lock().job.take()
-    }
-
     /// Waits for work. The thread counts as busy until a [`Busy`] is dropped.
     fn next(&self, purge_at: Option<Instant>) -> Work {
         let mut queue = self.lock();
@@ -160,7 +156,8 @@ pub fn run<D: Disk>(store: &Store<D>, purge: PurgeSettings, core: &Arc<Core>, me
             Work::Snapshot(mut job) => {
                 let began = Instant::now();
                 let zxid = job.zxid();
-                let written = write(store, &core.db, &mut job, || core.snapshots.may_go_on());
+                let written =
+                    write_snapshot(store, &core.db, &mut job, || core.snapshots.may_go_on());
                 match &written {
                     Ok(true) => {
                         metrics.note_snapshot(began.elapsed());
@@ -196,31 +193,4 @@ fn remove_old_files<D: Disk>(store: &Store<D>, retain: usize) {
         }
         Err(error) => tracing::warn!("old files could not be removed: {error}"),
     }
-}
-
-/// Writes one snapshot: under another name, synced, then renamed. Returns false if it was
-/// abandoned: because `go_on` returned false, or because the tree was replaced.
-pub fn write<D: Disk>(
-    store: &Store<D>,
-    db: &Database,
-    job: &mut SnapshotJob,
-    go_on: impl Fn() -> bool,
-) -> Result<bool, StoreError> {
-    let mut writer = store.snapshot_writer(job.zxid())?;
-    let mut buffer = Vec::new();
-    job.encode_head(&mut buffer);
-    writer.write(&buffer)?;
-    loop {
-        buffer.clear();
-        let slice = job.next_slice(db, &mut buffer);
-        writer.write(&buffer)?;
-        if slice == Slice::Lost || !go_on() {
-            return Ok(false);
-        }
-        if slice == Slice::Done {
-            break;
-        }
-    }
-    writer.finish_with(job.digest(), job.zxid())?;
-    Ok(true)
 }

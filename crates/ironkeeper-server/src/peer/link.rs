@@ -9,7 +9,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ironkeeper_proto::jute::Put;
+use ironkeeper_node::encode_vote;
 use ironkeeper_proto::{Notification, Packet, ServerId};
 use ironkeeper_zab::{Hangup, LinkId, Port};
 use tokio::net::tcp::OwnedWriteHalf;
@@ -204,14 +204,4 @@ impl Link {
         // It may be closed already.
         let _ = socket2::SockRef::from(self.writer.as_ref()).shutdown(Shutdown::Both);
     }
-}
-
-/// Encodes a vote for the wire: its length, then the vote.
-pub fn encode_vote(vote: &Notification, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.put_i32(0);
-    vote.encode(out);
-    // A membership that is too long for a frame is too long for every reader.
-    let len = i32::try_from(out.len() - start - 4).unwrap_or(i32::MAX);
-    out[start..start + 4].copy_from_slice(&len.to_be_bytes());
 }

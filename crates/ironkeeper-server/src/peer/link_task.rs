@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ironkeeper_engine::snapshot::Slice;
+use ironkeeper_node::{Intake, TREE_STEP_BYTES};
 use ironkeeper_proto::{Packet, ServerId};
 use ironkeeper_zab::{Hangup, Input, Port};
 use tokio::io::AsyncReadExt;
@@ -13,7 +14,6 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::{Instant, timeout};
 
 use super::dial;
-use super::intake::{Intake, TREE_STEP_BYTES};
 use super::link::{End, Link};
 use super::outbox::Sent;
 use super::places::Place;

@@ -5,12 +5,12 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ironkeeper_node::{Expect, Intake};
 use ironkeeper_proto::quorum_packet::Sender;
 use ironkeeper_zab::{Input, Port};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
-use super::intake::{Expect, Intake};
 use super::link::Link;
 use super::places::Places;
 use super::settings::{Endpoint, OwnAddresses};

@@ -16,16 +16,15 @@
 //! | --- | --- |
 //! | `switchboard` | links by id, addresses of members |
 //! | `link`, `outbox` | sending, from any thread |
-//! | `link_task`, `intake` | the task of a link, decoding of bytes to inputs |
+//! | `link_task` | the task of a link; `ironkeeper_node::Intake` decodes its bytes to inputs |
 //! | `dial`, `listen`, `places` | dialled and accepted links, limits on accepted links |
-//! | `tree_out`, `tree_in`, `tree_scanner` | snapshots from leader to learner |
+//! | `tree_out` | snapshots that are sent to learners |
 //!
 //! Bounds: a packet by `jute.maxbuffer`, a frame on the election port by 512 KiB, the unsent bytes
 //! of a link by [`PeerSettings::unsent_bytes_max`], a snapshot by the disk, connections by
 //! `places`.
 
 mod dial;
-mod intake;
 mod link;
 mod link_task;
 mod listen;
@@ -33,13 +32,12 @@ mod outbox;
 mod places;
 mod settings;
 mod switchboard;
-mod tree_in;
 mod tree_out;
-mod tree_scanner;
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ironkeeper_node::{Expect, Intake, ReceivedTree};
 use ironkeeper_proto::election::Opening;
 use ironkeeper_proto::quorum_packet::Sender;
 use ironkeeper_proto::{Membership, ServerId};
@@ -51,13 +49,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-pub use intake::{Broken, Expect, Intake};
 use link::Link;
-pub use link::encode_vote;
 use listen::Ports;
 pub use settings::{Endpoint, OwnAddresses, PeerSettings};
 use switchboard::Switchboard;
-pub use tree_in::ReceivedTree;
 use tree_out::OutgoingTree;
 
 use crate::unused_memory;

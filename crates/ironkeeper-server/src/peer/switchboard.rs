@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+use ironkeeper_node::ReceivedTree;
 use ironkeeper_proto::election::Opening;
 use ironkeeper_proto::membership::PeerAddress;
 use ironkeeper_proto::{Membership, ServerId};
@@ -19,7 +20,6 @@ use tokio::sync::Notify;
 
 use super::link::{End, Link};
 use super::settings::{Endpoint, OwnAddresses, PeerSettings};
-use super::tree_in::ReceivedTree;
 use crate::repeats::{About, LearnerLines, Repeats};
 
 /// The receiver of inputs.

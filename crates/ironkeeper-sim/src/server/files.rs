@@ -1,8 +1,9 @@
 //! Disk operations of servers, by the product's own code, and their interruption.
 
 use ironkeeper_engine::Input;
+use ironkeeper_engine::snapshot::SnapshotJob;
+use ironkeeper_node::{LogDriver, Progress, read_log, write_snapshot};
 use ironkeeper_proto::Zxid;
-use ironkeeper_server::parts::{Progress, read_log, write_snapshot};
 use ironkeeper_store::LogWriter;
 use ironkeeper_store::disk::sim::{Fault, SimDisk};
 use ironkeeper_zab::{Input as ZabInput, LinkId};
@@ -75,7 +76,7 @@ impl World {
             disk.fail_call(disk.calls() + calls, Fault::Stop);
             // The process has ended, so the results are dropped.
             let _ = write_batch(process, &mut Vec::new());
-        } else if let Some(mut job) = process.snapshots.take().filter(|_| begins) {
+        } else if let Some(mut job) = process.snapshot.take().filter(|_| begins) {
             disk.fail_call(disk.calls() + calls, Fault::Stop);
             let _ = write_snapshot(&process.store, &process.db, &mut job, || true);
         }
@@ -83,7 +84,7 @@ impl World {
 
     pub(super) fn on_write_snapshot(&mut self, node: usize) {
         let Some(process) = &mut self.nodes[node].process else { return };
-        let Some(mut job) = process.snapshots.take() else { return };
+        let Some(mut job) = process.snapshot.take() else { return };
         let written = write_snapshot(&process.store, &process.db, &mut job, || true);
         let purged = process.store.purge(self.plan.snapshots_retained);
         process.inbox.push(Input::SnapshotDone(job.into_walk()));
@@ -104,10 +105,34 @@ impl World {
 }
 
 fn write_batch(process: &mut Process, done: &mut Vec<Input>) -> Result<Progress, String> {
-    let commit = |writer: &mut LogWriter<SimDisk>, _| match writer.commit() {
-        Ok(()) => Ok(Progress::Done),
-        Err(error) if error.is_disk_full() => Ok(Progress::NoRoom),
-        Err(error) => Err(format!("the log cannot be made durable: {error}")),
-    };
-    process.log.perform(&mut process.batch, &process.snapshots, commit, |input| done.push(input))
+    let Process { log, batch, snapshot, .. } = process;
+    log.perform(batch, &mut Batch { snapshot, done })
+}
+
+/// The driver of the log work: reports are collected, and a snapshot is written in one event.
+struct Batch<'a> {
+    /// The snapshot that is not begun.
+    snapshot: &'a mut Option<Box<SnapshotJob>>,
+    done: &'a mut Vec<Input>,
+}
+
+impl LogDriver<SimDisk> for Batch<'_> {
+    fn commit(&mut self, writer: &mut LogWriter<SimDisk>, _: u64) -> Result<Progress, String> {
+        match writer.commit() {
+            Ok(()) => Ok(Progress::Done),
+            Err(error) if error.is_disk_full() => Ok(Progress::NoRoom),
+            Err(error) => Err(format!("the log cannot be made durable: {error}")),
+        }
+    }
+
+    fn report(&mut self, input: Input) {
+        self.done.push(input);
+    }
+
+    fn without_snapshots<T>(&mut self, change: impl FnOnce() -> T) -> T {
+        if let Some(job) = self.snapshot.take() {
+            self.report(Input::SnapshotDone(job.into_walk()));
+        }
+        change()
+    }
 }

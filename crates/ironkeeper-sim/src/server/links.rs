@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use ironkeeper_engine::Input;
 use ironkeeper_engine::snapshot::Slice;
+use ironkeeper_node::{Expect, Intake};
 use ironkeeper_proto::ServerId;
 use ironkeeper_proto::election::Opening;
 use ironkeeper_proto::quorum_packet::Sender;
-use ironkeeper_server::parts::{Expect, Intake};
 use ironkeeper_store::disk::sim::SimDisk;
 use ironkeeper_zab::{Input as ZabInput, LinkId, Port};
 

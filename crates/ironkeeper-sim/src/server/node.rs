@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ironkeeper_engine::snapshot::SnapshotJob;
 use ironkeeper_engine::{Conn, Database, Engine, Input, MemberStart, Now};
-use ironkeeper_proto::{Membership, ServerId};
-use ironkeeper_server::StartError;
-use ironkeeper_server::parts::{
-    DurableSteps, For, Intake, LogItem, LogWork, MemberFiles, ReceivedTree, SnapshotQueue, recover,
+use ironkeeper_node::{
+    DurableSteps, For, Intake, LogItem, LogWork, MemberFiles, ReceivedTree, RecoveryError, recover,
     withdraw_unlogged, write_first_snapshot,
 };
+use ironkeeper_proto::{Membership, ServerId};
 use ironkeeper_store::disk::sim::SimDisk;
 use ironkeeper_store::{Dirs, Store};
 use ironkeeper_zab::{Ensemble, Epochs, LinkId};
@@ -100,7 +99,8 @@ pub struct Process {
     pub is_writing: bool,
     /// Whether a write failed; after that, nothing is written.
     pub has_log_ended: bool,
-    pub snapshots: SnapshotQueue,
+    /// The snapshot that is not begun.
+    pub snapshot: Option<Box<SnapshotJob>>,
     pub peers: BTreeMap<LinkId, Peer>,
     /// The snapshot of the last leader that has sent one.
     pub received: Option<(LinkId, ReceivedTree<SimDisk>)>,
@@ -156,7 +156,7 @@ impl Node {
     }
 
     /// Starts the process with the same steps as the product.
-    pub fn start(&mut self, plan: &Plan, seed: u64, now_us: u64) -> Result<(), StartError> {
+    pub fn start(&mut self, plan: &Plan, seed: u64, now_us: u64) -> Result<(), RecoveryError> {
         let now = self.now(now_us);
         self.boot += 1;
         let config = plan.engine_of(self.id);
@@ -165,10 +165,10 @@ impl Node {
             history_count_max: plan.settings.history_count_max,
             history_bytes_max: plan.settings.history_bytes_max,
         };
-        let (mut recovered, mut end, report) = recover(&store, config.tree, whom)?;
+        let (mut recovered, mut end, report) = recover(&store, config.tree, whom, || {})?;
         if report.snapshot.is_none() {
             write_first_snapshot(&store, config.clone(), recovered, now)?;
-            (recovered, end, _) = recover(&store, config.tree, whom)?;
+            (recovered, end, _) = recover(&store, config.tree, whom, || {})?;
         }
         let epochs = store.load_epochs(end.last)?;
         let members = self.members.read();
@@ -198,7 +198,7 @@ impl Node {
             batch: Vec::new(),
             is_writing: false,
             has_log_ended: false,
-            snapshots: SnapshotQueue::default(),
+            snapshot: None,
             peers: BTreeMap::new(),
             received: None,
             conns: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! Performs the outputs of the engines.
 
 use ironkeeper_engine::{Input, LogItem, Output, ToPeers};
-use ironkeeper_server::parts::encode_vote;
+use ironkeeper_node::encode_vote;
 use ironkeeper_zab::{DurableStep, LinkId, LinkOp, LogQuery, MembersChange, Reason, Status};
 
 use super::node::Piece;
@@ -23,7 +23,7 @@ impl World {
         match output {
             Output::Log(item) => self.queue_item(node, item),
             Output::Snapshot(job) => {
-                process.snapshots.push(job);
+                process.snapshot = Some(job);
                 let in_us = self.disk_us(node) * 10;
                 self.after(in_us, Event::WriteSnapshot { node, boot });
             }

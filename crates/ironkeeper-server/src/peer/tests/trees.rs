@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ironkeeper_engine::snapshot::{LEARNER_SIGNATURE, Slice};
+use ironkeeper_node::{For, recover};
 use ironkeeper_proto::jute::Put;
 use ironkeeper_proto::snapshot_record::{END_PATH, SnapshotNode};
 use ironkeeper_proto::stat::StatPersisted;
@@ -14,7 +15,6 @@ use ironkeeper_zab::{Input, LinkId, LinkOp};
 
 use super::hosts::{Host, leader_and_learner};
 use crate::peer::tree_out::tests::Slices;
-use crate::recovery::{self, For};
 
 /// Returns a snapshot in slices that end at arbitrary bytes, with `signature` after its last node.
 fn tree(nodes: usize, data_len: usize, signature: &str) -> VecDeque<Vec<u8>> {
@@ -68,7 +68,7 @@ fn a_tree_arrives_between_the_packets_around_it_and_becomes_a_snapshot() {
     assert_eq!(received.zxid(), Zxid(9));
     learner.store.install_snapshot(Zxid(9), received.into_writer()).unwrap();
     let (recovered, ..) =
-        recovery::recover(&learner.store, TreeConfig::default(), For::Standalone).unwrap();
+        recover(&learner.store, TreeConfig::default(), For::Standalone, || {}).unwrap();
     assert_eq!(recovered.tree.last_zxid(), Zxid(9));
     for index in 1..3000 {
         let node = recovered.tree.find(&format!("/node-{index}")).expect("it was sent");

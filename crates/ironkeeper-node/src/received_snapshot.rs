@@ -11,7 +11,7 @@ use ironkeeper_store::disk::{Disk, RealDisk};
 use ironkeeper_store::{SnapshotWriter, Store, StoreError};
 use thiserror::Error;
 
-use super::tree_scanner::TreeScanner;
+use crate::snapshot_scanner::TreeScanner;
 
 /// The reason why a snapshot could not be received.
 #[derive(Debug, Error)]

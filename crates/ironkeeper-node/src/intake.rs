@@ -14,7 +14,7 @@ use ironkeeper_store::disk::{Disk, RealDisk};
 use ironkeeper_zab::{Input, LinkId};
 use thiserror::Error;
 
-use super::tree_in::{IncomingTree, ReceivedTree, TreeError};
+use crate::received_snapshot::{IncomingTree, ReceivedTree, TreeError};
 
 /// The size of one read.
 const READ_BYTES: usize = 64 << 10;
@@ -23,7 +23,7 @@ const READ_BYTES: usize = 64 << 10;
 const READ_BYTES_MIN: usize = 8 << 10;
 
 /// After this many bytes of a snapshot ZAB is notified of the progress.
-pub(super) const TREE_STEP_BYTES: usize = 1 << 20;
+pub const TREE_STEP_BYTES: usize = 1 << 20;
 
 /// The reason why a link's bytes could not be decoded. Only this connection is closed.
 #[derive(Debug, Error)]
@@ -66,12 +66,12 @@ impl<D: Disk> Intake<D> {
     }
 
     /// Returns whether bytes should be read now.
-    pub(super) fn wants_bytes(&self) -> bool {
+    pub fn wants_bytes(&self) -> bool {
         !matches!(self.expect, Expect::TreeAhead(_))
     }
 
     /// Reserves memory for the next read.
-    pub(super) fn make_room(&mut self) {
+    pub fn make_room(&mut self) {
         if self.unread.capacity() - self.unread.len() < READ_BYTES_MIN {
             self.unread.reserve(READ_BYTES);
         }

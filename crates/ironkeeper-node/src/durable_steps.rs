@@ -7,7 +7,6 @@
 use std::fmt;
 use std::io;
 
-use ironkeeper_engine::Input;
 use ironkeeper_engine::recover::Recovered;
 use ironkeeper_proto::{Epoch, Membership, Zxid};
 use ironkeeper_store::disk::{Disk, RealDisk};
@@ -15,8 +14,8 @@ use ironkeeper_store::{LogWriter, SnapshotWriter, Store, StoreError};
 use ironkeeper_tree::TreeConfig;
 use ironkeeper_zab::{Durable, MembersChange};
 
+use crate::log_work::LogDriver;
 use crate::recovery::{self, For};
-use crate::snapshot_thread::{Pause, SnapshotQueue};
 
 /// The report of a step. After a truncation or an installation it contains the state recovered from
 /// the files.
@@ -60,27 +59,27 @@ impl<D: Disk> DurableSteps<D> {
         &self,
         zxid: Zxid,
         writer: &mut LogWriter<D>,
-        snapshots: &SnapshotQueue,
-        report: &mut impl FnMut(Input),
+        driver: &mut impl LogDriver<D>,
     ) -> Result<Done, String> {
         // The history of a standalone server is not truncated: `install_snapshot` copies it before
         // the leader's snapshot replaces it.
         if self.was_standalone()? {
             return Ok(Durable::CannotTruncate(zxid));
         }
-        let _pause = hold_snapshots(snapshots, report);
-        *writer = self.store.log_writer();
-        match self.store.truncate_log(zxid) {
-            Ok(()) => {
-                tracing::info!("the log was cut behind {zxid}, as the leader asked");
-                Ok(Durable::Truncated { zxid, state: self.recover()? })
+        driver.without_snapshots(|| {
+            *writer = self.store.log_writer();
+            match self.store.truncate_log(zxid) {
+                Ok(()) => {
+                    tracing::info!("the log was cut behind {zxid}, as the leader asked");
+                    Ok(Durable::Truncated { zxid, state: self.recover()? })
+                }
+                Err(error @ StoreError::CannotTruncate { .. }) => {
+                    tracing::info!("the leader's whole tree is needed: {error}");
+                    Ok(Durable::CannotTruncate(zxid))
+                }
+                Err(error) => Err(format!("the log cannot be cut: {error}")),
             }
-            Err(error @ StoreError::CannotTruncate { .. }) => {
-                tracing::info!("the leader's whole tree is needed: {error}");
-                Ok(Durable::CannotTruncate(zxid))
-            }
-            Err(error) => Err(format!("the log cannot be cut: {error}")),
-        }
+        })
     }
 
     /// Replaces the history by a leader's snapshot. `writer` must have committed all of its
@@ -90,18 +89,18 @@ impl<D: Disk> DurableSteps<D> {
         zxid: Zxid,
         snapshot: SnapshotWriter<D>,
         writer: &mut LogWriter<D>,
-        snapshots: &SnapshotQueue,
-        report: &mut impl FnMut(Input),
+        driver: &mut impl LogDriver<D>,
     ) -> Result<Done, String> {
-        let _pause = hold_snapshots(snapshots, report);
-        *writer = self.store.log_writer();
-        if self.was_standalone()? {
-            self.set_aside()?;
-        }
-        let installed = self.store.install_snapshot(zxid, snapshot);
-        installed.map_err(|error| format!("the leader's tree cannot be kept: {error}"))?;
-        tracing::info!("took over the leader's tree at {zxid}");
-        Ok(Durable::Installed { zxid, state: self.recover()? })
+        driver.without_snapshots(|| {
+            *writer = self.store.log_writer();
+            if self.was_standalone()? {
+                self.set_aside()?;
+            }
+            let installed = self.store.install_snapshot(zxid, snapshot);
+            installed.map_err(|error| format!("the leader's tree cannot be kept: {error}"))?;
+            tracing::info!("took over the leader's tree at {zxid}");
+            Ok(Durable::Installed { zxid, state: self.recover()? })
+        })
     }
 
     pub fn write_members(&self, change: &MembersChange) -> Result<(), String> {
@@ -149,7 +148,7 @@ impl<D: Disk> DurableSteps<D> {
 
     /// Recovers the state from the files.
     fn recover(&self) -> Result<Box<Recovered>, String> {
-        let (state, _, _) = recovery::recover(&self.store, self.tree, self.whom)
+        let (state, _, _) = recovery::recover(&self.store, self.tree, self.whom, || {})
             .map_err(|error| error.to_string())?;
         Ok(Box::new(state))
     }
@@ -186,16 +185,6 @@ pub fn withdraw_unlogged(
         }
         kept => Ok(kept),
     }
-}
-
-/// Pauses the snapshot thread, because the files are about to change. Reports a job that was not
-/// begun as done.
-fn hold_snapshots<'q>(snapshots: &'q SnapshotQueue, report: &mut impl FnMut(Input)) -> Pause<'q> {
-    let (pause, unbegun) = snapshots.pause();
-    if let Some(job) = unbegun {
-        report(Input::SnapshotDone(job.into_walk()));
-    }
-    pause
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ impl TreeScanner {
 
 /// Returns the maximum length of a record: path, data and the fixed parts; also applied to ACL
 /// lists.
-pub(super) fn record_max(field_max: usize) -> usize {
+fn record_max(field_max: usize) -> usize {
     field_max.saturating_mul(2).saturating_add(4096)
 }
 
@@ -113,12 +113,12 @@ fn next_stage(stage: Stage, reader: &mut Reader<'_>) -> Result<Stage, DecodeErro
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
     use ironkeeper_proto::jute::Put;
 
     /// Returns what Apache 3.9.5 sends for a tree of one session, two ACLs, the root and `/a1`.
-    pub(in crate::peer) fn apaches_tree() -> Vec<u8> {
+    fn apaches_tree() -> Vec<u8> {
         let hex = "00000001 0100000e4e060000 00002710
             00000002 0000000000000001 00000001 00000001 00000005776f726c64 00000006616e796f6e65
             0000000000000002 00000001 0000001f 00000005776f726c64 00000006616e796f6e65

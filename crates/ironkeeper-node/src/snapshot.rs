@@ -1,0 +1,33 @@
+//! Writes a snapshot of the state to a file.
+
+use ironkeeper_engine::Database;
+use ironkeeper_engine::snapshot::{Slice, SnapshotJob};
+use ironkeeper_store::disk::Disk;
+use ironkeeper_store::{Store, StoreError};
+
+/// Writes one snapshot: under another name, synced, then renamed. Returns false if it was
+/// abandoned: because `go_on` returned false, or because the tree was replaced.
+pub fn write_snapshot<D: Disk>(
+    store: &Store<D>,
+    db: &Database,
+    job: &mut SnapshotJob,
+    go_on: impl Fn() -> bool,
+) -> Result<bool, StoreError> {
+    let mut writer = store.snapshot_writer(job.zxid())?;
+    let mut buffer = Vec::new();
+    job.encode_head(&mut buffer);
+    writer.write(&buffer)?;
+    loop {
+        buffer.clear();
+        let slice = job.next_slice(db, &mut buffer);
+        writer.write(&buffer)?;
+        if slice == Slice::Lost || !go_on() {
+            return Ok(false);
+        }
+        if slice == Slice::Done {
+            break;
+        }
+    }
+    writer.finish_with(job.digest(), job.zxid())?;
+    Ok(true)
+}
