@@ -10,8 +10,10 @@
 mod connections;
 mod dump;
 mod environment;
+mod gauges;
 mod java_text;
 mod monitor;
+mod not_measured;
 mod process;
 mod server;
 mod version;
@@ -19,7 +21,7 @@ mod watches;
 
 pub use version::ZOOKEEPER_VERSION;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -27,12 +29,17 @@ use ironkeeper_engine::Conn;
 use ironkeeper_engine::conn::ConnView;
 use ironkeeper_engine::database::Serving;
 use ironkeeper_engine::planted::Place;
+use ironkeeper_engine::stats;
+use ironkeeper_metrics::collect;
 use ironkeeper_proto::SessionId;
 use ironkeeper_proto::four_letter::FourLetterWord;
-use ironkeeper_zab::Status;
+use ironkeeper_tree::Quota;
+use ironkeeper_zab::{LearnerView, Status};
 
-use crate::role;
+use self::gauges::{Gauges, LeaderGauges, MemberGauges};
+use crate::member::Member;
 use crate::shared::Shared;
+use crate::{metrics, role};
 
 /// Apache sends a reply in pieces of this size and counts each as a packet.
 const PACKET_BYTES: usize = 8192;
@@ -108,7 +115,7 @@ fn render(shared: &Shared, word: FourLetterWord, argument: i64) -> String {
             let digests: Vec<_> = shared.core.db.read().digests.iter().collect();
             server::hash(&digests)
         }
-        FourLetterWord::Mntr => monitor::render(shared),
+        FourLetterWord::Mntr => monitor::render(&monitor(shared)),
         FourLetterWord::Srst => {
             shared.core.db.stats.reset();
             shared.metrics.reset();
@@ -160,6 +167,95 @@ fn mode(shared: &Shared) -> &'static str {
 fn is_leading(shared: &Shared) -> bool {
     let member = shared.core.member.as_ref();
     member.is_some_and(|member| matches!(member.status(), Status::Leading { .. }))
+}
+
+/// Reads all metrics.
+fn monitor(shared: &Shared) -> monitor::Monitor {
+    let db = &shared.core.db;
+    let mut samples = Vec::new();
+    if let Some(member) = &shared.core.member {
+        samples.extend(collect(gauges::MEMBER_METRICS, &member_gauges(member)));
+        if let Some(leader) = leader_gauges(shared, member) {
+            samples.extend(collect(stats::LEADER_METRICS, &db.stats));
+            samples.extend(collect(gauges::LEADER_METRICS, &leader));
+        }
+    }
+    let (gauges, quotas) = server_gauges(shared);
+    samples.extend(collect(gauges::SERVER_METRICS, &gauges));
+    samples.extend(collect(stats::METRICS, &db.stats));
+    samples.extend(collect(metrics::METRICS, &*shared.metrics));
+    samples.extend(gauges::quotas(&quotas));
+    monitor::Monitor {
+        version: version::full(),
+        server_state: mode(shared),
+        peer_state: shared.core.member.as_ref().map(|member| role::names(member.status()).1),
+        samples,
+    }
+}
+
+fn member_gauges(member: &Member) -> MemberGauges {
+    MemberGauges {
+        voters: member.membership().voters().count(),
+        observer_master: match member.status() {
+            Status::Observing { leader, .. } => Some(leader),
+            Status::Looking | Status::Leading { .. } | Status::Following { .. } => None,
+        },
+    }
+}
+
+fn leader_gauges(shared: &Shared, member: &Member) -> Option<LeaderGauges> {
+    if !is_leading(shared) {
+        return None;
+    }
+    let core = &shared.core;
+    let (learners, pending_syncs) =
+        core.with_engine(|engine| (engine.zab().learners(), engine.pending_syncs()));
+    let voters = member.membership();
+    let synced = |counts: &dyn Fn(&LearnerView) -> bool| {
+        learners.iter().filter(|learner| learner.is_up_to_date && counts(learner)).count()
+    };
+    let votes = |learner: &LearnerView| voters.is_voter(learner.id);
+    Some(LeaderGauges {
+        learners: learners.len(),
+        synced_followers: synced(&|learner| !learner.observes && votes(learner)),
+        synced_non_voting_followers: synced(&|learner| !learner.observes && !votes(learner)),
+        synced_observers: synced(&|learner| learner.observes),
+        pending_syncs,
+        leading_ms: member.role.age_ms(core.clock.now()),
+    })
+}
+
+fn server_gauges(shared: &Shared) -> (Gauges, Vec<Quota>) {
+    let core = &shared.core;
+    let db = &core.db;
+    let local_sessions = core.with_engine(|engine| {
+        engine.local_expiry().schedule().values().map(BTreeSet::len).sum::<usize>()
+    });
+    let state = db.read();
+    let tree = &state.tree;
+    let quotas = tree.quotas().collect();
+    let (nodes, ephemerals, data_bytes) =
+        (tree.node_count(), tree.ephemeral_count(), tree.data_bytes());
+    let (watches, sessions) = (state.watches.count(), state.sessions.len());
+    drop(state);
+    let gauges = Gauges {
+        nodes,
+        ephemerals,
+        data_bytes,
+        watches,
+        sessions,
+        local_sessions,
+        connections: shared.connections.len(),
+        outstanding: db.outstanding.load(Relaxed),
+        drop_probability: db.connection_drop_probability(),
+        uptime_ms: core.clock.uptime_ms(),
+        open_files: process::open_files().unwrap_or(-1),
+        open_files_max: process::open_files_max().unwrap_or(-1),
+        has_failed: core.shutdown.failure().is_some(),
+        is_disk_full: db.disk_full.load(Relaxed),
+        has_autopurge: shared.config.purge_interval_ms.is_some(),
+    };
+    (gauges, quotas)
 }
 
 fn conf(shared: &Shared) -> server::Conf {

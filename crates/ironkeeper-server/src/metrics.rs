@@ -1,9 +1,11 @@
 //! Measurements of the disk, of the start and of the ensemble; the engine has its own statistics.
+//!
+//! To add a metric, add a field and a row of [`METRICS`].
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use ironkeeper_engine::stats::{Distribution, Summary};
+use ironkeeper_metrics::{Distribution, Metric, Summary, Unit};
 use ironkeeper_proto::Packet;
 use ironkeeper_proto::quorum_packet::LeaderMessage;
 
@@ -71,50 +73,110 @@ impl Metrics {
 
     /// Resets what `srst` resets: everything, as Apache does.
     pub fn reset(&self) {
-        let Metrics {
-            fsync,
-            batch,
-            snapshot,
-            snapshot_errors,
-            startup_snapshot,
-            startup_txns,
-            startup_txns_loaded,
-            db_init,
-            lookings,
-            unavailable,
-            leader_unavailable,
-            diffs_sent,
-            trees_sent,
-            proposals_received,
-            commits_received,
-            revalidations_received,
-        } = self;
-        fsync.reset();
-        for counter in [
-            snapshot_errors,
-            lookings,
-            diffs_sent,
-            trees_sent,
-            proposals_received,
-            commits_received,
-            revalidations_received,
-        ] {
-            counter.store(0, Relaxed);
-        }
-        for summary in [
-            batch,
-            snapshot,
-            startup_snapshot,
-            startup_txns,
-            startup_txns_loaded,
-            db_init,
-            unavailable,
-            leader_unavailable,
-        ] {
-            summary.reset();
-        }
+        ironkeeper_metrics::reset(METRICS, self);
     }
 }
+
+/// The metrics, in the order of `mntr`. Names are Apache's; where our value differs from Apache's,
+/// the row says so.
+pub const METRICS: &[Metric<Metrics>] = &[
+    // Apache measures the sync alone, for each log file that is synced.
+    Metric::summary(
+        "fsynctime",
+        Unit::Milliseconds,
+        "Duration of a commit of the log: the write of its rest, and the sync",
+        |metrics| metrics.fsync.summary(),
+    ),
+    Metric::distribution(
+        "sync_processor_queue_flush_time_ms",
+        Unit::Milliseconds,
+        "Duration of a commit of the log: the write of its rest, and the sync",
+        |metrics| &metrics.fsync,
+    ),
+    Metric::summary(
+        "sync_processor_batch_size",
+        Unit::Count,
+        "Transactions in a batch of the log",
+        |metrics| &metrics.batch,
+    ),
+    Metric::summary("snapshottime", Unit::Milliseconds, "Duration of a snapshot", |metrics| {
+        &metrics.snapshot
+    }),
+    // Apache counts snapshots requested over HTTP only.
+    Metric::counter("snapshot_error_count", Unit::Count, "Failed snapshots", |metrics| {
+        &metrics.snapshot_errors
+    }),
+    Metric::summary(
+        "dbinittime",
+        Unit::Milliseconds,
+        "Duration of the recovery at start",
+        |metrics| &metrics.db_init,
+    ),
+    Metric::summary(
+        "startup_snap_load_time",
+        Unit::Milliseconds,
+        "Duration of reading the snapshot at start",
+        |metrics| &metrics.startup_snapshot,
+    ),
+    Metric::summary(
+        "startup_txns_load_time",
+        Unit::Milliseconds,
+        "Duration of replaying the log at start",
+        |metrics| &metrics.startup_txns,
+    ),
+    Metric::summary(
+        "startup_txns_loaded",
+        Unit::Count,
+        "Transactions replayed at start",
+        |metrics| &metrics.startup_txns_loaded,
+    ),
+    Metric::counter("looking_count", Unit::Count, "Changes to the role LOOKING", |metrics| {
+        &metrics.lookings
+    }),
+    Metric::counter(
+        "diff_count",
+        Unit::Count,
+        "Learners synchronized with a part of the log",
+        |metrics| &metrics.diffs_sent,
+    ),
+    Metric::counter(
+        "snap_count",
+        Unit::Count,
+        "Learners synchronized with a snapshot",
+        |metrics| &metrics.trees_sent,
+    ),
+    Metric::counter(
+        "learner_proposal_received_count",
+        Unit::Count,
+        "Proposals that this learner has received",
+        |metrics| &metrics.proposals_received,
+    ),
+    Metric::counter(
+        "learner_commit_received_count",
+        Unit::Count,
+        "Commits that this learner has received",
+        |metrics| &metrics.commits_received,
+    ),
+    // Apache counts the requests that a leader receives.
+    Metric::counter(
+        "revalidate_count",
+        Unit::Count,
+        "Replies to revalidations of sessions that this learner has received",
+        |metrics| &metrics.revalidations_received,
+    ),
+    Metric::summary(
+        "unavailable_time",
+        Unit::Milliseconds,
+        "Time from LOOKING until clients were served again",
+        |metrics| &metrics.unavailable,
+    ),
+    Metric::summary(
+        "leader_unavailable_time",
+        Unit::Milliseconds,
+        "Time from LOOKING until clients were served again by another leader",
+        |metrics| &metrics.leader_unavailable,
+    ),
+];
 
 fn millis(duration: Duration) -> u64 {
     duration.as_millis() as u64

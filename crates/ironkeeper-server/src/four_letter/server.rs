@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ironkeeper_engine::stats::Totals;
+use ironkeeper_metrics::Totals;
 use ironkeeper_proto::membership::PeerRole;
 use ironkeeper_proto::{Membership, ServerId, Zxid};
 
@@ -149,7 +149,7 @@ pub(super) fn hash(digests: &[(Zxid, u64)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ironkeeper_engine::stats::Summary;
+    use ironkeeper_metrics::Summary;
 
     fn overview() -> Overview {
         let latency = Summary::default();
