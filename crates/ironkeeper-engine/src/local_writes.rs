@@ -36,10 +36,8 @@ pub(crate) enum Answer {
     Txn {
         after: Zxid,
     },
-    /// The reply is due when everything up to `after` is applied; `None` if the leader has to reply
-    /// first.
+    /// The reply is due after the leader's reply, when everything that preceded that is applied.
     Sync {
-        after: Option<Zxid>,
         path: Option<String>,
     },
     Error {
@@ -64,7 +62,7 @@ pub(crate) struct LocalWrites {
 
 impl LocalWrites {
     pub fn push(&mut self, waiting: Waiting) {
-        self.asked += usize::from(matches!(waiting.answer, Answer::Sync { after: None, .. }));
+        self.asked += usize::from(matches!(waiting.answer, Answer::Sync { .. }));
         self.queue.push_back(waiting);
     }
 
@@ -86,10 +84,8 @@ impl LocalWrites {
     pub fn take_due(&mut self, applied: Zxid) -> Option<Waiting> {
         let after = match self.queue.front()?.answer {
             Answer::Txn { .. } => return None,
-            Answer::Sync { after: Some(after), .. }
-            | Answer::Error { after, .. }
-            | Answer::Closed { after } => after,
-            Answer::Sync { after: None, .. } => {
+            Answer::Error { after, .. } | Answer::Closed { after } => after,
+            Answer::Sync { .. } => {
                 let reached = self.synced.pop_front_if(|reached| *reached <= applied)?;
                 self.asked -= 1;
                 reached

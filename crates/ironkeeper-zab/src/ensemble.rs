@@ -1,7 +1,7 @@
 //! The committed membership and, while a reconfig is in progress, the proposed one.
 
 use bytes::Bytes;
-use ironkeeper_proto::membership::PeerRole;
+use ironkeeper_proto::membership::{Member, PeerAddress, PeerRole};
 use ironkeeper_proto::{Membership, ServerId, Zxid};
 
 use crate::quorum::{Joint, Quorum};
@@ -22,6 +22,19 @@ impl Ensemble {
             Joint { committed: Quorum::of(&committed), next: proposed.as_ref().map(Quorum::of) };
         let text = Bytes::from(committed.to_string());
         Ensemble { committed, proposed, joint, text }
+    }
+
+    /// Creates the ensemble of a standalone server: it is the only voter.
+    pub(crate) fn of_one(me: ServerId) -> Ensemble {
+        let address =
+            PeerAddress { host: "localhost".to_owned(), quorum_port: 0, election_port: 0 };
+        let member = Member {
+            addresses: vec![address],
+            role: PeerRole::Participant,
+            client: None,
+            secure_client: None,
+        };
+        Ensemble::new(Membership { members: [(me, member)].into(), ..Membership::default() }, None)
     }
 
     pub fn committed(&self) -> &Membership {

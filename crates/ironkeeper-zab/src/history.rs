@@ -17,6 +17,7 @@ pub struct History {
 
 impl History {
     /// Creates an empty history after `base`, bounded in transactions and in their bytes together.
+    /// With a bound of zero it keeps only the zxid of the last transaction.
     pub fn new(base: Zxid, count_max: usize, bytes_max: usize) -> History {
         History { base, entries: VecDeque::new(), bytes: 0, count_max, bytes_max }
     }
@@ -30,10 +31,15 @@ impl History {
         self.entries.back().map_or(self.base, |(zxid, _)| *zxid)
     }
 
-    pub fn push(&mut self, zxid: Zxid, txn: Bytes) {
+    #[inline]
+    pub fn push(&mut self, zxid: Zxid, txn: &Bytes) {
         debug_assert!(zxid.follows(self.last()), "{zxid} does not follow {}", self.last());
+        if self.count_max == 0 {
+            self.base = zxid;
+            return;
+        }
         self.bytes += txn.len();
-        self.entries.push_back((zxid, txn));
+        self.entries.push_back((zxid, txn.clone()));
         while self.entries.len() > self.count_max || self.bytes > self.bytes_max {
             let Some((zxid, txn)) = self.entries.pop_front() else { break };
             self.bytes -= txn.len();
@@ -88,12 +94,12 @@ mod tests {
     fn keeps_the_end_and_knows_what_came_before_it() {
         let mut history = History::new(Zxid(0), 3, 1000);
         for counter in 1..=5 {
-            history.push(Zxid(counter), Bytes::from_static(b"x"));
+            history.push(Zxid(counter), &Bytes::from_static(b"x"));
         }
         assert_eq!((history.base(), history.last()), (Zxid(2), Zxid(5)));
         assert!(history.contains(Zxid(2)) && !history.contains(Zxid(1)));
         assert_eq!(history.after(Zxid(3)).map(|(zxid, _)| zxid.0).collect::<Vec<_>>(), [4, 5]);
-        history.push(Zxid::new(Epoch(2), 1), Bytes::new());
+        history.push(Zxid::new(Epoch(2), 1), &Bytes::new());
         assert_eq!(history.around(Zxid(7)), (Zxid(5), Some(Zxid::new(Epoch(2), 1))));
         history.truncate(Zxid(4));
         assert_eq!(history.last(), Zxid(4));
@@ -104,10 +110,13 @@ mod tests {
     #[test]
     fn is_bounded_by_bytes_too() {
         let mut history = History::new(Zxid(0), 100, 10);
-        history.push(Zxid(1), Bytes::from(vec![0; 8]));
-        history.push(Zxid(2), Bytes::from(vec![0; 8]));
+        history.push(Zxid(1), &Bytes::from(vec![0; 8]));
+        history.push(Zxid(2), &Bytes::from(vec![0; 8]));
         assert_eq!((history.base(), history.last()), (Zxid(1), Zxid(2)));
-        history.push(Zxid(3), Bytes::from(vec![0; 11]));
+        history.push(Zxid(3), &Bytes::from(vec![0; 11]));
         assert_eq!((history.base(), history.last()), (Zxid(3), Zxid(3)));
+        let mut none = History::new(Zxid(0), 0, 0);
+        none.push(Zxid(1), &Bytes::from_static(b"x"));
+        assert_eq!((none.base(), none.last(), none.bytes), (Zxid(1), Zxid(1), 0));
     }
 }

@@ -23,10 +23,22 @@ use crate::io::{
     DurableStep, Hangup, LinkId, LinkOp, MembersChange, Output, Port, Reason, Status, Upcall,
     push_members_committed,
 };
-use crate::member::{Context, Next};
 use crate::reconfig::members_in;
 use crate::settings::Bug;
+use crate::shared::{Context, Next, Shared};
 use crate::timers::Timer;
+
+/// Matches the packets of learners, which a leader does not send.
+macro_rules! learner_packet {
+    () => {
+        Packet::FollowerInfo { .. }
+            | Packet::ObserverInfo { .. }
+            | Packet::AckEpoch { .. }
+            | Packet::Ack { .. }
+            | Packet::Pong { .. }
+            | Packet::Learner(_)
+    };
+}
 
 /// The kind of a learner. A follower receives and acknowledges proposals; an observer receives
 /// transactions when they are committed.
@@ -150,6 +162,10 @@ impl Learner {
         }
     }
 
+    pub(crate) fn state_name(&self) -> String {
+        format!("Learning: {:?}", self.stage)
+    }
+
     /// Returns whether the elected server has not sent LEADERINFO yet.
     pub(crate) fn is_unconfirmed(&self) -> bool {
         matches!(self.stage, Stage::Dialing | Stage::Greeted)
@@ -216,12 +232,12 @@ impl Learner {
 
     /// Handles a server whose election port cannot be reached. If the quorum port of the elected
     /// server cannot be reached either, that server has failed.
-    pub(crate) fn on_away(&mut self, cx: &Context<'_>, peer: ServerId) -> Next {
+    pub(crate) fn on_away(&mut self, shared: &Shared, peer: ServerId) -> Next {
         if peer != self.leader || !self.is_unconfirmed() {
             return Next::Stay;
         }
         self.is_leader_away = true;
-        match cx.shared.timers.is_set(Timer::Dial) {
+        match shared.timers.is_set(Timer::Dial) {
             true => Next::Look(Reason::LeaderUnreachable),
             false => Next::Stay,
         }
@@ -368,7 +384,17 @@ impl Learner {
                 cx.out.push(Output::Link(LinkOp::ReceiveSnapshot { link }));
                 zxid
             }
-            _ => return unexpected("it did not begin to synchronize"),
+            Packet::LeaderInfo { .. }
+            | Packet::NewLeader { .. }
+            | Packet::UpToDate
+            | Packet::Proposal { .. }
+            | Packet::Commit { .. }
+            | Packet::Inform { .. }
+            | Packet::CommitAndActivate { .. }
+            | Packet::InformAndActivate { .. }
+            | Packet::Ping { .. }
+            | Packet::Leader(_)
+            | learner_packet!() => return unexpected("it did not begin to synchronize"),
         };
         let catchup = &mut self.catchup;
         (catchup.base, catchup.last, catchup.committed) = (base, base, base);
@@ -385,10 +411,11 @@ impl Learner {
 
     /// Restarts the timeout, as a part of the snapshot arrived. The whole snapshot has no time
     /// limit.
-    pub(crate) fn on_tree_moved(&mut self, cx: &mut Context<'_>, link: LinkId) {
+    pub(crate) fn on_tree_moved(&mut self, cx: &mut Context<'_>, link: LinkId) -> Next {
         if self.link == Some(link) {
             self.heard(cx);
         }
+        Next::Stay
     }
 
     fn on_catchup(&mut self, cx: &mut Context<'_>, packet: Packet) -> Next {
@@ -409,7 +436,13 @@ impl Learner {
                 // leader it starts from the new membership.
                 Next::Look(Reason::Reconfigured)
             }
-            _ => unexpected("it sent what does not belong into a synchronization"),
+            Packet::LeaderInfo { .. }
+            | Packet::Diff { .. }
+            | Packet::Trunc { .. }
+            | Packet::Snap { .. }
+            | learner_packet!() => {
+                unexpected("it sent what does not belong into a synchronization")
+            }
         }
     }
 
@@ -655,7 +688,12 @@ impl Learner {
                 self.on_activate(cx, zxid, leader)
             }
             Packet::UpToDate => Next::Stay,
-            _ => unexpected("it sent what does not belong into the broadcast"),
+            Packet::LeaderInfo { .. }
+            | Packet::Diff { .. }
+            | Packet::Trunc { .. }
+            | Packet::Snap { .. }
+            | Packet::NewLeader { .. }
+            | learner_packet!() => unexpected("it sent what does not belong into the broadcast"),
         }
     }
 
@@ -693,7 +731,14 @@ impl Learner {
             Stage::WritingCurrent if cx.shared.epochs.current == self.epoch => {
                 self.ack_new_leader(cx);
             }
-            _ => {}
+            Stage::Dialing
+            | Stage::Greeted
+            | Stage::Promising
+            | Stage::Promised
+            | Stage::Receiving
+            | Stage::WritingCurrent
+            | Stage::Acked
+            | Stage::Live => {}
         }
         if let Some(link) = self.link {
             while let Some(zxid) = self.unacked.pop_front_if(|zxid| *zxid <= cx.ledger.flushed) {

@@ -21,22 +21,22 @@ pub(crate) struct Ledger {
     /// Appended and not yet delivered, in order. Bounded on a leader by the limit on outstanding
     /// requests, on a learner by the limit of its leader.
     pub(crate) pending: VecDeque<(Zxid, Bytes)>,
-    /// The last delivered transactions, for learners; `None` in an ensemble of one.
-    pub(crate) history: Option<History>,
+    /// The last delivered transactions, for learners.
+    pub(crate) history: History,
     /// The zxid after which the log on disk has no gap.
     pub(crate) log_from: Zxid,
 }
 
 impl Ledger {
-    pub(crate) fn new(last: Zxid) -> Ledger {
+    pub(crate) fn new(last: Zxid, log_from: Zxid, history: History) -> Ledger {
         Ledger {
             last_proposed: last,
             appended: last,
             flushed: last,
             delivered: last,
             pending: VecDeque::new(),
-            history: None,
-            log_from: last,
+            history,
+            log_from,
         }
     }
 
@@ -49,16 +49,14 @@ impl Ledger {
         out.push(Output::Durable(DurableStep::Append { zxid, txn }));
     }
 
-    /// Commits the oldest pending transaction and returns it.
+    /// Commits the oldest pending transaction.
     #[inline]
-    pub(crate) fn commit_first(&mut self, out: &mut Vec<Output>) -> Option<(Zxid, Bytes)> {
-        let (zxid, txn) = self.pending.pop_front()?;
-        self.delivered = zxid;
-        if let Some(history) = &mut self.history {
-            history.push(zxid, txn.clone());
+    pub(crate) fn commit_first(&mut self, out: &mut Vec<Output>) {
+        if let Some((zxid, txn)) = self.pending.pop_front() {
+            self.delivered = zxid;
+            self.history.push(zxid, &txn);
+            out.push(Output::Up(Upcall::Commit { zxid, txn }));
         }
-        out.push(Output::Up(Upcall::Commit { zxid, txn: txn.clone() }));
-        Some((zxid, txn))
     }
 
     /// Delivers all pending transactions, committed or not: this server votes with the end of its
@@ -66,9 +64,7 @@ impl Ledger {
     pub(crate) fn fast_forward(&mut self, out: &mut Vec<Output>) {
         while let Some((zxid, txn)) = self.pending.pop_front() {
             self.delivered = zxid;
-            if let Some(history) = &mut self.history {
-                history.push(zxid, txn.clone());
-            }
+            self.history.push(zxid, &txn);
             out.push(Output::Up(Upcall::FastForward { zxid, txn }));
         }
     }
@@ -78,11 +74,9 @@ impl Ledger {
         self.pending.clear();
         (self.appended, self.flushed, self.delivered) = (zxid, zxid, zxid);
         self.log_from = self.log_from.min(zxid);
-        if let Some(history) = &mut self.history {
-            history.truncate(zxid);
-            if history.last() != zxid {
-                history.restart(zxid);
-            }
+        self.history.truncate(zxid);
+        if self.history.last() != zxid {
+            self.history.restart(zxid);
         }
     }
 
@@ -91,16 +85,10 @@ impl Ledger {
         self.pending.clear();
         (self.appended, self.flushed, self.delivered) = (zxid, zxid, zxid);
         self.log_from = zxid;
-        if let Some(history) = &mut self.history {
-            history.restart(zxid);
-        }
+        self.history.restart(zxid);
     }
 
     pub(crate) fn is_flushed(&self) -> bool {
         self.flushed >= self.appended
-    }
-
-    pub(crate) fn history(&self) -> &History {
-        self.history.as_ref().expect("members of an ensemble keep a history")
     }
 }

@@ -89,7 +89,7 @@ mod tests {
     fn history() -> History {
         let mut history = History::new(z(1, 5), 100, 1000);
         for zxid in [z(1, 6), z(1, 7), z(1, 8), z(3, 1), z(3, 2)] {
-            history.push(zxid, Bytes::new());
+            history.push(zxid, &Bytes::new());
         }
         history
     }

@@ -44,7 +44,7 @@ impl Engine {
             Err(_) => return self.refuse_malformed(waiting),
             Ok(Request::Sync { path }) => {
                 let path = path.as_deref().map(str::to_owned);
-                waiting.answer = Answer::Sync { after: None, path };
+                waiting.answer = Answer::Sync { path };
             }
             Ok(_) => {}
         }
@@ -106,7 +106,7 @@ impl Engine {
                     Standing::Global if self.may_write(&state, session, owner).is_err() => {
                         ErrorCode::SessionMoved
                     }
-                    _ => {
+                    Standing::Global | Standing::Elsewhere | Standing::Gone => {
                         self.owners.insert(session, owner);
                         return self.propose_open(now, session, timeout_ms);
                     }

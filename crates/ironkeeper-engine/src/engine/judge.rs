@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use ironkeeper_proto::txn::{TxnDigest, TxnHeader, encode};
-use ironkeeper_proto::{ErrorCode, OpCode, Put, Request, SessionId};
+use ironkeeper_proto::{ErrorCode, OpCode, Put, Request, SessionId, Zxid};
 
 use super::Engine;
 use super::sessions::Standing;
@@ -21,7 +21,7 @@ use crate::time::Now;
 impl Engine {
     pub(super) fn propose_open(&mut self, now: Now, session: SessionId, timeout_ms: i32) {
         self.opening.insert(session);
-        self.propose_with(now, session, 0, |_, scratch| {
+        self.propose_with(now, session, 0, |_, _, scratch| {
             encode::create_session(timeout_ms, scratch);
             Ok(OpCode::CreateSession)
         });
@@ -68,7 +68,7 @@ impl Engine {
         cxid: i32,
         error: ErrorCode,
     ) {
-        self.propose_with(now, session, cxid, |_, _| Err(error));
+        self.propose_with(now, session, cxid, |_, _, _| Err(error));
     }
 
     #[expect(clippy::too_many_arguments, reason = "who, when and what of one request")]
@@ -103,10 +103,9 @@ impl Engine {
     ) {
         let db = Arc::clone(&self.db);
         let open_acl = Arc::clone(&self.open_acl);
-        let zxid = self.zab.next_zxid();
         let ephemerals = self.may_own_nodes(state, session);
         let mut warnings = std::mem::take(&mut self.quota_warnings);
-        self.propose_with(now, session, cxid, |overlay, scratch| {
+        self.propose_with(now, session, cxid, |zxid, overlay, scratch| {
             let mut prepare = Prepare {
                 config: &db.config,
                 stats: &db.stats,
@@ -136,18 +135,17 @@ impl Engine {
         now: Now,
         session: SessionId,
         cxid: i32,
-        verdict: impl FnOnce(&mut Overlay, &mut Vec<u8>) -> Result<OpCode, ErrorCode>,
+        verdict: impl FnOnce(Zxid, &mut Overlay, &mut Vec<u8>) -> Result<OpCode, ErrorCode>,
     ) {
-        if !self.zab.accepts_proposals() {
-            // The zxids of the epoch are used up: this server is about to stop leading and then
-            // closes every connection that waits for a reply.
-            return;
-        }
-        let zxid = self.zab.next_zxid();
+        let is_member = self.is_member();
+        // Without a proposer the zxids of the epoch are used up: this server is about to stop
+        // leading and then closes every connection that waits for a reply.
+        let Some(proposer) = self.zab.proposer() else { return };
+        let zxid = proposer.zxid();
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         scratch.resize(TxnHeader::ENCODED_LEN, 0);
-        let op = match verdict(&mut self.overlay, &mut scratch) {
+        let op = match verdict(zxid, &mut self.overlay, &mut scratch) {
             Ok(op) => {
                 // After a closeSession without a list of paths Apache would decode a digest as that
                 // list.
@@ -170,10 +168,10 @@ impl Engine {
         let mut head = HeadWriter(&mut scratch, 0);
         header.encode(&mut head);
         self.db.stats.proposals.fetch_add(1, Relaxed);
-        if self.is_member() {
+        if is_member {
             self.db.stats.proposal_size.note(scratch.len());
         }
-        self.zab.propose(zxid, Bytes::copy_from_slice(&scratch), &mut self.zab_out);
+        proposer.propose(Bytes::copy_from_slice(&scratch), &mut self.zab_out);
         self.scratch = scratch;
     }
 }

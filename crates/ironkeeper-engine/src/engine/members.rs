@@ -59,9 +59,8 @@ impl Engine {
             Ok(next) => next,
             Err(error) => return self.propose_error(now, session, cxid, error),
         };
-        let next = Membership { version: self.zab.next_zxid().0, ..next };
-        let text = next.to_string();
-        self.propose_with(now, session, cxid, |_, scratch| {
+        self.propose_with(now, session, cxid, |zxid, _, scratch| {
+            let text = Membership { version: zxid.0, ..next }.to_string();
             // The node is part of no digest, and no request is prepared against it: the overlay
             // does not need the change.
             encode::set_data(CONFIG_PATH, Some(text.as_bytes()), -1, scratch);

@@ -131,7 +131,7 @@ impl Engine {
         seed: u64,
         now: Now,
     ) -> (Engine, Arc<Database>) {
-        let zab = Zab::solo(recovered.tree.last_zxid());
+        let zab = Zab::standalone(recovered.tree.last_zxid());
         let (mut engine, db) = Engine::with_zab(config, recovered, zab, seed, now);
         engine.track_all(now, &db.read());
         (engine, db)

@@ -422,7 +422,7 @@ impl Engine {
             Role::Learning if state.sessions.contains(session) => {
                 self.forward_own(session, OpCode::CloseSession, &[]);
             }
-            _ => {}
+            Role::Leading | Role::Learning | Role::Looking | Role::ReadOnly => {}
         }
     }
 

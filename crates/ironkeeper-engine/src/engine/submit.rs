@@ -119,13 +119,10 @@ impl Engine {
         let refusal = match &request {
             Ok(Request::Sync { path }) => {
                 let path = path.as_deref().map(str::to_owned);
-                let after = (!self.is_member()).then_some(after);
-                waiting.answer = Answer::Sync { after, path };
+                waiting.answer = Answer::Sync { path };
                 self.local_writes.push(waiting);
-                if self.is_member() {
-                    self.zab.reply_confirmed(None, LeaderMessage::Synced, &mut self.zab_out);
-                }
-                return;
+                let reply = LeaderMessage::Synced;
+                return self.zab.reply_confirmed(None, reply, &mut self.zab_out);
             }
             Ok(Request::CloseSession) => {
                 self.local_writes.push(waiting);

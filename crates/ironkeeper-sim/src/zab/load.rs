@@ -56,10 +56,9 @@ impl World {
                 if wants_sync {
                     process.syncs += 1;
                     process.zab.reply_confirmed(None, LeaderMessage::Synced, &mut out);
-                } else if process.zab.accepts_proposals() {
+                } else if let Some(proposer) = process.zab.proposer() {
                     let origin = (1 << 63) | ((node as u64) << 32) | boot;
-                    let zxid = process.zab.next_zxid();
-                    process.zab.propose(zxid, transaction(origin, number), &mut out);
+                    proposer.propose(transaction(origin, number), &mut out);
                 }
             }
             Status::Following { .. } | Status::Observing { .. } => {
@@ -108,7 +107,8 @@ impl World {
         if next.same_members(ensemble.committed()) || process.zab.may_reconfigure(&next).is_err() {
             return;
         }
-        let zxid = process.zab.next_zxid();
+        let Some(proposer) = process.zab.proposer() else { return };
+        let zxid = proposer.zxid();
         next.version = zxid.0;
         let mut txn = Vec::new();
         let session = SessionId(origin as i64);
@@ -118,7 +118,7 @@ impl World {
         let text = next.to_string();
         set_data("/zookeeper/config", Some(text.as_bytes()), -1, &mut txn);
         let mut out = Vec::new();
-        process.zab.propose(zxid, txn.into(), &mut out);
+        proposer.propose(txn.into(), &mut out);
         self.report.reconfigurations += 1;
         self.say(|| format!("members are to be\n{text}"));
         self.perform(leader, out);
@@ -135,10 +135,9 @@ impl World {
         let Some(process) = &mut self.nodes[node].process else { return };
         if request.op == OP_SYNC {
             process.zab.reply_confirmed(Some(link), LeaderMessage::Synced, out);
-        } else if process.zab.accepts_proposals() {
+        } else if let Some(proposer) = process.zab.proposer() {
             let number = request.body[..].try_into().map_or(0, u64::from_be_bytes);
-            let zxid = process.zab.next_zxid();
-            process.zab.propose(zxid, transaction(link.0, number), out);
+            proposer.propose(transaction(link.0, number), out);
         }
     }
 }

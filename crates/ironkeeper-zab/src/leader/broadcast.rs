@@ -5,13 +5,11 @@ use ironkeeper_proto::quorum_packet::LeaderMessage;
 use ironkeeper_proto::{Packet, ServerId, Zxid};
 
 use super::{Leader, Phase};
-use crate::io::{
-    DurableStep, LinkId, LinkOp, MembersChange, Output, Reason, push_members_committed,
-};
+use crate::io::{LinkId, Reason, push_members_committed};
 use crate::learner::Kind;
-use crate::member::{Context, Next};
-use crate::reconfig::{designated, members_in};
+use crate::reconfig::designated;
 use crate::settings::Bug;
+use crate::shared::{Context, Next};
 
 /// A reply to a learner that is sent once the transaction `after` is delivered.
 #[derive(Debug)]
@@ -22,37 +20,6 @@ pub(super) struct DeliveredReply {
 }
 
 impl Leader {
-    pub(crate) fn propose(&mut self, cx: &mut Context<'_>, zxid: Zxid, txn: Bytes) {
-        assert!(
-            self.phase == Phase::Established,
-            "nothing is proposed before the history is agreed on"
-        );
-        assert!(
-            zxid.epoch() == self.epoch && zxid.counter() <= cx.shared.settings.counter_max
-                || cx.shared.settings.has(Bug::CounterOverflow),
-            "ids are those of the epoch"
-        );
-        if cx.shared.settings.reconfig_enabled
-            && let Some(next) = members_in(zxid, &txn)
-            && cx.shared.ensemble.propose(next.clone())
-        {
-            cx.out.push(Output::Durable(DurableStep::WriteMembers(MembersChange::Proposed(
-                Box::new(next),
-            ))));
-        }
-        for (link, peer) in &mut self.peers {
-            if peer.hears() && peer.kind == Kind::Follower {
-                let txn = txn.clone();
-                cx.out.push(Output::Link(LinkOp::Send {
-                    link: *link,
-                    packet: Packet::Proposal { zxid, txn },
-                }));
-                peer.unacked.get_or_insert((zxid, cx.shared.now_ms));
-            }
-        }
-        cx.ledger.append(zxid, txn, cx.out);
-    }
-
     pub(super) fn on_proposal_ack(
         &mut self,
         cx: &mut Context<'_>,
@@ -103,29 +70,18 @@ impl Leader {
                 _ => old.min(Zxid(change.0 - 1)),
             },
         };
-        while let Some((zxid, _)) = cx.ledger.pending.front() {
+        while let Some((zxid, txn)) = cx.ledger.pending.front() {
             let zxid = *zxid;
             if zxid > reached {
                 break;
             }
+            // A standalone server has no learners.
+            let for_learners = (!self.peers.is_empty()).then(|| txn.clone());
             self.reply_before(cx, zxid);
             let next = if change == Some(zxid) { self.commit_change(cx, zxid) } else { None };
-            let Some((zxid, txn)) = cx.ledger.commit_first(cx.out) else { break };
-            for (link, peer) in &self.peers {
-                if peer.hears() {
-                    let txn = || txn.clone();
-                    let packet = match (peer.kind, next) {
-                        (Kind::Follower, None) => Packet::Commit { zxid },
-                        (Kind::Observer, None) => Packet::Inform { zxid, txn: txn() },
-                        (Kind::Follower, Some(leader)) => {
-                            Packet::CommitAndActivate { zxid, leader }
-                        }
-                        (Kind::Observer, Some(leader)) => {
-                            Packet::InformAndActivate { zxid, leader, txn: txn() }
-                        }
-                    };
-                    cx.out.push(Output::Link(LinkOp::Send { link: *link, packet }));
-                }
+            cx.ledger.commit_first(cx.out);
+            if let Some(txn) = for_learners {
+                self.send_commit(cx, zxid, &txn, next);
             }
             self.send_delivered_replies(cx);
             if let Some(leader) = next {
@@ -138,6 +94,22 @@ impl Leader {
         }
         self.settle_confirmations(cx);
         self.counter_used_up(cx)
+    }
+
+    /// Sends a commit to the learners. `next` is the leader after the commit of a reconfig. An
+    /// observer receives the transaction together with its commit.
+    fn send_commit(&self, cx: &mut Context<'_>, zxid: Zxid, txn: &Bytes, next: Option<ServerId>) {
+        for (link, peer) in self.peers.iter().filter(|(_, peer)| peer.hears()) {
+            let packet = match (peer.kind, next) {
+                (Kind::Follower, None) => Packet::Commit { zxid },
+                (Kind::Observer, None) => Packet::Inform { zxid, txn: txn.clone() },
+                (Kind::Follower, Some(leader)) => Packet::CommitAndActivate { zxid, leader },
+                (Kind::Observer, Some(leader)) => {
+                    Packet::InformAndActivate { zxid, leader, txn: txn.clone() }
+                }
+            };
+            cx.send(*link, packet);
+        }
     }
 
     /// Replies to a learner after all transactions proposed so far are delivered.
@@ -174,7 +146,7 @@ impl Leader {
 
     /// Steps down when the last zxid of the epoch is committed, so that a new epoch begins.
     fn counter_used_up(&self, cx: &Context<'_>) -> Next {
-        let used_up = cx.ledger.last_proposed.counter() >= cx.shared.settings.counter_max;
+        let used_up = self.next_zxid(cx.shared, cx.ledger).is_none();
         if used_up && cx.ledger.pending.is_empty() && !cx.shared.settings.has(Bug::CounterOverflow)
         {
             return Next::Look(Reason::CounterUsedUp);

@@ -24,8 +24,8 @@ use ironkeeper_proto::{Packet, ServerId, Zxid};
 use super::{Leader, Stage};
 use crate::io::{LinkId, LinkOp, Output, Upcall};
 use crate::learner::Kind;
-use crate::member::Context;
 use crate::settings::Bug;
+use crate::shared::Context;
 
 /// A reply that waits for confirmation.
 #[derive(Debug)]

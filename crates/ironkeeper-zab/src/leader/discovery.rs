@@ -9,8 +9,8 @@ use ironkeeper_proto::{Epoch, Packet, ServerId, Zxid};
 use super::{Leader, Peer, Phase, Stage};
 use crate::io::{Hangup, LinkId, Reason};
 use crate::learner::Kind;
-use crate::member::{Context, Next};
 use crate::settings::Bug;
+use crate::shared::{Context, Next};
 use crate::timers::Timer;
 
 /// The id and the acceptedEpoch that a learner has sent, before the leader admits it under this id.

@@ -12,6 +12,7 @@
 mod broadcast;
 mod confirmation;
 mod discovery;
+mod proposer;
 mod sync;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,18 +20,32 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use ironkeeper_proto::quorum_packet::LeaderMessage;
 use ironkeeper_proto::{Epoch, Membership, Packet, ServerId, Zxid};
 
-use crate::LearnerView;
 use crate::io::{Hangup, LinkId, LinkOp, Output, Reason, Status, Upcall};
 use crate::learner::Kind;
 use crate::ledger::Ledger;
-use crate::member::{Context, Next, Shared};
 use crate::plan::LogRead;
 use crate::quorum::Quorum;
 use crate::reconfig::ReconfigRefused;
+use crate::shared::{Context, Next, Shared};
 use crate::timers::Timer;
 use broadcast::DeliveredReply;
 use confirmation::Confirmations;
 use discovery::Claim;
+
+pub use proposer::Proposer;
+
+/// The state of a learner as its leader sees it, for monitoring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LearnerView {
+    /// Negative for a learner without an id of its own.
+    pub id: ServerId,
+    /// Whether the learner is an observer.
+    pub observes: bool,
+    /// Whether the learner is synchronized and serves clients.
+    pub is_up_to_date: bool,
+    /// The last transaction that the learner has acknowledged; observers do not acknowledge.
+    pub acknowledged: Option<Zxid>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
@@ -120,15 +135,15 @@ pub(crate) struct Leader {
 }
 
 impl Leader {
-    pub(crate) fn begin(cx: &mut Context<'_>) -> (Leader, Next) {
-        let mut leader = Leader {
+    fn new(shared: &Shared, ledger: &Ledger) -> Leader {
+        Leader {
             phase: Phase::Discovering,
             epoch: Epoch(0),
-            own: (cx.shared.epochs.current, cx.ledger.appended),
+            own: (shared.epochs.current, ledger.appended),
             peers: BTreeMap::new(),
-            accepted_max: cx.shared.epochs.accepted.max(cx.shared.accepted_seen),
-            greeted: BTreeSet::from([cx.shared.me]),
-            promised: BTreeSet::from([cx.shared.me]),
+            accepted_max: shared.epochs.accepted.max(shared.accepted_seen),
+            greeted: BTreeSet::from([shared.me]),
+            promised: BTreeSet::from([shared.me]),
             taken_over: BTreeSet::new(),
             half_ticks: 0,
             next_stranger: -1,
@@ -136,7 +151,18 @@ impl Leader {
             confirmations: Confirmations::default(),
             delivered_replies: VecDeque::new(),
             acks: Vec::new(),
-        };
+        }
+    }
+
+    /// Returns the leader of a standalone server. It is established: it has the whole history of
+    /// its only voter.
+    pub(crate) fn standalone(shared: &Shared, ledger: &Ledger) -> Leader {
+        let epoch = ledger.last_proposed.epoch();
+        Leader { phase: Phase::Established, epoch, ..Leader::new(shared, ledger) }
+    }
+
+    pub(crate) fn begin(cx: &mut Context<'_>) -> (Leader, Next) {
+        let mut leader = Leader::new(cx.shared, cx.ledger);
         cx.set_timer(Timer::Patience, cx.shared.settings.init_ms());
         cx.set_timer(Timer::HalfTick, cx.shared.settings.tick_ms / 2);
         let next = leader.try_epoch(cx);
@@ -158,7 +184,7 @@ impl Leader {
         if !shared.settings.reconfig_enabled {
             return Err(ReconfigRefused::Disabled);
         }
-        if !self.accepts_proposals(shared, ledger) {
+        if self.next_zxid(shared, ledger).is_none() {
             return Err(ReconfigRefused::NotLeading);
         }
         if shared.ensemble.proposed().is_some() {
@@ -203,13 +229,12 @@ impl Leader {
         }
     }
 
-    pub(crate) fn accepts_proposals(&self, shared: &Shared, ledger: &Ledger) -> bool {
-        self.phase == Phase::Established
-            && ledger.last_proposed.counter() < shared.settings.counter_max
-    }
-
     pub(crate) fn has(&self, link: LinkId) -> bool {
         self.peers.contains_key(&link)
+    }
+
+    pub(crate) fn state_name(&self) -> String {
+        format!("Leading: {:?}", self.phase)
     }
 
     pub(crate) fn on_accepted(&mut self, shared: &Shared, link: LinkId) {
@@ -251,10 +276,11 @@ impl Leader {
     }
 
     /// Notes that a learner receives the snapshot it is sent.
-    pub(crate) fn on_tree_moved(&mut self, shared: &Shared, link: LinkId) {
+    pub(crate) fn on_tree_moved(&mut self, shared: &Shared, link: LinkId) -> Next {
         if let Some(peer) = self.peers.get_mut(&link) {
             peer.heard_ms = shared.now_ms;
         }
+        Next::Stay
     }
 
     pub(crate) fn on_closed(&mut self, cx: &mut Context<'_>, link: LinkId) -> Next {
@@ -310,7 +336,21 @@ impl Leader {
                 cx.out.push(Output::Up(Upcall::FromLearner { link, message }));
                 Next::Stay
             }
-            _ => self.drop_peer(cx, link, Hangup::Protocol("only a leader sends that")),
+            Packet::LeaderInfo { .. }
+            | Packet::Diff { .. }
+            | Packet::Trunc { .. }
+            | Packet::Snap { .. }
+            | Packet::NewLeader { .. }
+            | Packet::UpToDate
+            | Packet::Proposal { .. }
+            | Packet::Commit { .. }
+            | Packet::Inform { .. }
+            | Packet::CommitAndActivate { .. }
+            | Packet::InformAndActivate { .. }
+            | Packet::Ping { .. }
+            | Packet::Leader(_) => {
+                self.drop_peer(cx, link, Hangup::Protocol("only a leader sends that"))
+            }
         }
     }
 
@@ -336,7 +376,11 @@ impl Leader {
                 self.on_epoch_current(cx)
             }
             Phase::Established => self.advance(cx),
-            _ => Next::Stay,
+            Phase::Discovering
+            | Phase::WritingAccepted
+            | Phase::Promising
+            | Phase::WritingCurrent
+            | Phase::Synchronizing => Next::Stay,
         }
     }
 

@@ -12,9 +12,9 @@ use crate::io::{
     push_members_committed,
 };
 use crate::learner::Kind;
-use crate::member::{Context, Next};
 use crate::plan::{LogRead, SyncPlan, plan_sync, plan_with_log};
 use crate::settings::Bug;
+use crate::shared::{Context, Next};
 use crate::timers::Timer;
 
 /// The maximum number of non-members that are synchronized at the same time.
@@ -71,8 +71,7 @@ impl Leader {
             self.drop_peer(cx, link, Hangup::TooManyStrangers);
             return;
         }
-        let history = cx.ledger.history();
-        match plan_sync(history, cx.ledger.log_from, last) {
+        match plan_sync(&cx.ledger.history, cx.ledger.log_from, last) {
             SyncPlan::ReadLog { after } => {
                 if let Some(peer) = self.peers.get_mut(&link) {
                     peer.stage = Stage::ReadingLog(after);
@@ -90,7 +89,7 @@ impl Leader {
         last: Zxid,
         read: &LogRead,
     ) {
-        let plan = plan_with_log(cx.ledger.history(), read, last);
+        let plan = plan_with_log(&cx.ledger.history, read, last);
         self.send_history(cx, link, plan, &read.txns);
     }
 
@@ -105,7 +104,7 @@ impl Leader {
         peer.stage = Stage::Synced;
         let send =
             |out: &mut Vec<Output>, packet| out.push(Output::Link(LinkOp::Send { link, packet }));
-        let (history, out) = (cx.ledger.history(), &mut *cx.out);
+        let (history, out) = (&cx.ledger.history, &mut *cx.out);
         let after = match plan {
             SyncPlan::Trunc { to } if !cx.shared.settings.has(Bug::SkipTrunc) => {
                 send(out, Packet::Trunc { zxid: to });

@@ -1,6 +1,5 @@
 //! Learners that connect during writes, and learners that synchronize slowly.
 
-use bytes::Bytes;
 use ironkeeper_proto::election::PeerState;
 use ironkeeper_proto::quorum_packet::PROTOCOL_VERSION;
 use ironkeeper_proto::{Epoch, Packet, ServerId};
@@ -70,8 +69,7 @@ fn wait(
 #[test]
 fn a_learner_that_takes_over_a_large_tree_is_not_taken_for_one_that_acknowledges_nothing() {
     let (mut leader, one, two) = rejoining();
-    let mut out = Vec::new();
-    leader.zab.propose(z(3, 1), Bytes::new(), &mut out);
+    leader.propose(z(3, 1));
     leader.done(Durable::Flushed(z(3, 1)));
     leader.packet(two, Packet::Ack { zxid: z(3, 1) });
     // Longer than syncLimit, not longer than initLimit.

@@ -1,6 +1,5 @@
 //! The order of packets and durable steps: which packets wait for the disk.
 
-use bytes::Bytes;
 use ironkeeper_proto::quorum_packet::PROTOCOL_VERSION;
 use ironkeeper_proto::{Epoch, Packet, ServerId};
 use ironkeeper_zab::{Durable, Input, LinkId, Port, Settings};
@@ -82,12 +81,8 @@ fn observers_are_served_but_never_counted() {
 #[test]
 fn nothing_is_committed_before_a_quorum_has_it_and_the_leader_counts_only_what_it_has_flushed() {
     let (mut leader, one, _) = established();
-    let mut out = Vec::new();
-    let zxid = leader.zab.next_zxid();
-    assert_eq!(zxid, z(3, 1));
-    leader.zab.propose(zxid, Bytes::new(), &mut out);
-    let said: Vec<String> = out.drain(..).filter_map(word).collect();
-    assert_eq!(said, ["PROPOSAL 3:1", "PROPOSAL 3:1", "append 3:1"]);
+    let zxid = z(3, 1);
+    assert_eq!(leader.propose(zxid), "PROPOSAL 3:1, PROPOSAL 3:1, append 3:1");
     assert_eq!(leader.packet(one, Packet::Ack { zxid }), "");
     assert_eq!(leader.done(Durable::Flushed(zxid)), "commit 3:1, COMMIT 3:1, COMMIT 3:1");
 }
@@ -95,8 +90,8 @@ fn nothing_is_committed_before_a_quorum_has_it_and_the_leader_counts_only_what_i
 #[test]
 fn two_followers_commit_even_before_the_leaders_own_disk() {
     let (mut leader, one, two) = established();
-    let zxid = leader.zab.next_zxid();
-    leader.zab.propose(zxid, Bytes::new(), &mut Vec::new());
+    let zxid = z(3, 1);
+    leader.propose(zxid);
     assert_eq!(leader.packet(one, Packet::Ack { zxid }), "");
     let said = leader.packet(two, Packet::Ack { zxid });
     assert_eq!(said, "commit 3:1, COMMIT 3:1, COMMIT 3:1");
@@ -109,13 +104,7 @@ fn two_followers_commit_even_before_the_leaders_own_disk() {
 #[test]
 fn a_late_learner_gets_each_proposal_once_and_every_commit() {
     let (mut leader, one, _) = established();
-    let propose = |server: &mut Server| {
-        let zxid = server.zab.next_zxid();
-        let mut out = Vec::new();
-        server.zab.propose(zxid, Bytes::new(), &mut out);
-        out.into_iter().filter_map(word).collect::<Vec<_>>().join(", ")
-    };
-    propose(&mut leader);
+    leader.propose(z(3, 1));
     let (observer, said) = leader.greet(4, 1);
     assert_eq!(said, "LEADERINFO 3");
     let ack = Packet::AckEpoch { last: z(1, 1), current: Some(Epoch(1)) };
@@ -126,7 +115,7 @@ fn a_late_learner_gets_each_proposal_once_and_every_commit() {
     let said = leader.done(Durable::Flushed(z(3, 1)));
     assert_eq!(said, "commit 3:1, COMMIT 3:1, COMMIT 3:1, INFORM 3:1");
     // A follower reconnects: outstanding transactions are proposed to it again, after the history.
-    propose(&mut leader);
+    leader.propose(z(3, 2));
     leader.input(Input::Closed { link: one });
     assert_eq!(leader.greet(1, 3).1, "LEADERINFO 3");
     let back = LinkId(leader.links);
@@ -176,7 +165,7 @@ fn the_last_id_of_an_epoch_ends_it() {
     leader.done(Durable::CurrentEpoch(Epoch(2)));
     leader.packet(one, Packet::Ack { zxid: z(2, 0) });
     assert!(leader.zab.accepts_proposals());
-    leader.zab.propose(z(2, 1), Bytes::new(), &mut Vec::new());
+    leader.propose(z(2, 1));
     assert!(!leader.zab.accepts_proposals(), "the counter must not walk into the epoch");
     leader.packet(one, Packet::Ack { zxid: z(2, 1) });
     let said = leader.done(Durable::Flushed(z(2, 1)));

@@ -198,6 +198,16 @@ impl Server {
         out
     }
 
+    /// Proposes the next transaction, which must have this zxid.
+    #[track_caller]
+    pub fn propose(&mut self, zxid: Zxid) -> String {
+        let mut out = Vec::new();
+        let proposer = self.zab.proposer().expect("an established leader");
+        assert_eq!(proposer.zxid(), zxid);
+        proposer.propose(Bytes::new(), &mut out);
+        out.into_iter().filter_map(word).collect::<Vec<_>>().join(", ")
+    }
+
     /// Elects server 3 and connects to it; FOLLOWERINFO is sent.
     pub fn follows(&mut self) -> LinkId {
         self.votes(3, PeerState::Looking, 3, 9, 1);

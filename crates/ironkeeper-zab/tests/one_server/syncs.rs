@@ -1,7 +1,6 @@
 //! Leadership confirmation: a leader replies to `sync`, and that a session is unknown, only after a
 //! quorum has confirmed that it still leads.
 
-use bytes::Bytes;
 use ironkeeper_proto::quorum_packet::LeaderMessage;
 use ironkeeper_proto::{Epoch, Packet, SessionId, Zxid};
 use ironkeeper_zab::{Durable, Input, LinkOp, Output, Upcall, Zab};
@@ -44,8 +43,7 @@ fn a_sync_is_answered_when_a_quorum_has_said_that_it_still_follows() {
 #[test]
 fn a_sync_waits_for_what_was_proposed_before_it_and_is_answered_before_what_comes_after() {
     let (mut leader, one, two) = established();
-    let mut out = Vec::new();
-    leader.zab.propose(z(3, 1), Bytes::new(), &mut out);
+    leader.propose(z(3, 1));
     let question = questions(&leader.sync(Some(one)))[0];
     assert_eq!(leader.packet(two, pong(question)), "", "the proposal is not committed");
     leader.done(Durable::Flushed(z(3, 1)));
@@ -53,7 +51,7 @@ fn a_sync_waits_for_what_was_proposed_before_it_and_is_answered_before_what_come
     assert_eq!(said, "commit 3:1, COMMIT 3:1, COMMIT 3:1, SYNC");
     // No follower replies to this ping, but a quorum acknowledges a proposal made after the `sync`.
     leader.sync(Some(one));
-    leader.zab.propose(z(3, 2), Bytes::new(), &mut out);
+    leader.propose(z(3, 2));
     leader.done(Durable::Flushed(z(3, 2)));
     let said = leader.packet(two, Packet::Ack { zxid: z(3, 2) });
     assert_eq!(said, "SYNC, commit 3:2, COMMIT 3:2, COMMIT 3:2");
@@ -95,7 +93,7 @@ fn a_session_is_called_gone_by_whoever_still_leads() {
 
 #[test]
 fn a_server_of_its_own_knows_which_sessions_there_are() {
-    let mut alone = Zab::solo(z(1, 1));
+    let mut alone = Zab::standalone(z(1, 1));
     let mut out = Vec::new();
     let gone = LeaderMessage::Revalidated { session: SessionId(0x77), valid: false };
     alone.reply_confirmed(None, gone, &mut out);
