@@ -17,6 +17,12 @@ use crate::zab::state::State;
 #[derive(Clone, Debug)]
 pub enum Command {
     Append(Zxid, Bytes),
+    Step(Step),
+}
+
+/// A command that is executed alone.
+#[derive(Clone, Debug)]
+pub enum Step {
     Accepted(Epoch),
     Current(Epoch),
     Truncate(Zxid),
@@ -30,7 +36,7 @@ enum Working {
     Sync {
         written: usize,
     },
-    Other(Command),
+    Step(Step),
 }
 
 /// How the machine stops.
@@ -87,18 +93,23 @@ impl Disk {
         if self.working.is_some() {
             return false;
         }
-        let mut records = 0;
-        while records < self.batch_max && matches!(self.queue.front(), Some(Command::Append(..))) {
-            if let Some(Command::Append(zxid, txn)) = self.queue.pop_front() {
-                self.log.push((zxid, txn));
-                records += 1;
+        for _ in 0..self.batch_max {
+            match self.queue.pop_front() {
+                None => break,
+                Some(Command::Append(zxid, txn)) => {
+                    self.log.push((zxid, txn));
+                    self.working = Some(Working::Sync { written: self.log.len() });
+                }
+                Some(Command::Step(step)) if self.working.is_none() => {
+                    self.working = Some(Working::Step(step));
+                    break;
+                }
+                Some(step) => {
+                    self.queue.push_front(step);
+                    break;
+                }
             }
         }
-        self.working = if records > 0 {
-            Some(Working::Sync { written: self.log.len() })
-        } else {
-            self.queue.pop_front().map(Working::Other)
-        };
         self.working.is_some()
     }
 
@@ -110,21 +121,20 @@ impl Disk {
                 let last = self.log.last().map_or(self.log_base, |(zxid, _)| *zxid);
                 Some((Durable::Flushed(last), None))
             }
-            Working::Other(command) => Some(match command {
-                Command::Append(..) => unreachable!("appends are batched"),
-                Command::Accepted(epoch) => {
+            Working::Step(step) => Some(match step {
+                Step::Accepted(epoch) => {
                     self.accepted = epoch;
                     (Durable::AcceptedEpoch(epoch), None)
                 }
-                Command::Current(epoch) => {
+                Step::Current(epoch) => {
                     self.current = epoch;
                     (Durable::CurrentEpoch(epoch), None)
                 }
-                Command::Truncate(zxid) => match self.truncate(zxid) {
+                Step::Truncate(zxid) => match self.truncate(zxid) {
                     Some(state) => (Durable::Truncated { zxid, state: () }, Some(state)),
                     None => (Durable::CannotTruncate(zxid), None),
                 },
-                Command::Install(_, state) => {
+                Step::Install(_, state) => {
                     self.install(state, 3);
                     (Durable::Installed { zxid: state.last, state: () }, Some(state))
                 }
@@ -181,14 +191,13 @@ impl Disk {
     pub fn stop(&mut self, stop: Stop, random: &mut Random) {
         self.queue.clear();
         match self.working.take() {
-            Some(Working::Other(command)) => match command {
-                Command::Install(_, state) => self.install(state, random.below(4)),
-                other if random.chance(500) => {
-                    self.working = Some(Working::Other(other));
+            Some(Working::Step(Step::Install(_, state))) => self.install(state, random.below(4)),
+            Some(Working::Step(step)) => {
+                if random.chance(500) {
+                    self.working = Some(Working::Step(step));
                     self.finish();
                 }
-                _ => {}
-            },
+            }
             Some(Working::Sync { .. }) | None => {}
         }
         let unsynced = self.log.len() - self.synced;

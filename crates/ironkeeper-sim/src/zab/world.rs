@@ -13,7 +13,7 @@ use ironkeeper_zab::{
 };
 
 use super::agreement::Agreement;
-use super::disk::{Command, Disk, Stop};
+use super::disk::{Command, Disk, Step, Stop};
 use super::links::Message;
 use super::node::Node;
 use super::plan::Plan;
@@ -348,15 +348,15 @@ impl World {
             Output::Up(Upcall::Commit { zxid, txn }) => self.deliver(node, zxid, &txn, true),
             Output::Up(Upcall::FastForward { zxid, txn }) => self.deliver(node, zxid, &txn, false),
             Output::Durable(DurableStep::WriteAcceptedEpoch(epoch)) => {
-                self.nodes[node].disk.submit(Command::Accepted(epoch));
+                self.nodes[node].disk.submit(Command::Step(Step::Accepted(epoch)));
             }
             Output::Durable(DurableStep::WriteCurrentEpoch(epoch)) => {
-                self.nodes[node].disk.submit(Command::Current(epoch));
+                self.nodes[node].disk.submit(Command::Step(Step::Current(epoch)));
             }
             Output::Durable(DurableStep::Truncate(zxid)) => {
                 self.say(|| format!("{who} truncates to {zxid}"));
                 self.report.truncations += 1;
-                self.nodes[node].disk.submit(Command::Truncate(zxid));
+                self.nodes[node].disk.submit(Command::Step(Step::Truncate(zxid)));
             }
             Output::Durable(DurableStep::InstallSnapshot { zxid, snapshot: link }) => {
                 self.say(|| format!("{who} installs a snapshot of {zxid}"));
@@ -364,7 +364,7 @@ impl World {
                 let Some(process) = &mut self.nodes[node].process else { return };
                 match process.received.take() {
                     Some((from, state)) if from == link && state.last == zxid => {
-                        self.nodes[node].disk.submit(Command::Install(link, state));
+                        self.nodes[node].disk.submit(Command::Step(Step::Install(link, state)));
                     }
                     other => self.fail(Err(format!("{who} installs {other:?} as {zxid}"))),
                 }

@@ -7,3 +7,4 @@ mod promises;
 mod server;
 mod strangers;
 mod syncs;
+mod transitions;
