@@ -30,7 +30,7 @@ impl<W, I> Baton<W, I> {
     }
 
     /// Enqueues work without running it: call [`Baton::run`] afterwards on some thread.
-    pub fn leave(&self, work: impl IntoIterator<Item = I>) {
+    pub fn enqueue(&self, work: impl IntoIterator<Item = I>) {
         self.inbox().extend(work);
     }
 
@@ -82,7 +82,7 @@ mod tests {
             });
         });
         assert!(catch_unwind(cut).is_err());
-        baton.leave([()]);
+        baton.enqueue([()]);
         baton.run(|half_done| unreachable!("work goes on with {half_done}"));
         assert!(catch_unwind(AssertUnwindSafe(|| baton.hold(|half_done| *half_done))).is_err());
     }

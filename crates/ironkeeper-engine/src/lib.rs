@@ -24,6 +24,7 @@ pub mod large_requests;
 mod local_writes;
 mod long_lists;
 pub mod outbox;
+pub mod outbox_sender;
 mod overlay;
 #[doc(hidden)]
 pub mod planted;

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 use ironkeeper_config::Config;
 
-use crate::io::{Accepted, IoHandle};
+use crate::io::{IoHandle, NewConnection};
 use crate::limits::Full;
 use crate::shared::Shared;
+use crate::wire::Stream;
 
 /// The wait after a failed accept, for example for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -34,7 +35,9 @@ pub async fn run(listener: std::net::TcpListener, own: IoHandle, shared: Arc<Sha
     let mut refusals = Refusals::default();
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => admit(stream, peer, &own, &shared, &mut refusals),
+            Ok((socket, peer)) => {
+                admit(Stream::accepted(socket, peer), &own, &shared, &mut refusals);
+            }
             Err(error) => {
                 tracing::warn!("a connection could not be accepted: {error}");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -43,13 +46,8 @@ pub async fn run(listener: std::net::TcpListener, own: IoHandle, shared: Arc<Sha
     }
 }
 
-fn admit(
-    stream: TcpStream,
-    peer: SocketAddr,
-    own: &IoHandle,
-    shared: &Arc<Shared>,
-    refusals: &mut Refusals,
-) {
+fn admit(stream: Stream, own: &IoHandle, shared: &Arc<Shared>, refusals: &mut Refusals) {
+    let peer = stream.peer();
     let permit = match shared.limits.admit(peer.ip()) {
         Ok(permit) => permit,
         Err(full) => {
@@ -60,11 +58,11 @@ fn admit(
     keep_alive(&stream, &shared.config);
     let idlest = shared.core.io.iter().min_by_key(|handle| handle.load());
     match idlest.filter(|idlest| idlest.load() < own.load()) {
-        None => own.start(stream, peer, permit, shared),
+        None => own.start(stream, permit, shared),
         // If the socket cannot be moved to another runtime, the connection is dropped.
         Some(other) => {
-            if let Ok(stream) = stream.into_std() {
-                other.hand_over(Accepted { stream, peer, permit });
+            if let Ok(stream) = stream.detach() {
+                other.pass(NewConnection { stream, permit });
             }
         }
     }

@@ -15,8 +15,8 @@
 mod accept;
 mod alarm;
 mod clock;
-mod core;
 mod cut_log;
+mod engine_driver;
 mod four_letter;
 mod io;
 mod limits;
@@ -26,7 +26,6 @@ mod member;
 mod member_files;
 mod metrics;
 mod open_files;
-mod outlet;
 pub mod panics;
 pub mod peer;
 mod recovery;
@@ -41,6 +40,7 @@ mod shared;
 mod shutdown;
 mod snapshot_thread;
 pub mod unused_memory;
+mod wire;
 
 pub use four_letter::ZOOKEEPER_VERSION;
 pub use recovery::Report;

@@ -11,7 +11,7 @@ use ironkeeper_store::Store;
 use ironkeeper_store::disk::Disk;
 use ironkeeper_zab::{LogQuery, LogRead};
 
-use crate::core::Core;
+use crate::engine_driver::EngineDriver;
 
 /// The queue of queries to the thread.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub fn run<D: Disk>(
     store: &Store<D>,
     queries: &Receiver<Option<LogQuery>>,
     size_factor: Option<f64>,
-    core: &Core,
+    core: &EngineDriver,
 ) {
     while let Ok(Some(LogQuery { link, after })) = queries.recv() {
         let read = read_log(store, after, size_factor, &core.db);

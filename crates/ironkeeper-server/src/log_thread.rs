@@ -13,7 +13,7 @@ use ironkeeper_node::{LogDriver, LogItem, LogWork, Progress};
 use ironkeeper_store::LogWriter;
 use ironkeeper_store::disk::{self, RealDisk};
 
-use crate::core::Core;
+use crate::engine_driver::EngineDriver;
 use crate::metrics::Metrics;
 
 /// The wait between two attempts to write to a full disk.
@@ -123,7 +123,7 @@ pub struct LogSettings {
 pub struct LogThread {
     pub work: LogWork,
     pub settings: LogSettings,
-    pub core: Arc<Core>,
+    pub core: Arc<EngineDriver>,
     pub metrics: Arc<Metrics>,
 }
 
@@ -154,10 +154,10 @@ impl LogThread {
                 // If the queue is empty, applying the batch on this thread saves a wake-up. On a
                 // member, other servers wait for the ACK or COMMIT: it is sent before the next
                 // batch.
-                self.core.run_and_tell();
+                self.core.run_and_send_events();
             } else {
                 // An I/O thread applies the batch, so that the disk is not idle meanwhile.
-                self.core.io[0].run_core();
+                self.core.io[0].run_engine();
             }
         }
     }
@@ -173,7 +173,7 @@ impl LogThread {
 /// The threads around the log thread.
 struct Threads<'a> {
     settings: LogSettings,
-    core: &'a Core,
+    core: &'a EngineDriver,
     metrics: &'a Metrics,
 }
 
@@ -184,7 +184,7 @@ impl LogDriver<RealDisk> for Threads<'_> {
     }
 
     fn report(&mut self, input: Input) {
-        self.core.leave([input]);
+        self.core.enqueue([input]);
     }
 
     fn without_snapshots<T>(&mut self, change: impl FnOnce() -> T) -> T {
@@ -206,7 +206,7 @@ fn commit(
     writer: &mut LogWriter<RealDisk>,
     txns: u64,
     settings: LogSettings,
-    core: &Core,
+    core: &EngineDriver,
     metrics: &Metrics,
 ) -> Result<(), String> {
     let mut reported: Option<Instant> = None;

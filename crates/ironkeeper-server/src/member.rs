@@ -15,7 +15,7 @@ use ironkeeper_store::Store;
 use ironkeeper_store::disk::RealDisk;
 use ironkeeper_zab::{Ensemble, LinkId, LinkOp, MembersChange, Reason, Status};
 
-use crate::core::Core;
+use crate::engine_driver::EngineDriver;
 use crate::log_reader::LogReads;
 use crate::metrics::Metrics;
 use crate::peer::{Endpoint, OwnAddresses, OwnTree, PeerError, PeerLinks};
@@ -139,7 +139,7 @@ impl Member {
     }
 
     /// Performs an output of the engine. Call it in the order of the outputs.
-    pub fn perform(&self, core: &Core, asked: ToPeers) {
+    pub fn perform(&self, core: &EngineDriver, asked: ToPeers) {
         match asked {
             ToPeers::Link(op) => {
                 if let LinkOp::Send { link, packet } = &op {
@@ -196,7 +196,7 @@ impl Member {
     }
 
     /// Runs the thread `peers` until [`Member::stop`].
-    pub fn run_links(&self, core: &Core) {
+    pub fn run_links(&self, core: &EngineDriver) {
         // The links must not keep the server alive.
         let engine = core.this();
         let metrics = Arc::clone(&self.metrics);

@@ -22,9 +22,9 @@ use ironkeeper_zab::Status;
 use thiserror::Error;
 
 use crate::clock::Clock;
-use crate::core::Core;
 use crate::cut_log::CutLog;
-use crate::io::{Accepted, IoHandle};
+use crate::engine_driver::EngineDriver;
+use crate::io::{IoHandle, NewConnection};
 use crate::limits::Limits;
 use crate::log_reader::{self, LogReads};
 use crate::log_thread::LogThread;
@@ -163,7 +163,7 @@ impl Server {
         };
 
         let (io, receivers): (Vec<_>, Vec<_>) = (0..io_thread_count()).map(IoHandle::new).unzip();
-        let core = Core::new(engine, clock, io, member);
+        let core = EngineDriver::new(engine, clock, io, member);
         metrics.note_startup(report.snapshot_took, report.txns, report.txns_took);
         let shared = Arc::new(Shared {
             limits: Limits::new(
@@ -225,7 +225,7 @@ impl Server {
     fn start_threads(
         &self,
         listener: &TcpListener,
-        receivers: Vec<tokio::sync::mpsc::UnboundedReceiver<Accepted>>,
+        receivers: Vec<tokio::sync::mpsc::UnboundedReceiver<NewConnection>>,
     ) -> Result<(), StartError> {
         let shared = &self.shared;
         let steps = settings::durable_steps(&shared.config, &shared.core.db, &shared.store);

@@ -11,8 +11,8 @@ use ironkeeper_engine::Conn;
 use ironkeeper_store::Store;
 use ironkeeper_store::disk::RealDisk;
 
-use crate::core::Core;
 use crate::cut_log::CutLog;
+use crate::engine_driver::EngineDriver;
 use crate::io::IoHandle;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 #[derive(Debug)]
 pub struct Shared {
     pub config: Config,
-    pub core: Arc<Core>,
+    pub core: Arc<EngineDriver>,
     pub store: Store<RealDisk>,
     pub metrics: Arc<Metrics>,
     pub connections: Connections,

@@ -10,7 +10,7 @@ use ironkeeper_node::write_snapshot;
 use ironkeeper_store::Store;
 use ironkeeper_store::disk::Disk;
 
-use crate::core::Core;
+use crate::engine_driver::EngineDriver;
 use crate::metrics::Metrics;
 
 /// The maximum number of files named in a log line.
@@ -142,7 +142,12 @@ pub struct PurgeSettings {
 }
 
 /// Runs the main loop of the thread.
-pub fn run<D: Disk>(store: &Store<D>, purge: PurgeSettings, core: &Arc<Core>, metrics: &Metrics) {
+pub fn run<D: Disk>(
+    store: &Store<D>,
+    purge: PurgeSettings,
+    core: &Arc<EngineDriver>,
+    metrics: &Metrics,
+) {
     let mut purge_at = purge.interval.map(|_| Instant::now());
     loop {
         let work = core.snapshots.next(purge_at);

@@ -69,7 +69,7 @@ fn everything_left_at_the_baton_is_done_once_in_order_with_nobody_left_to_do_it(
                 let baton = Arc::clone(&baton);
                 thread::spawn(move || {
                     for what in 0..3 {
-                        baton.leave([(who, what)]);
+                        baton.enqueue([(who, what)]);
                         work(&baton);
                     }
                 })

@@ -116,7 +116,7 @@ impl Server {
     }
 
     fn leave(&self, inputs: impl IntoIterator<Item = Input>) {
-        self.baton.leave(inputs);
+        self.baton.enqueue(inputs);
     }
 
     fn run(&self) {

@@ -9,18 +9,18 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::settings::Endpoint;
+use crate::wire::Stream;
 
 /// The time without a response of one address after which the next is tried as well.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 
 /// Connects to the first endpoint that responds. Resolves names now, so that a server with a new
 /// address is found; a slow name does not delay the others.
-pub(super) async fn dial(endpoints: &[Endpoint], within: Duration) -> io::Result<TcpStream> {
+pub(super) async fn dial(endpoints: &[Endpoint], within: Duration) -> io::Result<Stream> {
     let until = Instant::now() + within;
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "it is in no configuration");
     let mut lookups = JoinSet::new();
@@ -34,7 +34,7 @@ pub(super) async fn dial(endpoints: &[Endpoint], within: Duration) -> io::Result
         if (attempts.is_empty() || Instant::now() >= next_at)
             && let Some(address) = waiting.pop_front()
         {
-            attempts.spawn(connect(address));
+            attempts.spawn(Stream::connect(address));
             next_at = Instant::now() + NEXT_ADDRESS_AFTER;
         }
         if attempts.is_empty() && lookups.is_empty() {
@@ -73,17 +73,6 @@ pub(super) async fn any_is_at(endpoints: Vec<Endpoint>, ip: IpAddr) -> bool {
 
 fn late() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "it did not answer in time")
-}
-
-async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address).await?;
-    // If a port of this machine has no listener, the kernel may choose it as the local end of the
-    // connection, and TCP connects the socket to itself.
-    if stream.local_addr()? == stream.peer_addr()? {
-        return Err(io::ErrorKind::ConnectionRefused.into());
-    }
-    stream.set_nodelay(true)?;
-    Ok(stream)
 }
 
 /// Parses `host:port`, the host perhaps in brackets.

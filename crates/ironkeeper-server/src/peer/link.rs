@@ -5,18 +5,18 @@
 //! non-blocking socket takes microseconds, and the lock keeps the bytes in order.
 
 use std::io;
-use std::net::{Shutdown, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ironkeeper_node::encode_vote;
 use ironkeeper_proto::{Notification, Packet, ServerId};
 use ironkeeper_zab::{Hangup, LinkId, Port};
-use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 
 use super::outbox::{Outbox, Sent};
 use super::tree_out::OutgoingTree;
+use crate::wire::Writer;
 
 /// The maximum number of unsent bytes on all links together: enough for more than six members that
 /// synchronize at the same time.
@@ -37,7 +37,7 @@ pub(super) struct Link {
     is_stranger: AtomicBool,
     /// The peer's address is accepted for the server id that it has sent.
     is_at_home: AtomicBool,
-    pub(super) writer: OwnedWriteHalf,
+    pub(super) writer: Writer,
     /// Notified when the task has to check `side`.
     pub(super) signal: Notify,
     side: Mutex<Side>,
@@ -76,7 +76,7 @@ impl Link {
         id: LinkId,
         port: Port,
         peer: SocketAddr,
-        writer: OwnedWriteHalf,
+        writer: Writer,
         unsent_total: Arc<AtomicUsize>,
     ) -> Link {
         let outbox = Outbox::counted_in(unsent_total);
@@ -201,7 +201,6 @@ impl Link {
         // A snapshot that is returned to its source runs the engine, which may send on this link.
         let unsent = std::mem::take(&mut self.side().outbox);
         drop(unsent);
-        // It may be closed already.
-        let _ = socket2::SockRef::from(self.writer.as_ref()).shutdown(Shutdown::Both);
+        self.writer.shutdown();
     }
 }

@@ -10,7 +10,6 @@ use ironkeeper_node::{Intake, TREE_STEP_BYTES};
 use ironkeeper_proto::{Packet, ServerId};
 use ironkeeper_zab::{Hangup, Input, Port};
 use tokio::io::AsyncReadExt;
-use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::{Instant, timeout};
 
 use super::dial;
@@ -19,6 +18,7 @@ use super::outbox::Sent;
 use super::places::Place;
 use super::switchboard::Switchboard;
 use super::tree_out::OutgoingTree;
+use crate::wire::Reader;
 
 /// The maximum time for sending the last bytes after ZAB has closed the link.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ const LARGE_OUTBOX_BYTES: usize = 1 << 20;
 pub(super) async fn run(
     board: Arc<Switchboard>,
     link: Arc<Link>,
-    reader: OwnedReadHalf,
+    reader: Reader,
     intake: Intake,
     announce: Option<Input>,
     place: Option<Place>,
@@ -69,7 +69,7 @@ pub(super) async fn run(
 struct LinkTask {
     board: Arc<Switchboard>,
     link: Arc<Link>,
-    reader: OwnedReadHalf,
+    reader: Reader,
     intake: Intake,
     announced: bool,
     /// The deadline for the peer's first message; `None` after it has arrived.
@@ -242,14 +242,12 @@ impl LinkTask {
     /// Sends as much as the kernel accepts: slices of a snapshot, or the outbox.
     fn send(&mut self) -> io::Result<()> {
         if let Some(sending) = &mut self.tree {
-            match self.link.writer.try_write(&sending.slice[sending.sent..]) {
-                Ok(count) => {
-                    sending.sent += count;
-                    sending.unreported += count;
-                    sending.total += count as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
+            let rest = &sending.slice[sending.sent..];
+            if !rest.is_empty() {
+                let count = self.link.writer.try_write(rest)?;
+                sending.sent += count;
+                sending.unreported += count;
+                sending.total += count as u64;
             }
             if sending.unreported >= TREE_STEP_BYTES {
                 sending.unreported = 0;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use ironkeeper_node::{Expect, Intake};
 use ironkeeper_proto::quorum_packet::Sender;
 use ironkeeper_zab::{Input, Port};
-use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
 use super::link::Link;
@@ -17,6 +16,7 @@ use super::settings::{Endpoint, OwnAddresses};
 use super::switchboard::Switchboard;
 use super::{PeerError, link_task};
 use crate::server;
+use crate::wire::Stream;
 
 /// The wait between two attempts to bind our ports.
 const BIND_PAUSE: Duration = Duration::from_secs(1);
@@ -125,8 +125,9 @@ async fn accept(board: Arc<Switchboard>, listener: TcpListener, port: Port, plac
     };
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => {
-                if let Err(error) = admit(&board, stream, peer, port, &places) {
+            Ok((socket, peer)) => {
+                let stream = Stream::accepted(socket, peer);
+                if let Err(error) = admit(&board, stream, port, &places) {
                     tracing::debug!("the connection of {peer} could not be set up: {error}");
                 }
             }
@@ -140,14 +141,14 @@ async fn accept(board: Arc<Switchboard>, listener: TcpListener, port: Port, plac
 
 fn admit(
     board: &Arc<Switchboard>,
-    stream: TcpStream,
-    peer: SocketAddr,
+    stream: Stream,
     port: Port,
     places: &Arc<Places>,
 ) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+    stream.set_nodelay()?;
     board.keep_alive(&stream);
-    let (reader, writer) = stream.into_split();
+    let peer = stream.peer();
+    let (reader, writer) = stream.split();
     let link =
         Arc::new(Link::new(board.next_id(), port, peer, writer, Arc::clone(&board.unsent_total)));
     let (expect, announce) = match port {

@@ -35,6 +35,7 @@ mod switchboard;
 mod tree_out;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ironkeeper_node::{Expect, Intake, ReceivedTree};
@@ -45,8 +46,6 @@ use ironkeeper_store::Store;
 use ironkeeper_store::disk::RealDisk;
 use ironkeeper_zab::{Input, LinkId, LinkOp, Port};
 use thiserror::Error;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use link::Link;
@@ -56,6 +55,7 @@ use switchboard::Switchboard;
 use tree_out::OutgoingTree;
 
 use crate::unused_memory;
+use crate::wire::{Reader, Stream, Writer};
 pub use tree_out::{OwnTree, TreeSource};
 
 /// The longest buffer in a packet of a leader. An Ironkeeper leader sends none longer than the
@@ -80,7 +80,7 @@ impl PeerError {
 #[derive(Clone, Copy, Debug)]
 pub struct LearnerToLog {
     pub server: Option<ServerId>,
-    pub address: std::net::SocketAddr,
+    pub address: SocketAddr,
     /// The number of log lines suppressed since the last one.
     pub held_back: u64,
 }
@@ -305,23 +305,19 @@ async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Op
         Err(error) => Err(error),
     };
     match outcome {
-        Ok((stream, expect)) => match stream.peer_addr() {
-            Ok(address) => {
-                let (reader, writer) = stream.into_split();
-                let total = Arc::clone(&board.unsent_total);
-                let link = Arc::new(Link::new(board.next_id(), port, address, writer, total));
-                link.set_peer_id(peer);
-                link.set_at_home();
-                board.note_dialed(peer, Ok(()));
-                // The history may contain a transaction that a server with a larger limit logged. A
-                // snapshot with the same data would be accepted, so our limit must not reject it.
-                let field_max = board.settings.field_bytes_max.max(LEADER_FIELD_BYTES_MAX);
-                let intake = Intake::new(expect, field_max);
-                let dialed = Input::Dialed { peer, port, link: Some(link.id()) };
-                link_task::run(board, link, reader, intake, Some(dialed), None).await;
-            }
-            Err(_) => board.report(vec![Input::Dialed { peer, port, link: None }]),
-        },
+        Ok(Opened { address, reader, writer, expect }) => {
+            let total = Arc::clone(&board.unsent_total);
+            let link = Arc::new(Link::new(board.next_id(), port, address, writer, total));
+            link.set_peer_id(peer);
+            link.set_at_home();
+            board.note_dialed(peer, Ok(()));
+            // The history may contain a transaction that a server with a larger limit logged. A
+            // snapshot with the same data would be accepted, so our limit must not reject it.
+            let field_max = board.settings.field_bytes_max.max(LEADER_FIELD_BYTES_MAX);
+            let intake = Intake::new(expect, field_max);
+            let dialed = Input::Dialed { peer, port, link: Some(link.id()) };
+            link_task::run(board, link, reader, intake, Some(dialed), None).await;
+        }
         Err(error) => {
             if port == Port::Election {
                 board.note_dialed(peer, Err(error.to_string()));
@@ -333,22 +329,33 @@ async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Op
     }
 }
 
+/// A dialled connection on which our opening is sent.
+struct Opened {
+    address: SocketAddr,
+    reader: Reader,
+    writer: Writer,
+    /// What the other server sends first.
+    expect: Expect,
+}
+
 /// Sends our opening, on the election port.
-async fn open(
-    board: &Switchboard,
-    mut stream: TcpStream,
-    port: Port,
-) -> io::Result<(TcpStream, Expect)> {
+async fn open(board: &Switchboard, stream: Stream, port: Port) -> io::Result<Opened> {
     board.keep_alive(&stream);
-    if port == Port::Quorum {
-        return Ok((stream, Expect::Packets(Sender::Leader)));
-    }
-    let opening = Opening { from: board.settings.me, addresses: board.own().opening };
-    let mut bytes = Vec::new();
-    opening.encode(&mut bytes);
-    // In one write: Apache reads the addresses with one call and requires all of them in it.
-    stream.write_all(&bytes).await?;
-    Ok((stream, Expect::Notifications))
+    let address = stream.peer();
+    let (reader, writer) = stream.split();
+    let expect = match port {
+        Port::Quorum => Expect::Packets(Sender::Leader),
+        Port::Election => {
+            let opening = Opening { from: board.settings.me, addresses: board.own().opening };
+            let mut bytes = Vec::new();
+            opening.encode(&mut bytes);
+            // In one write: Apache reads the addresses with one call and requires all of them in
+            // it.
+            writer.write_all(&bytes).await?;
+            Expect::Notifications
+        }
+    };
+    Ok(Opened { address, reader, writer, expect })
 }
 
 #[cfg(test)]

@@ -88,7 +88,8 @@ impl Outbox {
         self.unsent_bytes
     }
 
-    /// Passes as many bytes as possible to `write`, which accepts what the kernel has room for.
+    /// Passes as many bytes as possible to `write`, which returns the number of bytes accepted, 0 if
+    /// there is no room at present.
     pub(super) fn send(
         &mut self,
         mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
@@ -107,14 +108,9 @@ impl Outbox {
                 slices[count] = IoSlice::new(&bytes[skip..]);
                 count += 1;
             }
-            match write(&slices[..count]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(sent) => self.remove(sent),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Sent::Blocked);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            match write(&slices[..count])? {
+                0 => return Ok(Sent::Blocked),
+                sent => self.remove(sent),
             }
         }
     }
@@ -168,9 +164,6 @@ mod tests {
     /// Sends to a simulated kernel with room for `room` bytes.
     fn send(outbox: &mut Outbox, mut room: usize, sink: &mut Vec<u8>) -> Sent {
         let outcome = outbox.send(|slices| {
-            if room == 0 {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
             let mut taken = 0;
             for slice in slices {
                 let count = slice.len().min(room);

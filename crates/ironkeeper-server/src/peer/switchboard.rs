@@ -15,12 +15,12 @@ use ironkeeper_proto::{Membership, ServerId};
 use ironkeeper_store::Store;
 use ironkeeper_store::disk::RealDisk;
 use ironkeeper_zab::{Input, LinkId, Port};
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use super::link::{End, Link};
 use super::settings::{Endpoint, OwnAddresses, PeerSettings};
 use crate::repeats::{About, LearnerLines, Repeats};
+use crate::wire::Stream;
 
 /// The receiver of inputs.
 pub(super) type Sink = Arc<dyn Fn(Vec<Input>) + Send + Sync>;
@@ -97,7 +97,7 @@ impl Switchboard {
 
     /// Enables TCP keep-alive if it is configured. Errors are ignored, because ZAB detects timeouts
     /// as well.
-    pub(super) fn keep_alive(&self, stream: &TcpStream) {
+    pub(super) fn keep_alive(&self, stream: &Stream) {
         if self.settings.tcp_keep_alive {
             let _ = socket2::SockRef::from(stream).set_keepalive(true);
         }

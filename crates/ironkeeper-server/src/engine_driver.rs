@@ -24,8 +24,8 @@ use crate::snapshot_thread::SnapshotQueue;
 
 /// The engine with its input queue and the handles of the threads that perform its outputs.
 #[derive(Debug)]
-pub struct Core {
-    this: Weak<Core>,
+pub struct EngineDriver {
+    this: Weak<EngineDriver>,
     pub db: Arc<Database>,
     pub clock: Clock,
     baton: Baton<Owner, Input>,
@@ -54,24 +54,24 @@ struct Owner {
 
 /// Which thread sends watch events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Events {
+enum EventSender {
     /// The I/O thread of the connection, together with all other output.
-    Left,
+    IoThread,
     /// The thread that runs the engine, if events are the only output of the connection.
-    Sent,
+    EngineThread,
 }
 
-/// The maximum number of ready connections to which [`Events::Sent`] applies. More connections are
-/// left to the I/O threads, which share the work.
-const TOLD_MAX: usize = 4;
+/// The maximum number of ready connections to which [`EventSender::EngineThread`] applies. With
+/// more of them the I/O threads share the work.
+const DIRECT_SENDS_MAX: usize = 4;
 
-impl Core {
+impl EngineDriver {
     pub fn new(
         (engine, db): (Engine, Arc<Database>),
         clock: Clock,
         io: Vec<IoHandle>,
         member: Option<Member>,
-    ) -> Arc<Core> {
+    ) -> Arc<EngineDriver> {
         let owner = Owner {
             engine,
             inputs: Vec::new(),
@@ -80,7 +80,7 @@ impl Core {
             ready: Vec::new(),
             woken: vec![false; io.len()],
         };
-        Arc::new_cyclic(|this| Core {
+        Arc::new_cyclic(|this| EngineDriver {
             this: Weak::clone(this),
             db,
             clock,
@@ -96,36 +96,37 @@ impl Core {
     }
 
     /// Returns a weak reference, for callbacks that must not keep the engine alive.
-    pub fn this(&self) -> Weak<Core> {
+    pub fn this(&self) -> Weak<EngineDriver> {
         Weak::clone(&self.this)
     }
 
     /// Enqueues inputs and processes the queue, unless another thread is processing it.
     pub fn submit(&self, inputs: impl IntoIterator<Item = Input>) {
-        self.leave(inputs);
+        self.enqueue(inputs);
         self.run();
     }
 
-    /// Enqueues inputs without processing them: call [`Core::run`] afterwards on some thread.
-    pub fn leave(&self, inputs: impl IntoIterator<Item = Input>) {
-        self.baton.leave(inputs);
+    /// Enqueues inputs without processing them: call [`EngineDriver::run`] afterwards on some
+    /// thread.
+    pub fn enqueue(&self, inputs: impl IntoIterator<Item = Input>) {
+        self.baton.enqueue(inputs);
     }
 
     /// Processes the queue, unless another thread is processing it.
     pub fn run(&self) {
-        self.baton.run(|owner| self.work(owner, false, Events::Left));
+        self.baton.run(|owner| self.work(owner, false, EventSender::IoThread));
     }
 
-    /// Does the same as [`Core::run`], on a thread that does not serve connections: it sends watch
-    /// events itself if they are the only output of a connection.
-    pub fn run_and_tell(&self) {
-        self.baton.run(|owner| self.work(owner, false, Events::Sent));
+    /// Does the same as [`EngineDriver::run`], on a thread that does not serve connections: it sends
+    /// watch events itself if they are the only output of a connection.
+    pub fn run_and_send_events(&self) {
+        self.baton.run(|owner| self.work(owner, false, EventSender::EngineThread));
     }
 
     /// Runs the engine's timers and returns the next deadline, in milliseconds of the clock.
     pub fn on_timer(&self) -> u64 {
         let deadline_ms = self.baton.hold(|owner| {
-            self.work(owner, true, Events::Left);
+            self.work(owner, true, EventSender::IoThread);
             owner.engine.deadline_ms()
         });
         self.run();
@@ -139,7 +140,7 @@ impl Core {
         seen
     }
 
-    fn work(&self, owner: &mut Owner, timer: bool, events: Events) {
+    fn work(&self, owner: &mut Owner, timer: bool, events: EventSender) {
         let mut timer = timer;
         loop {
             self.baton.fetch(&mut owner.inputs);
@@ -188,7 +189,7 @@ impl Core {
         })
     }
 
-    fn perform(&self, owner: &mut Owner, events: Events) {
+    fn perform(&self, owner: &mut Owner, events: EventSender) {
         for output in owner.outputs.drain(..) {
             match output {
                 Output::Log(item) => match self.to_log(item) {
@@ -215,10 +216,11 @@ impl Core {
         if let Some(member) = &self.member {
             member.links.flush();
         }
-        let sends = events == Events::Sent && owner.ready.len() <= TOLD_MAX;
+        let sends_events =
+            events == EventSender::EngineThread && owner.ready.len() <= DIRECT_SENDS_MAX;
         for conn in owner.ready.drain(..) {
             let thread = IoHandle::thread_of(conn.tag);
-            if !(sends && self.io[thread].send_events(&conn)) {
+            if !(sends_events && self.io[thread].send_events(&conn)) {
                 self.io[thread].push_ready(conn);
                 owner.woken[thread] = true;
             }
