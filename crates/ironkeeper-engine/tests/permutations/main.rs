@@ -1,10 +1,11 @@
-//! Interleavings of threads: gate, lane, outbox, combining lock and the wake-ups between them.
+//! Interleavings of threads: gate, lane, outbox, sender, combining lock and the wake-ups between
+//! them.
 //!
 //! Built with `--cfg shuttle`, the engine's locks are switching points at which any thread may
 //! continue (`src/sync.rs`). Each test runs thousands of times, each time in another order drawn
 //! from a seed; a thread that waits for an event that never occurs is found as a deadlock. The
-//! engine and the connections are those of the product; only sockets and the disk are simulated by
-//! this test ([`server::Server`]).
+//! engine, the connections and their senders are those of the product; only streams and the disk
+//! are simulated by this test ([`server::Server`], [`stream::Stream`]).
 //!
 //! `cargo xtask permutations` builds and runs it; without the flag this file is empty. A failure
 //! prints a schedule, with which `shuttle::replay` repeats the same run.
@@ -14,7 +15,9 @@
 mod ends;
 mod order;
 mod primitives;
+mod sender;
 mod server;
+mod stream;
 #[path = "../world/mod.rs"]
 mod world;
 
@@ -27,7 +30,12 @@ const PRIORITY_CHANGES: usize = 4;
 
 /// Runs `test` many times, each time in another order of threads.
 fn check(test: impl Fn() + Send + Sync + 'static) {
-    let runs = from_env("IRONKEEPER_PERMUTATIONS", 2000) as usize;
+    check_part(1, test);
+}
+
+/// Does the same with a fraction of the runs, for a long test or one of several similar ones.
+fn check_part(fraction: usize, test: impl Fn() + Send + Sync + 'static) {
+    let runs = (from_env("IRONKEEPER_PERMUTATIONS", 2000) as usize).div_ceil(fraction);
     let seed = from_env("IRONKEEPER_PERMUTATIONS_SEED", 7);
     let test = std::sync::Arc::new(test);
     let half = runs.div_ceil(2);

@@ -1,11 +1,13 @@
 //! A server whose threads run under shuttle: an I/O thread for each connection and a log thread,
-//! connected as in the real server, with sockets and disk replaced by lists.
+//! connected as in the real server, with streams and disk replaced by lists.
 
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use ironkeeper_engine::baton::Baton;
 use ironkeeper_engine::conn::{CloseReason, Conn, Next, Submit};
 use ironkeeper_engine::database::Hasher;
+use ironkeeper_engine::outbox_sender::{Flushed, OutboxSender};
 use ironkeeper_engine::recover::Recovery;
 use ironkeeper_engine::{Database, Engine, EngineConfig, Input, LogItem, Now, Output};
 use ironkeeper_proto::connect::ConnectRequest;
@@ -17,6 +19,7 @@ use ironkeeper_zab::{Durable, DurableStep};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread::{self, JoinHandle};
 
+use crate::stream::{Sink, Stream};
 use crate::world::{create, framed, multi, read, set_data};
 
 const NOW: Now = Now { mono_ms: 1_000_000, wall_ms: 1_700_000_000_000 };
@@ -31,13 +34,21 @@ pub struct Server {
     log: Mutex<Log>,
     log_bell: Condvar,
     /// One for each connection, indexed by its tag.
-    bells: Vec<Bell>,
+    senders: Vec<Arc<OutboxSender<Sink>>>,
 }
 
 struct Owner {
     engine: Engine,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
+    ready: Vec<Arc<Conn>>,
+}
+
+/// Which thread sends watch events, as in the server's engine driver.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EventSender {
+    IoThread,
+    EngineThread,
 }
 
 #[derive(Default)]
@@ -46,90 +57,69 @@ struct Log {
     closed: bool,
 }
 
-/// The signal that wakes a connection's thread.
-#[derive(Default)]
-struct Bell {
-    rung: Mutex<bool>,
-    heard: Condvar,
-}
-
-impl Bell {
-    fn ring(&self) {
-        *self.rung.lock().unwrap() = true;
-        self.heard.notify_one();
-    }
-
-    /// Returns whether the bell was rung, and resets it.
-    fn was_rung(&self) -> bool {
-        std::mem::take(&mut *self.rung.lock().unwrap())
-    }
-
-    fn wait(&self) {
-        let mut rung = self.rung.lock().unwrap();
-        while !*rung {
-            rung = self.heard.wait(rung).unwrap();
-        }
-        *rung = false;
-    }
-}
-
 impl Server {
     /// Starts a server with `connections` connections, each with a session, and with the nodes `/a`
     /// and `/b`, whose data is `0`.
     pub fn start(config: EngineConfig, connections: usize) -> (Arc<Server>, Vec<Client>) {
         let recovered = Recovery::new(config.tree).finish().unwrap();
         let (engine, db) = Engine::new(config, recovered, 7, NOW);
-        let owner = Owner { engine, inputs: Vec::new(), outputs: Vec::new() };
+        let (inputs, outputs, ready) = (Vec::new(), Vec::new(), Vec::new());
+        let owner = Owner { engine, inputs, outputs, ready };
+        let streams: Vec<Arc<Stream>> = (0..connections).map(|_| Arc::default()).collect();
+        let sender = |stream| Arc::new(OutboxSender::new(Sink(Arc::clone(stream))));
         let server = Arc::new(Server {
             db,
             baton: Baton::new(owner),
             log: Mutex::default(),
             log_bell: Condvar::new(),
-            bells: (0..connections).map(|_| Bell::default()).collect(),
+            senders: streams.iter().map(sender).collect(),
         });
-        let mut clients: Vec<Client> =
-            (0..connections).map(|tag| Client::connect(&server, tag as u64)).collect();
+        let mut clients: Vec<Client> = streams
+            .into_iter()
+            .enumerate()
+            .map(|(tag, stream)| Client::connect(&server, tag as u64, stream))
+            .collect();
         for path in ["/a", "/b"] {
             let body = create(path, b"0", CreateMode::Persistent);
-            let pauses = clients[0].feed(&server, &request(SETUP_XID, OpCode::Create, &body));
-            assert!(!pauses, "a single request");
+            clients[0].feed(&server, &request(SETUP_XID, OpCode::Create, &body));
+            assert!(!clients[0].is_paused, "a single request");
             server.sync();
         }
         for client in &mut clients {
             client.flush(&server);
-            client.heard.clear();
-            server.bells[client.conn.tag as usize].was_rung();
+            client.stream.forget_received();
+            client.is_notified();
         }
         (server, clients)
     }
 
     fn submit(&self, submits: &mut Vec<Submit>) {
         if !submits.is_empty() {
-            self.leave(submits.drain(..).map(Input::Submit));
-            self.run();
+            self.enqueue(submits.drain(..).map(Input::Submit));
+            self.run(EventSender::IoThread);
         }
     }
 
     pub fn expire(&self, session: SessionId) {
-        self.leave([Input::ExpireSession(session)]);
-        self.run();
+        self.enqueue([Input::ExpireSession(session)]);
+        self.run(EventSender::IoThread);
     }
 
-    fn leave(&self, inputs: impl IntoIterator<Item = Input>) {
+    fn enqueue(&self, inputs: impl IntoIterator<Item = Input>) {
         self.baton.enqueue(inputs);
     }
 
-    fn run(&self) {
-        self.baton.run(|owner| self.work(owner, false));
+    fn run(&self, events: EventSender) {
+        self.baton.run(|owner| self.work(owner, false, events));
     }
 
     /// Runs the engine's timer.
     pub fn tick(&self) {
-        self.baton.hold(|owner| self.work(owner, true));
-        self.run();
+        self.baton.hold(|owner| self.work(owner, true, EventSender::IoThread));
+        self.run(EventSender::IoThread);
     }
 
-    fn work(&self, owner: &mut Owner, mut timer: bool) {
+    fn work(&self, owner: &mut Owner, mut timer: bool, events: EventSender) {
         loop {
             self.baton.fetch(&mut owner.inputs);
             if owner.inputs.is_empty() && !timer {
@@ -146,7 +136,7 @@ impl Server {
                         self.log.lock().unwrap().appended.push(zxid);
                         self.log_bell.notify_one();
                     }
-                    Output::Wake(conn) => self.bells[conn.tag as usize].ring(),
+                    Output::Wake(conn) => owner.ready.push(conn),
                     Output::Halt(reason) => panic!("halted: {reason}"),
                     Output::Warn(_)
                     | Output::Log(LogItem::Roll)
@@ -158,6 +148,12 @@ impl Server {
                     Output::Peers(asked) => panic!("a standalone server has no peers: {asked:?}"),
                 }
             }
+            for conn in owner.ready.drain(..) {
+                let sender = &self.senders[conn.tag as usize];
+                if !(events == EventSender::EngineThread && sender.send_events(&conn)) {
+                    sender.notify();
+                }
+            }
         }
     }
 
@@ -166,8 +162,8 @@ impl Server {
         loop {
             let appended = std::mem::take(&mut self.log.lock().unwrap().appended);
             let Some(last) = appended.last() else { return };
-            self.leave([Input::Durable(Durable::Flushed(*last))]);
-            self.run();
+            self.enqueue([Input::Durable(Durable::Flushed(*last))]);
+            self.run(EventSender::EngineThread);
         }
     }
 
@@ -223,6 +219,14 @@ pub fn converse_while(
     let other = Arc::clone(server);
     let other = thread::spawn(move || something(&other));
     let log = server.start_log();
+    let peers: Vec<JoinHandle<()>> = talks
+        .iter()
+        .filter(|(client, _)| client.stream.is_bounded())
+        .map(|(client, _)| {
+            let stream = Arc::clone(&client.stream);
+            thread::spawn(move || stream.read_until_end())
+        })
+        .collect();
     let threads: Vec<JoinHandle<Client>> = talks
         .into_iter()
         .map(|(mut client, script)| {
@@ -237,6 +241,8 @@ pub fn converse_while(
     // The other thread may still hold the combining lock.
     other.join().unwrap();
     server.stop(log);
+    clients.iter().for_each(|client| client.stream.end_reading());
+    peers.into_iter().for_each(|peer| peer.join().unwrap());
     clients.into_iter().map(|client| client.finish(server)).collect()
 }
 
@@ -283,6 +289,10 @@ impl Script {
 
     pub fn exists_and_watch(self, path: &str) -> Script {
         self.request(OpCode::Exists, &read(path, true))
+    }
+
+    pub fn close_session(self) -> Script {
+        self.request(OpCode::CloseSession, &[])
     }
 
     /// Adds a persistent recursive watch on `path`.
@@ -342,20 +352,25 @@ impl Heard {
     }
 }
 
-/// A connection with its socket.
+/// A connection, the state of its task, and what its client receives.
 pub struct Client {
     pub conn: Arc<Conn>,
+    pub stream: Arc<Stream>,
+    sender: Arc<OutboxSender<Sink>>,
     unread: Vec<u8>,
-    /// The bytes that were sent to the client.
-    heard: Vec<u8>,
+    is_paused: bool,
+    /// The value of `OutboxSender::writes` before bytes were last passed to the connection.
+    writes: u64,
     closed: Option<CloseReason>,
 }
 
 impl Client {
-    fn connect(server: &Server, tag: u64) -> Client {
+    fn connect(server: &Server, tag: u64, stream: Arc<Stream>) -> Client {
         let peer = "10.0.0.1:4000".parse().unwrap();
         let conn = Conn::new(tag + 1, tag, peer, NOW, Hasher::with_seed(7));
-        let mut client = Client { conn, unread: Vec::new(), heard: Vec::new(), closed: None };
+        let sender = Arc::clone(&server.senders[tag as usize]);
+        let (unread, is_paused, writes, closed) = (Vec::new(), false, 0, None);
+        let mut client = Client { conn, stream, sender, unread, is_paused, writes, closed };
         let mut body = Vec::new();
         ConnectRequest {
             protocol_version: 0,
@@ -372,80 +387,101 @@ impl Client {
         client
     }
 
-    /// Receives bytes as the I/O thread does; returns true if the connection must be woken before
-    /// it can continue.
-    fn feed(&mut self, server: &Server, bytes: &[u8]) -> bool {
+    /// Receives bytes as the I/O thread does.
+    fn feed(&mut self, server: &Server, bytes: &[u8]) {
+        self.writes = self.sender.writes();
         self.unread.extend_from_slice(bytes);
         let mut submits = Vec::new();
         let received = self.conn.receive(NOW, &server.db, &self.unread, &mut submits);
         let received = received.expect("nothing wrong was sent");
         self.unread.drain(..received.consumed);
+        self.set_paused(received.next == Next::Wait);
         server.submit(&mut submits);
-        received.next == Next::Wait
     }
 
-    /// Serves the reads that are ready and sends all output. Returns true if bytes were sent.
-    fn flush(&mut self, server: &Server) -> bool {
-        let before = self.heard.len();
-        loop {
-            while self.conn.has_ready_reads() {
-                self.conn.serve_lane(NOW, &server.db);
-            }
-            let mut tail = Vec::new();
-            let outgoing = self.conn.take_output(&mut tail);
-            let nothing = outgoing.pieces.is_empty() && tail.is_empty();
-            self.heard.extend(outgoing.pieces.iter().flatten());
-            self.heard.extend(tail);
-            if outgoing.close.is_some() {
-                self.closed = outgoing.close;
-                break;
-            }
-            if nothing {
-                break;
-            }
+    fn set_paused(&mut self, is_paused: bool) {
+        if self.is_paused != is_paused {
+            self.is_paused = is_paused;
+            self.sender.set_paused(is_paused);
         }
-        self.heard.len() > before
+    }
+
+    fn flush(&mut self, server: &Server) -> Flushed {
+        let flushed = self.sender.flush(&self.conn, &server.db, || NOW).expect("it is open");
+        if !flushed.is_blocked {
+            self.closed = self.closed.or(flushed.close);
+        }
+        flushed
+    }
+
+    /// Sends the output. The room made by this may let waiting requests pass.
+    fn advance(&mut self, server: &Server) -> Flushed {
+        loop {
+            let flushed = self.flush(server);
+            let made_room = self.writes != self.sender.writes();
+            if flushed.close.is_some() || !self.is_paused || !made_room {
+                return flushed;
+            }
+            self.feed(server, &[]);
+        }
+    }
+
+    /// Returns whether the task was notified since the last call.
+    fn is_notified(&self) -> bool {
+        self.sender.poll_notified(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
     fn is_done(&self, requests: i32) -> bool {
-        let replies = parse(&self.heard).iter().filter(|heard| !heard.is_event()).count();
-        replies >= requests as usize
+        let heard = parse(&self.stream.received());
+        heard.iter().filter(|heard| !heard.is_event()).count() >= requests as usize
     }
 
     /// Runs a connection as its I/O thread does, with the steps in the same order.
     fn talk(&mut self, server: &Server, script: &Script) {
-        let bell = &server.bells[self.conn.tag as usize];
+        let waker = Waker::from(Arc::clone(&self.stream));
+        let mut context = Context::from_waker(&waker);
         let mut pieces = script.pieces.iter();
-        let mut waiting = false;
         loop {
-            // Sending may free space for requests that had to wait.
-            while self.flush(server) && waiting && self.closed.is_none() {
-                waiting = self.feed(server, &[]);
-            }
+            let flushed = self.advance(server);
             if self.closed.is_some() {
                 return self.disconnect(server);
             }
-            if bell.was_rung() {
-                waiting = waiting && self.feed(server, &[]);
-            } else if !waiting && let Some(piece) = pieces.next() {
-                waiting = self.feed(server, piece);
-            } else if !waiting && self.is_done(script.requests) {
+            if flushed.close.is_some() {
+                self.set_paused(true);
+            }
+            if flushed.has_more {
+                thread::yield_now();
+                continue;
+            }
+            let reads = !self.is_paused && !flushed.is_blocked;
+            if self.sender.poll_notified(&mut context).is_ready() {
+                if self.is_paused && flushed.close.is_none() {
+                    self.feed(server, &[]);
+                }
+            } else if flushed.is_blocked && self.stream.has_room() {
+            } else if reads && let Some(piece) = pieces.next() {
+                self.feed(server, piece);
+            } else if reads && self.is_done(script.requests) {
                 return;
             } else {
-                bell.wait();
-                waiting = waiting && self.feed(server, &[]);
+                self.stream.wait(flushed.is_blocked);
             }
         }
     }
 
-    /// Sends the script and receives nothing, so that the I/O thread cannot send, until the server
+    /// Sends the script to a server whose stream to this client has no room, until the server
     /// closes the connection.
     pub fn talk_and_take_nothing(&mut self, server: &Server, script: &Script) {
+        self.stream.set_capacity(0);
         for piece in &script.pieces {
-            assert!(!self.feed(server, piece), "more than may be in work");
+            self.feed(server, piece);
+            assert!(!self.is_paused, "more than may be in work");
         }
+        let waker = Waker::from(Arc::clone(&self.stream));
         while self.conn.close_reason().is_none() {
-            server.bells[self.conn.tag as usize].wait();
+            if self.sender.poll_notified(&mut Context::from_waker(&waker)).is_pending() {
+                self.stream.wait(false);
+            }
         }
         self.disconnect(server);
     }
@@ -453,7 +489,8 @@ impl Client {
     /// Sends the script and disconnects without receiving replies.
     pub fn talk_and_leave(&mut self, server: &Server, script: &Script) {
         for piece in &script.pieces {
-            if self.feed(server, piece) {
+            self.feed(server, piece);
+            if self.is_paused {
                 break;
             }
         }
@@ -464,30 +501,33 @@ impl Client {
         let mut submits = Vec::new();
         let watches = self.conn.disconnect(NOW, &server.db, &mut submits);
         server.submit(&mut submits);
+        drop(self.sender.close());
+        self.stream.close();
         watches.remove_all(&server.db);
     }
 
     /// Returns everything that was received, including output after the last reply. If there is
-    /// such output, the connection must have been woken for it.
+    /// such output, the task must have been notified of it.
     fn finish(mut self, server: &Server) -> Vec<Heard> {
-        let before = self.heard.len();
         if self.closed.is_none() {
-            self.flush(server);
+            let was_notified = self.is_notified();
+            let before = self.stream.received().len();
+            self.stream.set_capacity(usize::MAX);
+            while self.flush(server).has_more {}
+            if self.stream.received().len() > before {
+                assert!(was_notified, "unsent output, and the task was not notified");
+            }
         }
-        if self.heard.len() > before {
-            let rung = *server.bells[self.conn.tag as usize].rung.lock().unwrap();
-            assert!(rung, "something is unsent and nobody was told to send it");
-        }
-        parse(&self.heard)
+        parse(&self.stream.received())
     }
 }
 
 fn parse(bytes: &[u8]) -> Vec<Heard> {
     let mut heard = Vec::new();
     let mut reader = Reader::new(bytes);
-    while !reader.is_empty() {
-        let len = reader.i32().unwrap();
-        let mut frame = Reader::new(reader.bytes(len as usize).unwrap());
+    // The last frame may be incomplete.
+    while let Some(frame) = reader.i32().ok().and_then(|len| reader.bytes(len as usize).ok()) {
+        let mut frame = Reader::new(frame);
         let header = ReplyHeader::decode(&mut frame).unwrap();
         let (xid, zxid, err) = (header.xid.0, header.zxid.0, header.err);
         heard.push(if xid == -1 {
