@@ -13,6 +13,7 @@
 //! | `log-reader` | in an ensemble: reads the log for learners that are behind |
 
 mod accept;
+mod admin;
 mod alarm;
 mod clock;
 mod cut_log;
@@ -42,7 +43,7 @@ mod snapshot_thread;
 pub mod unused_memory;
 mod wire;
 
-pub use four_letter::ZOOKEEPER_VERSION;
+pub use ironkeeper_admin::ZOOKEEPER_VERSION;
 pub use recovery::Report;
 pub use rehearsal::{Rehearsal, rehearse};
 pub use server::{Server, StartError};

@@ -103,14 +103,3 @@ impl Role {
         }
     }
 }
-
-/// Returns Apache's names for a role: as the server's mode, and as its state among its peers.
-pub fn names(status: Status) -> (&'static str, &'static str) {
-    match status {
-        // A server that serves without a leader serves only reads.
-        Status::Looking => ("read-only", "looking"),
-        Status::Leading { .. } => ("leader", "leading - broadcast"),
-        Status::Following { .. } => ("follower", "following - broadcast"),
-        Status::Observing { .. } => ("observer", "observing - broadcast"),
-    }
-}

@@ -1,30 +1,12 @@
 //! `dump`: the sessions and connections by the time at which they end, and the ephemerals.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::net::SocketAddr;
 
-use ironkeeper_proto::SessionId;
+use super::java::{date, socket_address};
+use crate::{Dump, Schedule};
 
-use super::java_text::{date, socket_address};
-
-/// Items by the time at which they end, in milliseconds of the wall clock.
-pub(super) type Schedule<T> = BTreeMap<i64, Vec<T>>;
-
-#[derive(Debug, Default)]
-pub(super) struct Dump {
-    pub sessions: Schedule<SessionId>,
-    pub ephemerals: Vec<(SessionId, Vec<String>)>,
-    pub connections: Schedule<Connection>,
-}
-
-#[derive(Debug)]
-pub(super) struct Connection {
-    pub peer: SocketAddr,
-    pub session: SessionId,
-}
-
-pub(super) fn render(dump: &Dump) -> String {
+/// Renders `dump`.
+pub fn dump(dump: &Dump) -> String {
     let mut text = String::from("SessionTracker dump:\n");
     put_schedule(&mut text, "Session", &dump.sessions, |text, session| {
         let _ = write!(text, "0x{:x}", session.0);
@@ -65,17 +47,23 @@ fn put_schedule<T>(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use ironkeeper_proto::SessionId;
+
     use super::*;
+    use crate::EndingConnection;
 
     #[test]
     fn an_idle_server_shows_who_asks() {
-        let asker = Connection { peer: ([127, 0, 0, 1], 46382).into(), session: SessionId::NONE };
+        let asker =
+            EndingConnection { peer: ([127, 0, 0, 1], 46382).into(), session: SessionId::NONE };
         let dump = Dump {
             connections: BTreeMap::from([(1_794_779_970_000, vec![asker])]),
             ..Dump::default()
         };
         assert_eq!(
-            render(&dump),
+            super::dump(&dump),
             "SessionTracker dump:\n\
              Session Sets (0)/(0):\n\
              ephemeral nodes dump:\n\
@@ -91,7 +79,7 @@ mod tests {
     fn sessions_ephemerals_and_connections_are_listed() {
         let (one, two) = (SessionId(0x0100_002a_3d1e_0000), SessionId(0x0100_002a_3d1e_0001));
         let connection =
-            |port: u16, session| Connection { peer: ([127, 0, 0, 1], port).into(), session };
+            |port: u16, session| EndingConnection { peer: ([127, 0, 0, 1], port).into(), session };
         let dump = Dump {
             sessions: BTreeMap::from([
                 (1_794_780_058_000, vec![one, two]),
@@ -104,7 +92,7 @@ mod tests {
             )]),
         };
         assert_eq!(
-            render(&dump),
+            super::dump(&dump),
             "SessionTracker dump:\n\
              Session Sets (2)/(3):\n\
              2 expire at Sun Nov 15 22:00:58 UTC 2026:\n\

@@ -1,17 +1,16 @@
-//! `envi`: the environment of the server.
+//! The environment of the process.
 //!
-//! Monitors may need every key that Apache prints, so all are printed. The value of keys about Java
+//! Monitors may need every key that Apache prints, so all are there. The value of keys about Java
 //! is `<NA>`, which Apache prints for a property that does not exist.
 
-use std::fmt::Write;
+use ironkeeper_admin::Environment;
 
-use super::{process, version};
+use super::process;
 
 const NOT_AVAILABLE: &str = "<NA>";
 
-pub(super) type Environment = Vec<(&'static str, String)>;
-
-pub(super) fn current() -> Environment {
+/// Returns the environment of the process, in Apache's order.
+pub(crate) fn environment() -> Environment {
     let or_na = |value: Option<String>| value.unwrap_or_else(|| NOT_AVAILABLE.to_owned());
     let na = || NOT_AVAILABLE.to_owned();
     let (user, home) = process::user();
@@ -20,7 +19,7 @@ pub(super) fn current() -> Environment {
     // memory of the process counts as used.
     let occupied = process::resident_bytes();
     vec![
-        ("zookeeper.version", version::full()),
+        ("zookeeper.version", ironkeeper_admin::version()),
         ("host.name", or_na(process::host_name())),
         ("java.version", na()),
         ("java.vendor", na()),
@@ -39,14 +38,6 @@ pub(super) fn current() -> Environment {
         ("os.memory.max", megabytes(process::machine_bytes())),
         ("os.memory.total", megabytes(occupied)),
     ]
-}
-
-pub(super) fn render(environment: &Environment) -> String {
-    let mut text = String::from("Environment:\n");
-    for (key, value) in environment {
-        let _ = writeln!(text, "{key}={value}");
-    }
-    text
 }
 
 fn megabytes(bytes: Option<u64>) -> String {
@@ -77,7 +68,7 @@ mod tests {
 
     #[test]
     fn every_key_of_apache_is_there_in_its_order() {
-        let keys: Vec<_> = current().into_iter().map(|(key, _)| key).collect();
+        let keys: Vec<_> = environment().into_iter().map(|(key, _)| key).collect();
         assert_eq!(
             keys.join(" "),
             "zookeeper.version host.name java.version java.vendor java.home java.class.path \
@@ -87,9 +78,8 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_keys_and_values() {
-        let environment = vec![("os.name", "Linux".to_owned()), ("os.memory.max", megabytes(None))];
-        assert_eq!(render(&environment), "Environment:\nos.name=Linux\nos.memory.max=<NA>\n");
+    fn unknown_sizes_are_not_available() {
+        assert_eq!(megabytes(None), "<NA>");
         assert_eq!(megabytes(Some(500 << 20)), "500MB");
     }
 }

@@ -5,19 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::sync::Arc;
 
 use ironkeeper_proto::SessionId;
 
-/// A connection with watches.
-#[derive(Debug)]
-pub(super) struct Watcher {
-    pub session: SessionId,
-    /// In no order, each once.
-    pub paths: Vec<Arc<str>>,
-}
+use crate::Watcher;
 
-pub(super) fn summary(watchers: &[Watcher]) -> String {
+/// Renders `wchs`.
+pub fn wchs(watchers: &[Watcher]) -> String {
     let paths: BTreeSet<&str> =
         watchers.iter().flat_map(|watcher| watcher.paths.iter().map(|path| &**path)).collect();
     let total: usize = watchers.iter().map(|watcher| watcher.paths.len()).sum();
@@ -28,7 +22,8 @@ pub(super) fn summary(watchers: &[Watcher]) -> String {
     )
 }
 
-pub(super) fn by_session(watchers: &[Watcher]) -> String {
+/// Renders `wchc`.
+pub fn wchc(watchers: &[Watcher]) -> String {
     let mut text = String::new();
     for watcher in watchers {
         let _ = writeln!(text, "0x{:x}", watcher.session.0);
@@ -42,7 +37,8 @@ pub(super) fn by_session(watchers: &[Watcher]) -> String {
     text
 }
 
-pub(super) fn by_path(watchers: &[Watcher]) -> String {
+/// Renders `wchp`.
+pub fn wchp(watchers: &[Watcher]) -> String {
     let mut sessions: BTreeMap<&str, Vec<SessionId>> = BTreeMap::new();
     for watcher in watchers {
         for path in &watcher.paths {
@@ -62,6 +58,8 @@ pub(super) fn by_path(watchers: &[Watcher]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn watchers() -> [Watcher; 2] {
@@ -76,21 +74,21 @@ mod tests {
     }
 
     #[test]
-    fn watches_are_listed_by_session_and_by_path() {
-        assert_eq!(summary(&watchers()), "2 connections watching 2 paths\nTotal watches:3\n");
+    fn watches_are_listed_by_session_and_wchp() {
+        assert_eq!(wchs(&watchers()), "2 connections watching 2 paths\nTotal watches:3\n");
         assert_eq!(
-            by_session(&watchers()),
+            wchc(&watchers()),
             "0x100002a3d1e0000\n\t/app\n\t/none\n0x100002a3d1e0001\n\t/app\n\n"
         );
         assert_eq!(
-            by_path(&watchers()),
+            wchp(&watchers()),
             "/app\n\t0x100002a3d1e0000\n\t0x100002a3d1e0001\n/none\n\t0x100002a3d1e0000\n\n"
         );
     }
 
     #[test]
     fn without_watches_there_is_an_empty_line() {
-        assert_eq!(summary(&[]), "0 connections watching 0 paths\nTotal watches:0\n");
-        assert_eq!((by_session(&[]), by_path(&[])), ("\n".to_owned(), "\n".to_owned()));
+        assert_eq!(wchs(&[]), "0 connections watching 0 paths\nTotal watches:0\n");
+        assert_eq!((wchc(&[]), wchp(&[])), ("\n".to_owned(), "\n".to_owned()));
     }
 }

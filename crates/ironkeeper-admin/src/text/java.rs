@@ -2,24 +2,19 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use ironkeeper_metrics::four_decimals;
+
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Formats an average as Apache does: four decimals, a half rounded up, then the shortest form.
-pub(super) fn average(value: f64) -> String {
-    // The exact decimal digits decide, so the text is compared instead of computing: a double such
-    // as 0.03125 is exactly between two results.
-    let digits = format!("{value:.64}");
-    let point = digits.len() - 64;
-    let (kept, dropped) = digits.split_at(point + 4);
-    let ten_thousandths = kept.replace('.', "").parse().unwrap_or(u64::MAX);
-    let up = u64::from(dropped.as_bytes()[0] >= b'5');
-    double((ten_thousandths + up) as f64 / 10_000.0)
+/// Formats an average as Apache does: four decimals, then the shortest form.
+pub(crate) fn average(value: f64) -> String {
+    double(four_decimals(value))
 }
 
 /// Formats a number as `Double.toString` does.
-pub(super) fn double(value: f64) -> String {
+pub(crate) fn double(value: f64) -> String {
     if value == 0.0 || (1e-3..1e7).contains(&value.abs()) {
         return format!("{value:?}");
     }
@@ -32,7 +27,7 @@ pub(super) fn double(value: f64) -> String {
 }
 
 /// Formats a time as `Date.toString` does on a server whose zone is UTC.
-pub(super) fn date(wall_ms: i64) -> String {
+pub(crate) fn date(wall_ms: i64) -> String {
     let Moment { year, month, day, hour, minute, second, days } = Moment::of(wall_ms);
     let weekday = DAYS[days.rem_euclid(7) as usize];
     let month = MONTHS[month as usize - 1];
@@ -40,7 +35,7 @@ pub(super) fn date(wall_ms: i64) -> String {
 }
 
 /// Formats a time as in Apache's version string.
-pub(super) fn build_date(wall_ms: i64) -> String {
+pub(crate) fn build_date(wall_ms: i64) -> String {
     let Moment { year, month, day, hour, minute, .. } = Moment::of(wall_ms);
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
@@ -75,7 +70,7 @@ impl Moment {
 }
 
 /// Formats the address of a socket as Java does without a reverse lookup.
-pub(super) fn socket_address(address: SocketAddr) -> String {
+pub(crate) fn socket_address(address: SocketAddr) -> String {
     let port = address.port();
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => format!("/{ip}:{port}"),

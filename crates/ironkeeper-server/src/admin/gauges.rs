@@ -209,16 +209,23 @@ mod tests {
         };
         let samples =
             quotas(&[quota("/qa", 7, 100), quota("/qb/x", -1, -1), quota("/qb/y", -1, -1)]);
+        let shown = samples.iter().map(|sample| {
+            let Sample { descriptor, label, reading } = sample;
+            let Reading::Integer(value) = reading else { panic!("{reading:?}") };
+            format!("{} {} {value}", label.as_deref().unwrap_or_default(), descriptor.name)
+        });
         assert_eq!(
-            super::super::monitor::lines(&samples),
-            "zk_qa_quota_bytes_limit_per_namespace\t100\n\
-             zk_qa_quota_bytes_usage_per_namespace\t5\n\
-             zk_qa_quota_count_limit_per_namespace\t7\n\
-             zk_qa_quota_count_usage_per_namespace\t2\n\
-             zk_qb_quota_bytes_limit_per_namespace\t-2\n\
-             zk_qb_quota_bytes_usage_per_namespace\t10\n\
-             zk_qb_quota_count_limit_per_namespace\t10\n\
-             zk_qb_quota_count_usage_per_namespace\t4\n"
+            shown.collect::<Vec<_>>(),
+            [
+                "qa quota_bytes_limit_per_namespace 100",
+                "qa quota_bytes_usage_per_namespace 5",
+                "qa quota_count_limit_per_namespace 7",
+                "qa quota_count_usage_per_namespace 2",
+                "qb quota_bytes_limit_per_namespace -2",
+                "qb quota_bytes_usage_per_namespace 10",
+                "qb quota_count_limit_per_namespace 10",
+                "qb quota_count_usage_per_namespace 4",
+            ]
         );
     }
 }

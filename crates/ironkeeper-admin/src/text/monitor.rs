@@ -11,27 +11,17 @@ use std::fmt::{Display, Write};
 
 use ironkeeper_metrics::{Kind, Percentiles, Reading, Sample, Totals};
 
-use super::java_text;
+use super::java;
 use super::not_measured::NOT_MEASURED;
+use crate::Monitor;
 
-/// The role of the server, and its metrics.
-#[derive(Debug)]
-pub(super) struct Monitor {
-    pub version: String,
-    /// The role in Apache's words.
-    pub server_state: &'static str,
-    /// The state of a member among its peers in Apache's words.
-    pub peer_state: Option<&'static str>,
-    /// In the order of `mntr`.
-    pub samples: Vec<Sample>,
-}
-
-pub(super) fn render(monitor: &Monitor) -> String {
-    let Monitor { version, server_state, peer_state, samples } = monitor;
+/// Renders `mntr`.
+pub fn mntr(monitor: &Monitor) -> String {
+    let Monitor { version, mode, samples } = monitor;
     let mut lines = Lines::default();
     lines.put("version", version);
-    lines.put("server_state", server_state);
-    if let Some(peer_state) = peer_state {
+    lines.put("server_state", mode.name());
+    if let Some(peer_state) = mode.peer_state() {
         lines.put("peer_state", peer_state);
     }
     samples.iter().for_each(|sample| lines.sample(sample));
@@ -61,7 +51,7 @@ impl Lines {
         match reading {
             Reading::Count(value) => self.put(key, value),
             Reading::Integer(value) => self.put(key, value),
-            Reading::Real(value) => self.put(key, java_text::double(*value)),
+            Reading::Real(value) => self.put(key, java::double(*value)),
             Reading::Summary(totals) => self.summary(key, *totals),
             Reading::Distribution(values) => {
                 self.summary(key, values.totals);
@@ -73,7 +63,7 @@ impl Lines {
     }
 
     fn summary(&mut self, key: &str, totals: Totals) {
-        self.put(&format!("avg_{key}"), java_text::average(totals.average()));
+        self.put(&format!("avg_{key}"), java::average(totals.average()));
         self.put(&format!("min_{key}"), totals.least());
         self.put(&format!("max_{key}"), totals.most);
         self.put(&format!("cnt_{key}"), totals.count);
@@ -93,22 +83,18 @@ impl Lines {
 }
 
 #[cfg(test)]
-pub(super) fn lines(samples: &[Sample]) -> String {
-    let mut lines = Lines::default();
-    samples.iter().for_each(|sample| lines.sample(sample));
-    lines.text
-}
-
-#[cfg(test)]
 mod tests {
     use ironkeeper_metrics::{Descriptor, Distribution, Summary, Unit};
 
     use super::*;
+    use crate::Mode;
 
     #[track_caller]
     fn check(name: &'static str, reading: Reading, text: &str) {
         let descriptor = Descriptor { name, kind: Kind::Gauge, unit: Unit::Count, help: "" };
-        assert_eq!(lines(&[Sample { descriptor, label: None, reading }]), text);
+        let mut lines = Lines::default();
+        lines.sample(&Sample { descriptor, label: None, reading });
+        assert_eq!(lines.text, text);
     }
 
     #[test]
@@ -158,10 +144,9 @@ mod tests {
     fn the_role_comes_first_and_labels_precede_names() {
         let descriptor =
             Descriptor { name: "errors", kind: Kind::Counter, unit: Unit::Count, help: "" };
-        let text = render(&Monitor {
+        let text = mntr(&Monitor {
             version: "3.9.5-x, built on y".to_owned(),
-            server_state: "leader",
-            peer_state: Some("leading - broadcast"),
+            mode: Mode::Leader,
             samples: vec![Sample {
                 descriptor,
                 label: Some("app".to_owned()),

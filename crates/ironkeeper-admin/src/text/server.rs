@@ -1,42 +1,36 @@
-//! `srvr`, `stat`, `conf` and `hash`: the server as a whole.
+//! `srvr`, `stat`, `conf`, `dirs` and `hash`: the server as a whole.
 
 use std::fmt::Write;
 
-use ironkeeper_metrics::Totals;
+use ironkeeper_proto::Zxid;
 use ironkeeper_proto::membership::PeerRole;
-use ironkeeper_proto::{Membership, ServerId, Zxid};
 
-use super::{java_text, version};
+use super::connections::clients;
+use super::java;
+use crate::{Configuration, Connection, DirSizes, MemberConfiguration, ProposalSizes, ServerState};
 
-#[derive(Debug)]
-pub(super) struct Overview {
-    pub latency: Totals,
-    pub received: u64,
-    pub sent: u64,
-    pub connections: usize,
-    pub outstanding: usize,
-    pub zxid: Zxid,
-    pub mode: &'static str,
-    pub node_count: usize,
-    /// Last, minimum and maximum, if the server leads.
-    pub proposal_sizes: Option<[i64; 3]>,
+/// Renders `srvr`.
+pub fn srvr(state: &ServerState) -> String {
+    with_clients(state, "")
 }
 
-pub(super) fn srvr(overview: &Overview) -> String {
-    stat(overview, "")
+/// Renders `stat`.
+pub fn stat(state: &ServerState, connections: &[Connection]) -> String {
+    with_clients(state, &clients(connections))
 }
 
-/// Renders `stat`; `clients` is the list of clients without its title.
-pub(super) fn stat(overview: &Overview, clients: &str) -> String {
-    let mut text = format!("Zookeeper version: {}\n", version::full());
+/// Renders the state; `clients` is the list of clients without its title.
+fn with_clients(state: &ServerState, clients: &str) -> String {
+    let mut text = format!("Zookeeper version: {}\n", state.version);
     if !clients.is_empty() {
         text.push_str("Clients:\n");
         text.push_str(clients);
     }
-    let Overview { latency, received, sent, connections, outstanding, zxid, mode, .. } = overview;
-    let node_count = overview.node_count;
+    let ServerState { latency, connections, outstanding, zxid, nodes, .. } = state;
+    let (received, sent) = (state.packets_received, state.packets_sent);
     let (least, most) = (latency.least(), latency.most);
-    let average = java_text::average(latency.average());
+    let average = java::average(latency.average());
+    let mode = state.mode.name();
     let _ = write!(
         text,
         "Latency min/avg/max: {least}/{average}/{most}\n\
@@ -46,43 +40,18 @@ pub(super) fn stat(overview: &Overview, clients: &str) -> String {
          Outstanding: {outstanding}\n\
          Zxid: 0x{:x}\n\
          Mode: {mode}\n\
-         Node count: {node_count}\n",
+         Node count: {nodes}\n",
         zxid.0
     );
-    if let Some([last, least, most]) = overview.proposal_sizes {
-        let _ = writeln!(text, "Proposal sizes last/min/max: {last}/{least}/{most}");
+    if let Some(ProposalSizes { last, min, max }) = state.proposal_sizes {
+        let _ = writeln!(text, "Proposal sizes last/min/max: {last}/{min}/{max}");
     }
     text
 }
 
-#[derive(Debug)]
-pub(super) struct Conf {
-    pub client_port: u16,
-    pub data_dir: String,
-    pub data_dir_bytes: i64,
-    pub data_log_dir: String,
-    pub log_dir_bytes: i64,
-    pub tick_ms: u32,
-    pub max_client_cnxns: u32,
-    pub min_session_timeout_ms: u32,
-    pub max_session_timeout_ms: u32,
-    /// -1 is the default of the system.
-    pub listen_backlog: i64,
-    /// The settings of a member of an ensemble.
-    pub member: Option<MemberConf>,
-}
-
-#[derive(Debug)]
-pub(super) struct MemberConf {
-    pub my_id: ServerId,
-    pub init_limit: u32,
-    pub sync_limit: u32,
-    pub membership: Membership,
-}
-
 /// Renders `conf`. There is no TLS port, and a standalone server has no id.
-pub(super) fn conf(conf: &Conf) -> String {
-    let Conf {
+pub fn conf(configuration: &Configuration) -> String {
+    let Configuration {
         client_port,
         data_dir,
         data_dir_bytes,
@@ -94,7 +63,7 @@ pub(super) fn conf(conf: &Conf) -> String {
         max_session_timeout_ms,
         listen_backlog,
         member,
-    } = conf;
+    } = configuration;
     let server_id = member.as_ref().map_or(0, |member| member.my_id.0);
     let mut text = format!(
         "clientPort={client_port}\n\
@@ -117,8 +86,8 @@ pub(super) fn conf(conf: &Conf) -> String {
 }
 
 /// Renders the lines of a member. Apache ends them without a line feed.
-fn member_conf(conf: &MemberConf) -> String {
-    let MemberConf { my_id, init_limit, sync_limit, membership } = conf;
+fn member_conf(member: &MemberConfiguration) -> String {
+    let MemberConfiguration { my_id, init_limit, sync_limit, membership } = member;
     let me = membership.members.get(my_id);
     let address = me.and_then(|me| me.addresses.first());
     let (quorum_port, election_port) =
@@ -137,8 +106,14 @@ fn member_conf(conf: &MemberConf) -> String {
     )
 }
 
-/// Renders the digests at every 128th zxid. Java has signed numbers only.
-pub(super) fn hash(digests: &[(Zxid, u64)]) -> String {
+/// Renders `dirs`.
+pub fn dirs(sizes: DirSizes) -> String {
+    let DirSizes { data_dir, log_dir } = sizes;
+    format!("datadir_size: {data_dir}\nlogdir_size: {log_dir}\n")
+}
+
+/// Renders `hash`: the digests at every 128th zxid. Java has signed numbers only.
+pub fn hash(digests: &[(Zxid, u64)]) -> String {
     let mut text = String::new();
     for (zxid, digest) in digests {
         let _ = writeln!(text, "{:x}: {}", zxid.0, digest.cast_signed());
@@ -148,41 +123,60 @@ pub(super) fn hash(digests: &[(Zxid, u64)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ironkeeper_metrics::Summary;
+    use ironkeeper_proto::{Membership, ServerId};
 
-    fn overview() -> Overview {
+    use super::*;
+    use crate::Mode;
+
+    fn state() -> ServerState {
         let latency = Summary::default();
         [0, 5, 12, 64].iter().for_each(|ms| latency.add(*ms));
-        Overview {
+        ServerState {
+            version: "3.9.5-x, built on y".to_owned(),
             latency: latency.totals(),
-            received: 26,
-            sent: 34,
+            packets_received: 26,
+            packets_sent: 34,
             connections: 3,
             outstanding: 1,
             zxid: Zxid(0x1_0000_008a),
-            mode: "standalone",
-            node_count: 7,
+            mode: Mode::Standalone,
+            nodes: 7,
             proposal_sizes: None,
         }
     }
 
     #[test]
     fn srvr_is_stat_without_clients() {
-        let version = version::full();
+        let version = "3.9.5-x, built on y";
         let rest = "Latency min/avg/max: 0/20.25/64\nReceived: 26\nSent: 34\nConnections: 3\n\
                     Outstanding: 1\nZxid: 0x10000008a\nMode: standalone\nNode count: 7\n";
-        assert_eq!(srvr(&overview()), format!("Zookeeper version: {version}\n{rest}"));
-        let client = " /127.0.0.1:45894[0](queued=0,recved=1,sent=0)\n\n";
+        assert_eq!(srvr(&state()), format!("Zookeeper version: {version}\n{rest}"));
+        let client = Connection {
+            peer: ([127, 0, 0, 1], 45894).into(),
+            queued: 0,
+            is_read: false,
+            has_unsent: false,
+            packets_received: 1,
+            packets_sent: 0,
+            session: None,
+        };
+        let line = " /127.0.0.1:45894[0](queued=0,recved=1,sent=0)\n\n";
         assert_eq!(
-            stat(&overview(), client),
-            format!("Zookeeper version: {version}\nClients:\n{client}{rest}")
+            stat(&state(), &[client]),
+            format!("Zookeeper version: {version}\nClients:\n{line}{rest}")
         );
     }
 
     #[test]
+    fn directories_have_a_line_each() {
+        let sizes = DirSizes { data_dir: 478, log_dir: -1 };
+        assert_eq!(dirs(sizes), "datadir_size: 478\nlogdir_size: -1\n");
+    }
+
+    #[test]
     fn conf_has_the_lines_of_a_standalone_server() {
-        let text = conf(&Conf {
+        let text = conf(&Configuration {
             client_port: 2181,
             data_dir: "/var/lib/zk/version-2".to_owned(),
             data_dir_bytes: 478,
@@ -214,9 +208,9 @@ mod tests {
 
     #[test]
     fn a_leader_shows_the_sizes_of_its_proposals() {
-        let overview =
-            Overview { mode: "leader", proposal_sizes: Some([48, 32, 109]), ..overview() };
-        let text = srvr(&overview);
+        let sizes = ProposalSizes { last: 48, min: 32, max: 109 };
+        let state = ServerState { mode: Mode::Leader, proposal_sizes: Some(sizes), ..state() };
+        let text = srvr(&state);
         let expected = "Mode: leader\nNode count: 7\nProposal sizes last/min/max: 48/32/109\n";
         assert!(text.ends_with(expected), "{text}");
     }
@@ -225,7 +219,7 @@ mod tests {
     fn conf_of_a_member_ends_with_the_members() {
         let members = "server.1=127.0.0.1:21141:21151:participant\n\
                        server.4=127.0.0.1:21144:21154:observer\nversion=0";
-        let text = member_conf(&MemberConf {
+        let text = member_conf(&MemberConfiguration {
             my_id: ServerId(4),
             init_limit: 10,
             sync_limit: 5,
