@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ironkeeper_proto::membership::Member;
 use ironkeeper_proto::{Membership, ServerId};
 
-use crate::{ConfigError, Problem, defaults};
+use crate::{ConfigError, Problem, ProblemKind, defaults};
 
 /// The settings of a member. All members of an ensemble should have the same limits and the same
 /// [`EnsembleConfig::membership`].
@@ -117,7 +117,7 @@ impl EnsembleConfig {
         let mut problems = Vec::new();
         let mut require = |holds: bool, message: String| {
             if !holds {
-                problems.push(Problem { setting: None, message });
+                problems.push(Problem::of_all(ProblemKind::Conflict(message)));
             }
         };
         require(

@@ -8,6 +8,7 @@
 mod table;
 
 use crate::notice::Part;
+use crate::problem::ValueError;
 use crate::setting::Setting;
 use crate::zoo_cfg::Draft;
 pub(crate) use table::NO_JVM;
@@ -95,16 +96,16 @@ pub enum Standing {
 #[derive(Clone, Copy)]
 pub(crate) enum Handler {
     /// Writes the value to the draft.
-    Apply(fn(&mut Draft, &Setting) -> Result<(), String>),
+    Apply(fn(&mut Draft, &Setting) -> Result<(), ValueError>),
     /// Does the same for members of an ensemble. On a standalone server the setting is reported.
-    Member(fn(&mut Draft, &Setting) -> Result<(), String>),
+    Member(fn(&mut Draft, &Setting) -> Result<(), ValueError>),
     /// Reports the setting. A switch with its default value is not reported, because the default is
     /// in effect.
-    NotYet { part: Part, is_switch: bool, check: fn(&Setting) -> Result<(), String> },
+    NotYet { part: Part, is_switch: bool, check: fn(&Setting) -> Result<(), ValueError> },
     /// Belongs to a feature that does not exist yet, but not every value can be ignored.
-    Judge { part: Part, judge: fn(&mut Draft, &Setting) -> Result<(), String> },
+    Judge { part: Part, judge: fn(&mut Draft, &Setting) -> Result<(), ValueError> },
     /// Reports the setting.
-    NotNeeded { why: &'static str, check: fn(&Setting) -> Result<(), String> },
+    NotNeeded { why: &'static str, check: fn(&Setting) -> Result<(), ValueError> },
 }
 
 /// Returns every key, in groups.

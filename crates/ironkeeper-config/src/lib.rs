@@ -47,6 +47,7 @@ mod four_letter_words;
 mod known_keys;
 mod members;
 mod notice;
+mod problem;
 pub mod properties;
 mod setting;
 pub mod system_properties;
@@ -60,7 +61,8 @@ pub use ironkeeper_engine::auth::DigestAlgorithm;
 pub use ensemble::EnsembleConfig;
 pub use four_letter_words::FourLetterWords;
 pub use known_keys::{KnownKey, Place, Standing, TableFormat, known_keys, render_known_keys};
-pub use notice::{ConfigError, Notice, NoticeKind, Origin, Part, Problem};
+pub use notice::{Notice, NoticeKind, Origin, Part};
+pub use problem::{ConfigError, Problem, ProblemKind, ValueError};
 pub use zoo_cfg::{Loaded, Overrides, Sources};
 
 /// The configuration of a server. Every value is resolved: no field refers to another source.
@@ -294,7 +296,7 @@ impl Config {
         let mut problems = Vec::new();
         let mut require = |holds: bool, message: String| {
             if !holds {
-                problems.push(Problem { setting: None, message });
+                problems.push(Problem::of_all(ProblemKind::Conflict(message)));
             }
         };
         require(

@@ -4,6 +4,7 @@ use ironkeeper_proto::membership::{Member, PeerRole};
 use ironkeeper_proto::{Membership, ServerId};
 
 use crate::notice::Part;
+use crate::problem::ValueError;
 use crate::setting::Setting;
 use crate::zoo_cfg::Draft;
 use crate::{EnsembleConfig, ListenAddress};
@@ -73,36 +74,39 @@ pub(crate) fn is_membership(key: &str) -> bool {
 }
 
 /// Handles a `server.N` line.
-pub(crate) fn add_member(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
+pub(crate) fn add_member(draft: &mut Draft, setting: &Setting) -> Result<(), ValueError> {
     let id = setting.key.strip_prefix("server.").unwrap_or(&setting.key);
-    let id = id.parse::<i64>().ok().filter(|id| *id >= 0).map(ServerId).ok_or_else(|| {
-        format!("a server line is named server.<number>, and {id:?} is not a number")
-    })?;
-    let member = Member::parse(&setting.value)?;
+    let id = id
+        .parse::<i64>()
+        .ok()
+        .filter(|id| *id >= 0)
+        .map(ServerId)
+        .ok_or_else(|| ValueError::NoServerId { id: id.to_owned() })?;
+    let member = Member::parse(&setting.value).map_err(ValueError::NoMember)?;
     if draft.members.members.iter().any(|(other, _)| *other == id) {
-        return Err(format!("server {id} is listed twice"));
+        return Err(ValueError::RepeatedServer { id });
     }
     draft.members.members.push((id, member));
     Ok(())
 }
 
 /// Handles a `group.N` or `weight.N` line.
-pub(crate) fn add_quorum_line(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
+pub(crate) fn add_quorum_line(draft: &mut Draft, setting: &Setting) -> Result<(), ValueError> {
     // The line is checked on its own here; all lines are checked together at the end.
     Membership::parse(&format!("{}={}", setting.key, setting.value))
-        .map_err(|error| error.what.to_owned())?;
+        .map_err(|error| ValueError::NoQuorumLine(error.what))?;
     draft.members.quorum_lines.push(setting.clone());
     Ok(())
 }
 
 /// Handles `peerType`.
-pub(crate) fn set_peer_role(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
+pub(crate) fn set_peer_role(draft: &mut Draft, setting: &Setting) -> Result<(), ValueError> {
     let role = if setting.value.eq_ignore_ascii_case("participant") {
         PeerRole::Participant
     } else if setting.value.eq_ignore_ascii_case("observer") {
         PeerRole::Observer
     } else {
-        return Err(format!("the role must be participant or observer, not {:?}", setting.value));
+        return Err(ValueError::UnknownRole { value: setting.value.clone() });
     };
     draft.members.peer_role = Some((role, setting.clone()));
     Ok(())
@@ -131,11 +135,11 @@ impl Draft {
                      standaloneEnabled to false to make it an ensemble of one"
                 }
             };
-            return self.problem(first.as_ref(), message);
+            return self.conflict(first.as_ref(), message);
         }
         if !self.members.standalone_enabled {
             let setting = self.in_force("standaloneEnabled");
-            return self.problem(
+            return self.conflict(
                 setting.as_ref(),
                 "false asks for an ensemble even of one server, and there is no server line: add \
                  server.1=<host>:2888:3888, or set it to true",
@@ -157,21 +161,21 @@ impl Draft {
             [("initLimit", self.members.init_limit), ("syncLimit", self.members.sync_limit)]
         {
             if limit.is_none() && !self.has_problem_with(key) {
-                self.problem(
+                self.missing(
                     None,
                     format!("{key} is not set, and an ensemble needs it: add a line"),
                 );
             }
         }
         if self.members.count().0 == 0 {
-            self.problem(None, "no server votes: at least one must not be an observer");
+            self.conflict(None, "no server votes: at least one must not be an observer");
         }
         if !self.members.multi_address
             && let Some((id, _)) =
                 self.members.members.iter().find(|(_, member)| member.addresses.len() > 1)
         {
             let setting = self.member_setting(*id);
-            self.problem(
+            self.conflict(
                 setting.as_ref(),
                 "several addresses for one server need multiAddress.enabled=true",
             );
@@ -187,7 +191,7 @@ impl Draft {
         let settings = &mut self.members.settings;
         match membership {
             Ok(membership) => settings.membership = membership,
-            Err(what) => self.problem(None, format!("the servers are not an ensemble: {what}")),
+            Err(what) => self.conflict(None, format!("the servers are not an ensemble: {what}")),
         }
         let settings = &mut self.members.settings;
         settings.membership.version = version.unwrap_or(0);
@@ -202,7 +206,7 @@ impl Draft {
             }
             Some(Ok(_)) => {}
             Some(Err(error)) => {
-                self.problem(None, format!("in the file with the proposed members: {error}"));
+                self.syntax(None, format!("in the file with the proposed members: {error}"));
             }
         }
         self.decide_my_id(my_id);
@@ -231,12 +235,12 @@ impl Draft {
                  server.<number>, for instance with `echo {first} > {0}`",
                 file.display()
             );
-            return self.problem(None, message);
+            return self.missing(None, message);
         };
         let line = text.lines().next().unwrap_or_default().trim();
         match line.parse::<i64>().ok().filter(|id| *id >= 0) {
             Some(id) => self.members.settings.my_id = ServerId(id),
-            None => self.problem(
+            None => self.syntax(
                 None,
                 format!(
                     "the file myid in dataDir must hold a number and nothing else, not {line:?}"
@@ -266,7 +270,7 @@ impl Draft {
             && self.client_host.is_some()
             && let Some(setting) = self.in_force("clientPortAddress")
         {
-            return self.problem(
+            return self.missing(
                 Some(&setting),
                 "clientPort is missing: an address needs a port to go with it",
             );
@@ -286,14 +290,14 @@ impl Draft {
                     "clients are to connect to {written} here but to {of_member} in the server line; \
                      make them agree or remove one"
                 );
-                return self.problem(setting.as_ref(), message);
+                return self.conflict(setting.as_ref(), message);
             }
         }
         match of_member.or(written) {
             Some(address) => self.config.client_address = address,
             None if self.has_problem_with("clientPort") => {}
             None if self.in_force("secureClientPort").is_some() => {}
-            None => self.problem(None, "clientPort is not set: add a line such as clientPort=2181"),
+            None => self.missing(None, "clientPort is not set: add a line such as clientPort=2181"),
         }
         self.decide_secure_address();
     }
@@ -302,7 +306,7 @@ impl Draft {
         if let Some(secure) = self.in_force("secureClientPort") {
             if self.client_port.is_none() && self.members.me().is_none_or(|me| me.client.is_none())
             {
-                self.problem(
+                self.conflict(
                     Some(&secure),
                     "it is the only port, and this version of Ironkeeper does not have TLS yet. \
                      Set clientPort to serve clients without encryption, if the network allows for it",
@@ -315,7 +319,7 @@ impl Draft {
             if self.in_force("secureClientPort").is_some() {
                 self.not_yet(&address, Part::Tls);
             } else {
-                self.problem(
+                self.missing(
                     Some(&address),
                     "secureClientPort is missing: an address needs a port to go with it",
                 );

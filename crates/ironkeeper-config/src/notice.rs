@@ -1,10 +1,6 @@
-//! Notices about a usable configuration, and errors of an unusable one.
+//! Notices about a usable configuration, and the places of settings.
 
 use std::fmt;
-use std::io;
-use std::path::PathBuf;
-
-use thiserror::Error;
 
 use crate::system_properties::FlagVariable;
 
@@ -33,7 +29,7 @@ impl Origin {
 
 impl Origin {
     /// Returns the place, with the name of the file that was read.
-    fn shown_in(self, file: &str) -> String {
+    pub(crate) fn shown_in(self, file: &str) -> String {
         match self {
             Origin::ZooCfg { line } => format!("{file} line {line}"),
             Origin::DynamicFile { line } => format!("dynamic configuration line {line}"),
@@ -44,7 +40,7 @@ impl Origin {
 }
 
 /// The name of the file where the real name is not known.
-const FILE: &str = "zoo.cfg";
+pub(crate) const FILE: &str = "zoo.cfg";
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -171,78 +167,5 @@ impl fmt::Display for NoticeKind {
                 write!(f, "no effect: it is set again in {by}, which wins.")
             }
         }
-    }
-}
-
-/// An error in a configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// The wrong setting with its place; `None` if a setting is missing. The key is empty if the
-    /// line could not be parsed.
-    pub setting: Option<(String, Origin)>,
-    /// What is wrong and what to do.
-    pub message: String,
-}
-
-impl Problem {
-    fn shown_in(&self, file: &str) -> String {
-        match &self.setting {
-            None => self.message.clone(),
-            Some((key, origin)) if key.is_empty() => {
-                format!("{}: {}", origin.shown_in(file), self.message)
-            }
-            Some((key, origin)) => format!("{}: {key}: {}", origin.shown_in(file), self.message),
-        }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown_in(FILE))
-    }
-}
-
-/// The reason why a server cannot start with a configuration. Contains all problems.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// A file cannot be read.
-    #[error("cannot read the configuration file {}: {source}", .path.display())]
-    Unreadable {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    /// The files were read, and these settings are wrong.
-    #[error("the configuration cannot be used{}", listed(.0))]
-    Invalid(Vec<Problem>),
-}
-
-impl ConfigError {
-    /// Returns the text of the error, with the name of the file that was read.
-    pub fn shown_in(&self, file: &str) -> String {
-        match self {
-            ConfigError::Unreadable { .. } => self.to_string(),
-            ConfigError::Invalid(problems) => {
-                let lines =
-                    problems.iter().map(|problem| format!("\n  {}", problem.shown_in(file)));
-                format!("{file} cannot be used:{}", lines.collect::<String>())
-            }
-        }
-    }
-
-    /// Returns the problems of the settings; empty if the files could not be read.
-    pub fn problems(&self) -> &[Problem] {
-        match self {
-            ConfigError::Unreadable { .. } => &[],
-            ConfigError::Invalid(problems) => problems,
-        }
-    }
-}
-
-fn listed(problems: &[Problem]) -> String {
-    match problems {
-        [one] => format!(": {one}"),
-        many => many.iter().map(|problem| format!("\n  {problem}")).collect(),
     }
 }

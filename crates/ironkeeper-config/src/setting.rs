@@ -7,6 +7,7 @@
 //! error should not silently change a limit.
 
 use crate::notice::Origin;
+use crate::problem::ValueError;
 
 /// A key with its value and its place.
 #[derive(Debug, Clone)]
@@ -27,92 +28,90 @@ impl Setting {
     }
 
     /// Parses `true` or `false` in any case.
-    pub(crate) fn boolean(&self) -> Result<bool, String> {
+    pub(crate) fn boolean(&self) -> Result<bool, ValueError> {
         if self.value.eq_ignore_ascii_case("true") {
             Ok(true)
         } else if self.value.eq_ignore_ascii_case("false") {
             Ok(false)
         } else {
-            Err(format!("write true or false, not {:?}", self.value))
+            Err(ValueError::NoBoolean { value: self.value.clone() })
         }
     }
 
     /// Parses `yes` or `no`.
-    pub(crate) fn yes_or_no(&self) -> Result<bool, String> {
+    pub(crate) fn yes_or_no(&self) -> Result<bool, ValueError> {
         match self.value.as_str() {
             "yes" => Ok(true),
             "no" => Ok(false),
-            other => Err(format!("write yes or no, not {other:?}")),
+            other => Err(ValueError::NoYesOrNo { value: other.to_owned() }),
         }
     }
 
     /// Parses a plain decimal number, for keys read directly from `zoo.cfg`.
-    pub(crate) fn int(&self) -> Result<i32, String> {
-        self.value.parse().map_err(|_| self.not_a_number(i32::MIN, i32::MAX))
+    pub(crate) fn int(&self) -> Result<i32, ValueError> {
+        self.value.parse().map_err(|_| self.no_integer(i32::MIN.into(), i32::MAX.into()))
     }
 
-    /// Parses a plain decimal number of at least `least`; `what` is its unit.
-    pub(crate) fn int_from(&self, least: u32, what: &str) -> Result<u32, String> {
+    /// Parses a plain decimal number of at least `min`.
+    pub(crate) fn int_from(&self, min: u32, unit: &'static str) -> Result<u32, ValueError> {
         let number = self.int().ok().and_then(|number| u32::try_from(number).ok());
-        number.filter(|number| *number >= least).ok_or_else(|| {
-            let most = i32::MAX;
-            let range = format!("from {least} to {most}, without a unit");
-            format!("must be a number of {what} {range}, not {:?}", self.value)
+        number.filter(|number| *number >= min).ok_or_else(|| ValueError::NoNumberOf {
+            unit,
+            min,
+            value: self.value.clone(),
         })
     }
 
     /// Parses a plain decimal number of 64 bits.
-    pub(crate) fn long(&self) -> Result<i64, String> {
-        self.value.parse().map_err(|_| self.not_a_number(i64::MIN, i64::MAX))
+    pub(crate) fn long(&self) -> Result<i64, ValueError> {
+        self.value.parse().map_err(|_| self.no_integer(i64::MIN, i64::MAX))
     }
 
     /// Parses a number as Java decodes it in a system property.
-    pub(crate) fn property_int(&self) -> Result<i32, String> {
+    pub(crate) fn property_int(&self) -> Result<i32, ValueError> {
         decode(&self.value)
             .and_then(|number| i32::try_from(number).ok())
-            .ok_or_else(|| self.not_a_number(i32::MIN, i32::MAX))
+            .ok_or_else(|| self.no_integer(i32::MIN.into(), i32::MAX.into()))
     }
 
     /// Parses a 64-bit number as Java decodes it in a system property.
-    pub(crate) fn property_long(&self) -> Result<i64, String> {
+    pub(crate) fn property_long(&self) -> Result<i64, ValueError> {
         decode(&self.value)
             .and_then(|number| i64::try_from(number).ok())
-            .ok_or_else(|| self.not_a_number(i64::MIN, i64::MAX))
+            .ok_or_else(|| self.no_integer(i64::MIN, i64::MAX))
     }
 
     /// Parses a number that must be at least 1.
-    pub(crate) fn positive_property_int(&self) -> Result<u32, String> {
+    pub(crate) fn positive_property_int(&self) -> Result<u32, ValueError> {
         let number = self.property_int()?;
         u32::try_from(number)
             .ok()
             .filter(|&number| number > 0)
-            .ok_or_else(|| format!("must be a whole number of at least 1, not {number}"))
+            .ok_or(ValueError::NotPositive { number })
     }
 
     /// Parses a number; every value below 1 means "off".
-    pub(crate) fn property_int_or_off(&self) -> Result<Option<u32>, String> {
+    pub(crate) fn property_int_or_off(&self) -> Result<Option<u32>, ValueError> {
         Ok(u32::try_from(self.property_int()?).ok().filter(|&number| number > 0))
     }
 
     /// Parses a 64-bit number; every value below 1 means "off".
-    pub(crate) fn property_long_or_off(&self) -> Result<Option<u64>, String> {
+    pub(crate) fn property_long_or_off(&self) -> Result<Option<u64>, ValueError> {
         Ok(u64::try_from(self.property_long()?).ok().filter(|&number| number > 0))
     }
 
     /// Parses a fraction that cannot be negative.
-    pub(crate) fn fraction(&self) -> Result<f64, String> {
+    pub(crate) fn fraction(&self) -> Result<f64, ValueError> {
         self.value
             .parse::<f64>()
             .ok()
             .filter(|number| number.is_finite() && *number >= 0.0)
-            .ok_or_else(|| {
-                format!("must be a number of at least 0 such as 0.02, not {:?}", self.value)
-            })
+            .ok_or_else(|| ValueError::NoFraction { value: self.value.clone() })
     }
 
     /// Parses a time with one of the suffixes ms, s, m, h and d, or in hours without one. A value
     /// below 1 means "off".
-    pub(crate) fn interval_ms_or_off(&self) -> Result<Option<u64>, String> {
+    pub(crate) fn interval_ms_or_off(&self) -> Result<Option<u64>, ValueError> {
         const SECOND: i64 = 1000;
         const HOUR: i64 = 3600 * SECOND;
         let text = self.value.to_ascii_lowercase();
@@ -129,17 +128,13 @@ impl Setting {
         } else {
             (text.as_str(), HOUR)
         };
-        let number: i32 = number.parse().map_err(|_| {
-            format!(
-                "must be a number of hours, or a number with ms, s, m, h or d behind it, not {:?}",
-                self.value
-            )
-        })?;
+        let number: i32 =
+            number.parse().map_err(|_| ValueError::NoInterval { value: self.value.clone() })?;
         Ok(u64::try_from(i64::from(number) * unit_ms).ok().filter(|&ms| ms > 0))
     }
 
-    fn not_a_number(&self, least: impl std::fmt::Display, most: impl std::fmt::Display) -> String {
-        format!("must be a whole number between {least} and {most}, not {:?}", self.value)
+    fn no_integer(&self, min: i64, max: i64) -> ValueError {
+        ValueError::NoInteger { min, max, value: self.value.clone() }
     }
 }
 

@@ -15,7 +15,8 @@ use ironkeeper_proto::four_letter::FourLetterWord;
 use crate::dynamic_files;
 use crate::known_keys::{self, Handler, KnownKey, Place};
 use crate::members::{MembersDraft, is_membership};
-use crate::notice::{ConfigError, Notice, NoticeKind, Origin, Part, Problem};
+use crate::notice::{Notice, NoticeKind, Origin, Part};
+use crate::problem::{ConfigError, Problem, ProblemKind, ValueError};
 use crate::properties;
 use crate::setting::Setting;
 use crate::system_properties::{self, Flag, FlagVariable};
@@ -107,7 +108,8 @@ impl Config {
             jvmflags: with.jvmflags,
             server_jvmflags: with.server_jvmflags,
             set: with.set,
-        })?;
+        })
+        .map_err(|error| error.located(path, named.as_deref()))?;
         if let Some(ensemble) = &mut loaded.config.ensemble {
             ensemble.config_file = Some(path.to_owned());
         }
@@ -276,18 +278,38 @@ impl Draft {
         self.in_force.get(key).cloned()
     }
 
-    pub(crate) fn problem(&mut self, setting: Option<&Setting>, message: impl Into<String>) {
-        let setting = setting.map(|setting| (setting.key.clone(), setting.origin));
-        self.problems.push(Problem { setting, message: message.into() });
+    fn report(&mut self, setting: Option<&Setting>, kind: ProblemKind) {
+        let (key, origin) = setting.map(|setting| (setting.key.clone(), setting.origin)).unzip();
+        self.problems.push(Problem { key, origin, file: None, kind });
+    }
+
+    /// Reports a text that cannot be parsed.
+    pub(crate) fn syntax(&mut self, setting: Option<&Setting>, text: impl Into<String>) {
+        self.report(setting, ProblemKind::Syntax(text.into()));
+    }
+
+    /// Reports a key that does not exist or may not be written in this place.
+    fn key(&mut self, setting: Option<&Setting>, text: impl Into<String>) {
+        self.report(setting, ProblemKind::Key(text.into()));
+    }
+
+    /// Reports that something is missing.
+    pub(crate) fn missing(&mut self, setting: Option<&Setting>, text: impl Into<String>) {
+        self.report(setting, ProblemKind::Missing(text.into()));
+    }
+
+    /// Reports settings that cannot be combined.
+    pub(crate) fn conflict(&mut self, setting: Option<&Setting>, text: impl Into<String>) {
+        self.report(setting, ProblemKind::Conflict(text.into()));
     }
 
     fn gather_zoo_cfg(&mut self, text: &str, gathered: &mut Gathered) {
         let entries = match properties::parse(text) {
             Ok(entries) => entries,
             Err(error) => {
-                let origin = Origin::ZooCfg { line: error.line };
-                let setting = Some((String::new(), origin));
-                return self.problems.push(Problem { setting, message: error.message });
+                let origin = Some(Origin::ZooCfg { line: error.line });
+                let kind = ProblemKind::Syntax(error.message);
+                return self.problems.push(Problem { key: None, origin, file: None, kind });
             }
         };
         for entry in entries {
@@ -313,7 +335,7 @@ impl Draft {
     fn gather_flags(&mut self, text: &str, variable: FlagVariable, gathered: &mut Gathered) {
         let flags = match system_properties::parse(text, variable) {
             Ok(flags) => flags,
-            Err(error) => return self.problem(None, error.to_string()),
+            Err(error) => return self.syntax(None, error.to_string()),
         };
         let origin = Origin::Flags(variable);
         for flag in flags {
@@ -349,7 +371,7 @@ impl Draft {
                     };
                     let message =
                         format!("there is no such key{meant} See `serve --list-config-keys`");
-                    self.problem(Some(&setting), message);
+                    self.key(Some(&setting), message);
                 }
             }
         }
@@ -365,7 +387,7 @@ impl Draft {
         }
         let members = self.in_force.values().find(|setting| is_membership(&setting.key)).cloned();
         if let Some(setting) = members {
-            return self.problem(
+            return self.key(
                 Some(&setting),
                 "the members of an ensemble belong in a zoo.cfg: give it with --config",
             );
@@ -433,7 +455,7 @@ impl Draft {
             Ok(()) => {
                 self.in_force.insert(name.clone(), setting.clone());
             }
-            Err(message) => self.problem(Some(setting), message),
+            Err(error) => self.report(Some(setting), ProblemKind::Value(error)),
         }
     }
 
@@ -445,18 +467,18 @@ impl Draft {
         let misplaced: Vec<Setting> =
             self.in_force.values().filter(|setting| is_membership(&setting.key)).cloned().collect();
         for setting in misplaced {
-            self.problem(
+            self.key(
                 Some(&setting),
                 "dynamicConfigFile is set, so the members of the ensemble belong in that file; move the line there",
             );
         }
         let Some(text) = text else {
-            return self.problem(Some(&file), "the file it names was not read");
+            return self.missing(Some(&file), "the file it names was not read");
         };
         let entries = match properties::parse(text) {
             Ok(entries) => entries,
             Err(error) => {
-                return self.problem(Some(&file), format!("in the file it names, {error}"));
+                return self.syntax(Some(&file), format!("in the file it names, {error}"));
             }
         };
         let mut gathered = Gathered::default();
@@ -467,7 +489,7 @@ impl Draft {
                 Some(candidate) if is_membership(&setting.key) => {
                     gathered.candidates.push(candidate);
                 }
-                _ => self.problem(
+                _ => self.key(
                     Some(&setting),
                     "only server.N, group.N and weight.N belong in the dynamic configuration file",
                 ),
@@ -478,7 +500,7 @@ impl Draft {
 
     fn require_data_dir(&mut self) {
         if self.data_dir.is_none() && !self.has_problem_with("dataDir") {
-            self.problem(
+            self.missing(
                 None,
                 "dataDir is not set: add a line dataDir=<directory>, where the server keeps its data",
             );
@@ -486,9 +508,7 @@ impl Draft {
     }
 
     pub(crate) fn has_problem_with(&self, key: &str) -> bool {
-        self.problems
-            .iter()
-            .any(|problem| problem.setting.as_ref().is_some_and(|(at, _)| at == key))
+        self.problems.iter().any(|problem| problem.key.as_deref() == Some(key))
     }
 
     fn finish(mut self) -> Result<Loaded, ConfigError> {
@@ -510,13 +530,16 @@ impl Draft {
             // A line that is no setting may be the reason for the other problems.
             for notice in &self.notices {
                 if let NoticeKind::Unknown { .. } = notice.kind {
-                    let setting = Some((notice.key.clone(), notice.origin));
-                    self.problems.push(Problem { setting, message: notice.kind.to_string() });
+                    self.problems.push(Problem {
+                        key: Some(notice.key.clone()),
+                        origin: Some(notice.origin),
+                        file: None,
+                        kind: ProblemKind::Key(notice.kind.to_string()),
+                    });
                 }
             }
-            self.problems.sort_by_key(|problem| {
-                problem.setting.as_ref().map_or((u8::MAX, 0), |(_, origin)| place_in_order(*origin))
-            });
+            self.problems
+                .sort_by_key(|problem| problem.origin.map_or((u8::MAX, 0), place_in_order));
             Err(ConfigError::Invalid(self.problems))
         }
     }
@@ -544,7 +567,7 @@ impl Draft {
                 .get("minSessionTimeout")
                 .or_else(|| self.in_force.get("maxSessionTimeout"))
                 .cloned();
-            self.problem(
+            self.conflict(
                 setting.as_ref(),
                 format!(
                     "the smallest session timeout ({min} ms) is larger than the largest ({max} ms). \
@@ -574,7 +597,7 @@ impl Draft {
         }
         let Some(setting) = schemes else {
             let enabled = self.in_force.get("enforce.auth.enabled").cloned();
-            return self.problem(
+            return self.missing(
                 enabled.as_ref(),
                 "enforce.auth.schemes is missing: name the schemes that are demanded, such as digest",
             );
@@ -589,7 +612,7 @@ impl Draft {
                         "the authentication scheme {name:?} cannot be demanded, because this server does not \
                          have it. It has ip and, unless switched off, digest"
                     );
-                    self.problem(Some(&setting), message);
+                    self.conflict(Some(&setting), message);
                     continue;
                 }
             };
@@ -609,7 +632,7 @@ impl Draft {
             return;
         }
         let setting = self.in_force.get("DigestAuthenticationProvider.superDigest").cloned();
-        self.problem(
+        self.conflict(
             setting.as_ref(),
             "no password can match it: the form is user:base64(hash of user:password), with the hash \
              that DigestAuthenticationProvider.digestAlg names. `ironkeeper digest user:password` \
@@ -635,7 +658,7 @@ impl Draft {
             && let Some(id) = self.own_number().filter(|id| id.0 > SERVER_ID_MAX_WITH_TTL)
         {
             let setting = self.member_setting(id);
-            self.problem(
+            self.conflict(
                 setting.as_ref(),
                 format!("with extendedTypesEnabled a server's number can be {SERVER_ID_MAX_WITH_TTL} at most"),
             );
@@ -784,7 +807,7 @@ fn has_form_of(id: &str, other: &str) -> bool {
 }
 
 /// Handles `4lw.commands.whitelist`.
-pub(crate) fn allow_words(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
+pub(crate) fn allow_words(draft: &mut Draft, setting: &Setting) -> Result<(), ValueError> {
     let mut unknown = Vec::new();
     let mut words = FourLetterWords::least();
     for word in setting.value.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -805,10 +828,9 @@ pub(crate) fn allow_words(draft: &mut Draft, setting: &Setting) -> Result<(), St
 }
 
 /// Handles ports.
-pub(crate) fn port(setting: &Setting) -> Result<u16, String> {
-    let text = &setting.value;
-    text.parse::<u16>()
-        .map_err(|_| format!("{text:?} is not a port: ports are numbers from 0 to 65535"))
+pub(crate) fn port(setting: &Setting) -> Result<u16, ValueError> {
+    let value = &setting.value;
+    value.parse().map_err(|_| ValueError::NoPort { value: value.clone() })
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::notice::Part::{
     self, AdminServer, Audit, AuthProviders, Metrics, ObserverMasters, Oracles, RequestTracing,
     Sasl, Tls,
 };
+use crate::problem::ValueError;
 use crate::setting::Setting;
 use crate::zoo_cfg::{self, Draft};
 use crate::{DigestAlgorithm, SnapshotCompression, defaults};
@@ -66,41 +67,36 @@ const fn not_needed_long(why: &'static str) -> Handler {
     Handler::NotNeeded { why, check: |setting| setting.long().map(|_| ()) }
 }
 
-/// Rejects `true` for switches that require authentication or encryption: a server that ignored
-/// them would serve the clients they are meant to keep out.
-fn refuse_true(setting: &Setting, part: Part) -> Result<(), String> {
-    if setting.boolean()? {
-        return Err(format!(
-            "this version of Ironkeeper does not have {part} yet, and starting without would drop the protection \
-             that is asked for. Set it to false to start all the same"
-        ));
+/// Rejects `true` for switches that require authentication or encryption.
+fn refuse_true(setting: &Setting, part: Part) -> Result<(), ValueError> {
+    match setting.boolean()? {
+        true => Err(ValueError::MissingProtection { part }),
+        false => Ok(()),
     }
-    Ok(())
 }
 
-fn refuse_oracle(setting: &Setting) -> Result<(), String> {
+fn refuse_oracle(setting: &Setting) -> Result<(), ValueError> {
     match setting.value.is_empty() {
         true => Ok(()),
-        false => Err("this version of Ironkeeper does not ask oracles, and two servers of which one is away \
-                      would have no leader though the others of this ensemble expect one. Remove it to start \
-                      all the same"
-            .to_owned()),
+        false => Err(ValueError::MissingOracle),
     }
 }
 
-const fn protection(part: Part, judge: fn(&mut Draft, &Setting) -> Result<(), String>) -> Handler {
+const fn protection(
+    part: Part,
+    judge: fn(&mut Draft, &Setting) -> Result<(), ValueError>,
+) -> Handler {
     Handler::Judge { part, judge }
 }
 
-fn session_timeout(setting: &Setting) -> Result<i32, String> {
-    let what = "must be a number of milliseconds without a unit, or -1 for the default";
+fn session_timeout(setting: &Setting) -> Result<i32, ValueError> {
     let ms = setting.int().ok().filter(|ms| *ms >= -1);
-    ms.ok_or_else(|| format!("{what}, not {:?}", setting.value))
+    ms.ok_or_else(|| ValueError::NoSessionTimeout { value: setting.value.clone() })
 }
 
-fn directory(draft: &mut Draft, setting: &Setting) -> Result<std::path::PathBuf, String> {
+fn directory(draft: &mut Draft, setting: &Setting) -> Result<std::path::PathBuf, ValueError> {
     if setting.value.is_empty() {
-        return Err("must name a directory".to_owned());
+        return Err(ValueError::NoDirectory);
     }
     if setting.value.contains(" #") {
         draft.adjusted(
@@ -113,7 +109,7 @@ fn directory(draft: &mut Draft, setting: &Setting) -> Result<std::path::PathBuf,
 }
 
 /// Returns a number of ticks.
-fn ticks(setting: &Setting) -> Result<u32, String> {
+fn ticks(setting: &Setting) -> Result<u32, ValueError> {
     setting.int_from(1, "ticks")
 }
 
@@ -128,7 +124,7 @@ fn at_least(draft: &mut Draft, setting: &Setting, number: i32, least: u32) -> u3
     }
 }
 
-fn weight(draft: &mut Draft, setting: &Setting, usual: u32) -> Result<u32, String> {
+fn weight(draft: &mut Draft, setting: &Setting, usual: u32) -> Result<u32, ValueError> {
     let weight = setting.property_int_or_off()?;
     if weight.is_none() {
         draft.adjusted(
@@ -139,7 +135,7 @@ fn weight(draft: &mut Draft, setting: &Setting, usual: u32) -> Result<u32, Strin
     Ok(weight.unwrap_or(usual))
 }
 
-fn auth_provider(draft: &mut Draft, setting: &Setting) -> Result<(), String> {
+fn auth_provider(draft: &mut Draft, setting: &Setting) -> Result<(), ValueError> {
     let class = setting.value.rsplit('.').next().unwrap_or_default();
     match class {
         // These two always exist.
@@ -168,7 +164,7 @@ pub(super) static TABLE: &[KnownKey] = &[
         Apply(|d, s| { d.client_port = Some(zoo_cfg::port(s)?); Ok(()) })),
     row("clientPortAddress", ZooCfg, "(all interfaces)", "127.0.0.1", "Host name or address to listen on for clients",
         Apply(|d, s| {
-            if s.value.is_empty() { return Err("must be a host name or an address".to_owned()); }
+            if s.value.is_empty() { return Err(ValueError::NoHost); }
             d.client_host = Some(s.value.trim_start_matches('[').trim_end_matches(']').to_owned());
             Ok(())
         })),
@@ -304,7 +300,7 @@ pub(super) static TABLE: &[KnownKey] = &[
                 "" => SnapshotCompression::None,
                 "gz" => SnapshotCompression::Gzip,
                 "snappy" => SnapshotCompression::Snappy,
-                other => return Err(format!("write gz, snappy or nothing, not {other:?}")),
+                other => return Err(ValueError::UnknownCompression { value: other.to_owned() }),
             };
             Ok(())
         })),
@@ -355,9 +351,7 @@ pub(super) static TABLE: &[KnownKey] = &[
         })),
     row("DigestAuthenticationProvider.digestAlg", Property, "SHA1", "SHA-256", "Hash of passwords in the digest scheme",
         Apply(|d, s| {
-            d.config.digest_auth.algorithm = DigestAlgorithm::from_name(&s.value).ok_or_else(|| format!(
-                "write SHA1, SHA-256, SHA3-256 or another of the SHA family, not {:?}", s.value
-            ))?;
+            d.config.digest_auth.algorithm = DigestAlgorithm::from_name(&s.value).ok_or_else(|| ValueError::UnknownDigestAlgorithm { value: s.value.clone() })?;
             Ok(())
         })),
     row("enforce.auth.enabled", Property, "false", "true", "Serve only clients that hold an identity of one of enforce.auth.schemes",
@@ -494,7 +488,7 @@ pub(super) static TABLE: &[KnownKey] = &[
     row("electionAlg", ZooCfg, "3", "2", "Kind of election; there is only 3",
         Member(|_, s| match s.int()? {
             3 => Ok(()),
-            other => Err(format!("there is no election algorithm but 3, and it is set to {other}; remove the line")),
+            number => Err(ValueError::UnknownElectionAlgorithm { number }),
         })),
     row("syncEnabled", ZooCfg, "true", "false", "Observers write logs and snapshots",
         not_needed_boolean("observers always keep their data")),

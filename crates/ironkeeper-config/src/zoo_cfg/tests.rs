@@ -112,9 +112,7 @@ fn every_key_of_the_table_has_an_effect_or_is_talked_about() {
                     assert!(!after.notices.iter().any(unknown), "{key}");
                 }
                 Err(error) => {
-                    let blamed = |problem: &Problem| {
-                        problem.setting.as_ref().is_some_and(|(at, _)| *at == key)
-                    };
+                    let blamed = |problem: &Problem| problem.key.as_ref() == Some(&key);
                     effect |= error.problems().iter().any(blamed);
                 }
             }
@@ -906,11 +904,7 @@ fn all_problems_are_reported_at_once_in_the_order_of_the_file() {
     let error =
         Config::from_sources(&sources("dataDir=/d\nsslQuorum=true\ntickTime=0\nclientPort=x"))
             .expect_err("three lines are wrong");
-    let lines: Vec<_> = error
-        .problems()
-        .iter()
-        .map(|problem| problem.setting.as_ref().and_then(|(_, origin)| origin.line()))
-        .collect();
+    let lines: Vec<_> = error.problems().iter().map(Problem::line).collect();
     assert_eq!(lines, [Some(2), Some(3), Some(4)], "{error}");
     assert_eq!(error.to_string().lines().count(), 4);
 }
@@ -1044,5 +1038,31 @@ fn built_in_providers_may_be_named() {
     assert_eq!(
         kinds(&loaded),
         ["authProvider.x509: not yet: Tls", "authProvider.2: not yet: AuthProviders"]
+    );
+}
+
+#[test]
+fn a_problem_names_its_file_line_and_key() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let (zoo_cfg, dynamic) = (dir.path().join("zoo.cfg"), dir.path().join("members"));
+    let text = format!(
+        "dataDir={}\ndynamicConfigFile={}\nclientPort=x\n",
+        dir.path().display(),
+        dynamic.display()
+    );
+    std::fs::write(&zoo_cfg, text).expect("written");
+    std::fs::write(&dynamic, "server.1=a:2888:3888\nserver.x=b:2888:3888\n").expect("written");
+    let error = Config::from_file(&zoo_cfg, "", "").expect_err("two lines are wrong");
+    let located = |problem: &Problem| {
+        let ProblemKind::Value(error) = problem.kind.clone() else { return None };
+        Some((problem.file.clone()?, problem.line()?, problem.key.clone()?, error))
+    };
+    let found: Vec<_> = error.problems().iter().filter_map(located).collect();
+    let port = ValueError::NoPort { value: "x".to_owned() };
+    let id = ValueError::NoServerId { id: "x".to_owned() };
+    assert_eq!(
+        found,
+        [(zoo_cfg, 3, "clientPort".to_owned(), port), (dynamic, 2, "server.x".to_owned(), id)],
+        "{error}"
     );
 }
