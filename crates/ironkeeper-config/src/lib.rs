@@ -44,6 +44,7 @@ pub mod defaults;
 pub mod dynamic_files;
 mod ensemble;
 mod four_letter_words;
+pub mod java_env;
 mod known_keys;
 mod members;
 mod notice;

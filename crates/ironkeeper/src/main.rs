@@ -6,7 +6,6 @@ mod demo;
 mod dev_cluster;
 mod digest;
 mod huge_pages;
-mod java_env;
 mod journal;
 mod json_log;
 mod lock;

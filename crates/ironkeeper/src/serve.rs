@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ironkeeper_config::java_env::{self, Effect};
 use ironkeeper_config::{Config, Loaded, Overrides, TableFormat, render_known_keys};
 use ironkeeper_server::Server;
 use ironkeeper_server::unused_memory;
@@ -135,7 +136,7 @@ fn load(args: &Args) -> anyhow::Result<Config> {
         }
     }
     if let Some(file) = file {
-        crate::java_env::warn_of_flags_beside(file, &with, &config);
+        warn_of_flags_beside(file, &with, &config);
     }
     if let Some(dir) = data_dir {
         // A separate log directory stays as configured in the file.
@@ -159,6 +160,16 @@ fn load(args: &Args) -> anyhow::Result<Config> {
     }
     config.validate()?;
     Ok(config)
+}
+
+/// Logs a warning for each flag of the scripts beside `file` that would change the configuration and
+/// that the server does not receive.
+fn warn_of_flags_beside(file: &Path, with: &Overrides<'_>, config: &Config) {
+    for (property, effect) in java_env::effects_beside(file, with, config) {
+        if matches!(effect, Effect::Change | Effect::Refusal(_)) {
+            tracing::warn!("{}", property.advice());
+        }
+    }
 }
 
 /// Prints a short announcement for the user.

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use ironkeeper_client::Host;
+use ironkeeper_config::java_env::{self, Effect};
 use ironkeeper_config::{Config, ConfigError, Loaded, Notice, NoticeKind, Overrides, Part};
 use ironkeeper_proto::membership::PeerRole;
 
 use super::findings::{Findings, Weight};
-use crate::java_env::{self, Effect};
 
 /// Returns the configuration, if it is valid.
 pub fn check(file: &Path, findings: &mut Findings) -> Option<Config> {

@@ -7,8 +7,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use ironkeeper_config::system_properties::{Flag, FlagVariable, parse};
-use ironkeeper_config::{Config, ConfigError, Notice, Origin, Overrides};
+use crate::system_properties::{Flag, FlagVariable, parse};
+use crate::{Config, ConfigError, Notice, Origin, Overrides};
 
 /// The names of the scripts, in the order in which `zkEnv.sh` runs them.
 const NAMES: [&str; 2] = ["zookeeper-env.sh", "java.env"];
@@ -115,16 +115,6 @@ pub fn effects_beside(
         (property, effect)
     };
     properties_beside(file).into_iter().map(with_effect).collect()
-}
-
-/// Logs a warning for each flag that would change the configuration and that the server does not
-/// receive.
-pub fn warn_of_flags_beside(file: &Path, with: &Overrides<'_>, config: &Config) {
-    for (property, effect) in effects_beside(file, with, config) {
-        if matches!(effect, Effect::Change | Effect::Refusal(_)) {
-            tracing::warn!("{}", property.advice());
-        }
-    }
 }
 
 impl Property {
