@@ -5,6 +5,8 @@
 //! (`ironkeeper-suites`), which [`suites`] builds and runs.
 
 #[cfg(test)]
+mod dependencies;
+#[cfg(test)]
 mod known_bugs;
 #[cfg(test)]
 mod one_build;
