@@ -57,6 +57,10 @@ impl Quorum {
 
     /// Returns the largest value that a quorum has reached. `None` if `values` contains no quorum.
     pub fn reached<T: Copy + Ord>(&self, values: &[(ServerId, T)]) -> Option<T> {
+        // A standalone server, with each flush.
+        if let [(only, value)] = values {
+            return self.holds(|id| id == *only).then_some(*value);
+        }
         let value = |id| values.iter().find(|(of, _)| *of == id).map(|(_, value)| *value);
         values
             .iter()
@@ -131,6 +135,10 @@ mod tests {
         let id = ServerId;
         assert_eq!(three.reached(&[(id(1), 7), (id(2), 5), (id(3), 1)]), Some(5));
         assert_eq!(three.reached(&[(id(1), 7), (id(9), 9)]), None);
+        assert_eq!(three.reached(&[(id(1), 7)]), None);
+        let one = Quorum::Majority { voters: vec![id(1)] };
+        assert_eq!(one.reached(&[(id(1), 7)]), Some(7));
+        assert_eq!(one.reached(&[(id(2), 7)]), None);
         let joint = Joint {
             committed: three,
             next: Some(Quorum::Majority { voters: [3, 4, 5].map(ServerId).to_vec() }),

@@ -66,6 +66,11 @@ impl Confirmations {
         self.confirmed < self.sent
     }
 
+    #[inline]
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && !self.is_open()
+    }
+
     /// Removes the first reply if it was requested before this transaction was proposed.
     fn pop_before(&mut self, zxid: Zxid) -> Option<Reply> {
         self.waiting.pop_front_if(|next| next.after < zxid).map(|next| next.reply)
@@ -134,7 +139,14 @@ impl Leader {
 
     /// Sends the replies that are confirmed, and a new ping for requests that arrived after the
     /// last one.
+    #[inline]
     pub(super) fn settle_confirmations(&mut self, cx: &mut Context<'_>) {
+        if !self.confirmations.is_idle() {
+            self.settle_open_confirmations(cx);
+        }
+    }
+
+    fn settle_open_confirmations(&mut self, cx: &mut Context<'_>) {
         let (me, sent) = (cx.shared.me, self.confirmations.sent);
         let follows = |id: ServerId| {
             id == me
