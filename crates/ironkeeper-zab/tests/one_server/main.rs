@@ -7,4 +7,5 @@ mod promises;
 mod server;
 mod strangers;
 mod syncs;
+mod transcripts;
 mod transitions;

@@ -21,6 +21,8 @@ pub struct Server {
     pub round: i64,
     /// The last ping on each link.
     pub pings: BTreeMap<LinkId, Zxid>,
+    /// All outputs so far, as [`word`] formats them.
+    pub said: Vec<String>,
 }
 
 pub fn z(epoch: i64, counter: u32) -> Zxid {
@@ -108,7 +110,14 @@ impl Server {
         };
         let ensemble = Ensemble::new(Membership::parse(members).unwrap(), None);
         let zab = Zab::member(ServerId(id), settings, ensemble, recovered, 7);
-        let mut server = Server { zab, now_ms: 1000, links: 0, round: 1, pings: BTreeMap::new() };
+        let mut server = Server {
+            zab,
+            now_ms: 1000,
+            links: 0,
+            round: 1,
+            pings: BTreeMap::new(),
+            said: Vec::new(),
+        };
         server.input(Input::Timer);
         server
     }
@@ -121,7 +130,13 @@ impl Server {
                 self.pings.insert(*link, *zxid);
             }
         }
-        out.into_iter().filter_map(word).collect::<Vec<_>>().join(", ")
+        self.say(out)
+    }
+
+    fn say(&mut self, out: Vec<Output>) -> String {
+        let words: Vec<String> = out.into_iter().filter_map(word).collect();
+        self.said.extend_from_slice(&words);
+        words.join(", ")
     }
 
     pub fn link(&mut self) -> LinkId {
@@ -156,9 +171,13 @@ impl Server {
 
     /// Servers 1 and 2 vote for server 3, which is this one.
     pub fn elected(mut self, last: u32, epoch: i64) -> Server {
+        self.elect(last, epoch);
+        self
+    }
+
+    pub fn elect(&mut self, last: u32, epoch: i64) {
         self.votes(1, PeerState::Looking, 3, last, epoch);
         self.votes(2, PeerState::Looking, 3, last, epoch);
-        self
     }
 
     /// A learner connects and sends FOLLOWERINFO or OBSERVERINFO.
@@ -205,7 +224,7 @@ impl Server {
         let proposer = self.zab.proposer().expect("an established leader");
         assert_eq!(proposer.zxid(), zxid);
         proposer.propose(Bytes::new(), &mut out);
-        out.into_iter().filter_map(word).collect::<Vec<_>>().join(", ")
+        self.say(out)
     }
 
     /// Elects server 3 and connects to it; FOLLOWERINFO is sent.
