@@ -7,9 +7,10 @@
 //! | `zoo.cfg` | no members, but the name of the first of these files |
 //! | `zoo.cfg.bak` | `zoo.cfg` as the administrator wrote it |
 //!
-//! Every function that writes returns when the change is durable. Every file is written under another name, synced and renamed. A start syncs the directory once
-//! more: the last process may have ended between a rename and its sync, and the server must not
-//! rely on a file that is not durable.
+//! Every function that writes returns when the change is durable. Every file is written under
+//! another name, synced and renamed. A start syncs the directory once more: the last process may
+//! have ended between a rename and its sync, and the server must not rely on a file that is not
+//! durable.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};

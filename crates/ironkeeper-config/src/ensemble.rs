@@ -123,8 +123,8 @@ impl EnsembleConfig {
         require(
             self.me().is_some(),
             format!(
-                "myid says that this is server {0}, and there is no line server.{0}: give the server \
-                 one of the numbers in the server lines",
+                "myid says that this is server {0}, and there is no line server.{0}: give the \
+                 server one of the numbers in the server lines",
                 self.my_id
             ),
         );

@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn flags_are_read_from_the_assignments_of_a_script() {
-        let text = "#!/bin/sh\n# JVMFLAGS=-Dno=1\nexport JVMFLAGS=\"-Xmx1g -Djute.maxbuffer=4194304 $JVMFLAGS\"\n\
+        let text = "#!/bin/sh\n# JVMFLAGS=-Dno=1\n\
+                    export JVMFLAGS=\"-Xmx1g -Djute.maxbuffer=4194304 $JVMFLAGS\"\n\
                     SERVER_JVMFLAGS='-Dzookeeper.snapCount=5 \\\n -Da=b'\nZOO_LOG_DIR=/var/log\n";
         let found: Vec<String> = properties(text)
             .into_iter()

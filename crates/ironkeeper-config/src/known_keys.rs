@@ -7,10 +7,10 @@
 
 mod table;
 
-use crate::notice::Part;
+use crate::draft::Draft;
+use crate::notice::Feature;
 use crate::problem::ValueError;
 use crate::setting::Setting;
-use crate::zoo_cfg::Draft;
 pub(crate) use table::NO_JVM;
 use table::TABLE;
 
@@ -32,11 +32,13 @@ pub struct KnownKey {
 
 impl KnownKey {
     /// Returns what Ironkeeper does with the key.
-    pub fn standing(&self) -> Standing {
+    pub fn support(&self) -> Support {
         match self.handler {
-            Handler::Apply(_) | Handler::Member(_) => Standing::Applied,
-            Handler::NotYet { part, .. } | Handler::Judge { part, .. } => Standing::NotYet { part },
-            Handler::NotNeeded { why, .. } => Standing::NotNeeded { why },
+            Handler::Apply(_) | Handler::Member(_) => Support::Applied,
+            Handler::NotYet { feature, .. } | Handler::Restricted { feature, .. } => {
+                Support::NotYet { feature }
+            }
+            Handler::NotNeeded { why, .. } => Support::NotNeeded { why },
         }
     }
 
@@ -56,7 +58,7 @@ impl std::fmt::Debug for KnownKey {
             .field("name", &self.name)
             .field("place", &self.place)
             .field("default", &self.default)
-            .field("standing", &self.standing())
+            .field("support", &self.support())
             .field("meaning", &self.meaning)
             .finish_non_exhaustive()
     }
@@ -84,11 +86,11 @@ impl Place {
 
 /// The effect of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Support {
     /// It is applied.
     Applied,
     /// It belongs to a feature that does not exist yet.
-    NotYet { part: Part },
+    NotYet { feature: Feature },
     /// It tunes something that does not exist in Ironkeeper.
     NotNeeded { why: &'static str },
 }
@@ -101,9 +103,9 @@ pub(crate) enum Handler {
     Member(fn(&mut Draft, &Setting) -> Result<(), ValueError>),
     /// Reports the setting. A switch with its default value is not reported, because the default is
     /// in effect.
-    NotYet { part: Part, is_switch: bool, check: fn(&Setting) -> Result<(), ValueError> },
+    NotYet { feature: Feature, is_switch: bool, check: fn(&Setting) -> Result<(), ValueError> },
     /// Belongs to a feature that does not exist yet, but not every value can be ignored.
-    Judge { part: Part, judge: fn(&mut Draft, &Setting) -> Result<(), ValueError> },
+    Restricted { feature: Feature, check: fn(&mut Draft, &Setting) -> Result<(), ValueError> },
     /// Reports the setting.
     NotNeeded { why: &'static str, check: fn(&Setting) -> Result<(), ValueError> },
 }
@@ -183,10 +185,10 @@ pub fn render_known_keys(format: TableFormat) -> String {
         out.push_str("| key | default | status | meaning |\n|---|---|---|---|\n");
     }
     for row in TABLE {
-        let standing = match row.standing() {
-            Standing::Applied => "applied".to_owned(),
-            Standing::NotYet { part } => format!("not yet: {part}"),
-            Standing::NotNeeded { why } => format!("not needed: {why}"),
+        let support = match row.support() {
+            Support::Applied => "applied".to_owned(),
+            Support::NotYet { feature } => format!("not yet: {feature}"),
+            Support::NotNeeded { why } => format!("not needed: {why}"),
         };
         let flag = match row.place {
             Place::ZooCfg => None,
@@ -203,7 +205,7 @@ pub fn render_known_keys(format: TableFormat) -> String {
                 if let Some(flag) = flag {
                     out.push_str(&format!("    as a flag: {flag}\n"));
                 }
-                out.push_str(&format!("    status: {standing}\n"));
+                out.push_str(&format!("    status: {support}\n"));
             }
             TableFormat::Markdown => {
                 let default = match *default {
@@ -212,7 +214,7 @@ pub fn render_known_keys(format: TableFormat) -> String {
                     value => format!("`{value}`"),
                 };
                 let flag = flag.map(|flag| format!(" Flag: `{flag}`.")).unwrap_or_default();
-                let cells = [format!("`{name}`"), default, standing, format!("{meaning}.{flag}")];
+                let cells = [format!("`{name}`"), default, support, format!("{meaning}.{flag}")];
                 let cells = cells.map(|cell| cell.replace('|', "\\|"));
                 out.push_str(&format!("| {} |\n", cells.join(" | ")));
             }

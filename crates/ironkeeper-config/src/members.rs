@@ -3,10 +3,10 @@
 use ironkeeper_proto::membership::{Member, PeerRole};
 use ironkeeper_proto::{Membership, ServerId};
 
-use crate::notice::Part;
+use crate::draft::Draft;
+use crate::notice::Feature;
 use crate::problem::ValueError;
 use crate::setting::Setting;
-use crate::zoo_cfg::Draft;
 use crate::{EnsembleConfig, ListenAddress};
 
 /// The settings of an ensemble, before it is known whether there is one.
@@ -151,7 +151,7 @@ impl Draft {
         if let Some(setting) = first {
             self.ensemble_only(&setting);
             if self.members.me().is_some_and(|member| member.secure_client.is_some()) {
-                self.not_yet(&setting, Part::Tls);
+                self.not_yet(&setting, Feature::Tls);
             }
         }
     }
@@ -220,7 +220,7 @@ impl Draft {
         if settings.me().is_some_and(|me| me.secure_client.is_some())
             && let Some(setting) = self.member_setting(settings.my_id)
         {
-            self.not_yet(&setting, Part::Tls);
+            self.not_yet(&setting, Feature::Tls);
         }
         self.config.ensemble = Some(settings);
     }
@@ -287,8 +287,8 @@ impl Draft {
             if !same {
                 let setting = self.in_force("clientPort");
                 let message = format!(
-                    "clients are to connect to {written} here but to {of_member} in the server line; \
-                     make them agree or remove one"
+                    "clients are to connect to {written} here but to {of_member} in the server \
+                     line; make them agree or remove one"
                 );
                 return self.conflict(setting.as_ref(), message);
             }
@@ -309,15 +309,16 @@ impl Draft {
                 self.conflict(
                     Some(&secure),
                     "it is the only port, and this version of Ironkeeper does not have TLS yet. \
-                     Set clientPort to serve clients without encryption, if the network allows for it",
+                     Set clientPort to serve clients without encryption, if the network allows \
+                     for it",
                 );
             } else {
-                self.not_yet(&secure, Part::Tls);
+                self.not_yet(&secure, Feature::Tls);
             }
         }
         if let Some(address) = self.in_force("secureClientPortAddress") {
             if self.in_force("secureClientPort").is_some() {
-                self.not_yet(&address, Part::Tls);
+                self.not_yet(&address, Feature::Tls);
             } else {
                 self.missing(
                     Some(&address),

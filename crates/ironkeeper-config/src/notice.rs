@@ -50,7 +50,7 @@ impl fmt::Display for Origin {
 
 /// A feature of ZooKeeper that this version of Ironkeeper does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum Feature {
     ObserverMasters,
     Oracles,
     Tls,
@@ -62,18 +62,18 @@ pub enum Part {
     RequestTracing,
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for Feature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Part::ObserverMasters => "followers that serve observers",
-            Part::Oracles => "oracles for ensembles of two",
-            Part::Tls => "TLS",
-            Part::Sasl => "SASL",
-            Part::AuthProviders => "authentication providers other than digest and ip",
-            Part::AdminServer => "the HTTP admin server",
-            Part::Metrics => "metrics export over HTTP",
-            Part::Audit => "the audit log",
-            Part::RequestTracing => "request tracing",
+            Feature::ObserverMasters => "followers that serve observers",
+            Feature::Oracles => "oracles for ensembles of two",
+            Feature::Tls => "TLS",
+            Feature::Sasl => "SASL",
+            Feature::AuthProviders => "authentication providers other than digest and ip",
+            Feature::AdminServer => "the HTTP admin server",
+            Feature::Metrics => "metrics export over HTTP",
+            Feature::Audit => "the audit log",
+            Feature::RequestTracing => "request tracing",
         })
     }
 }
@@ -98,7 +98,7 @@ pub struct Notice {
 #[non_exhaustive]
 pub enum NoticeKind {
     /// A valid setting of a feature that does not exist yet. It has no effect.
-    NotYet { part: Part },
+    NotYet { feature: Feature },
     /// A setting for members of an ensemble, and this is a standalone server. It has no effect.
     EnsembleOnly,
     /// A setting that tunes something Ironkeeper does not have or need. It has no effect.
@@ -152,8 +152,8 @@ impl fmt::Display for NoticeKind {
             NoticeKind::EnsembleOnly => {
                 f.write_str("no effect: it belongs to ensembles, and this is a standalone server.")
             }
-            NoticeKind::NotYet { part } => {
-                write!(f, "no effect: this version of Ironkeeper does not have {part} yet.")
+            NoticeKind::NotYet { feature } => {
+                write!(f, "no effect: this version of Ironkeeper does not have {feature} yet.")
             }
             NoticeKind::NotNeeded { why } => write!(f, "no effect and none needed: {why}."),
             NoticeKind::Unknown { nearest: Some(nearest) } => {

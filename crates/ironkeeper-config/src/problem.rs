@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ironkeeper_proto::ServerId;
 use thiserror::Error;
 
-use crate::notice::{FILE, Origin, Part};
+use crate::notice::{FILE, Feature, Origin};
 
 /// The reason why a value is rejected. Its text states what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -61,10 +61,10 @@ pub enum ValueError {
     /// A switch that demands authentication or encryption: a server that ignored it would serve the
     /// clients that it is meant to reject.
     #[error(
-        "this version of Ironkeeper does not have {part} yet, and starting without would drop the \
-         protection that is asked for. Set it to false to start all the same"
+        "this version of Ironkeeper does not have {feature} yet, and starting without would \
+         drop the protection that is asked for. Set it to false to start all the same"
     )]
-    MissingProtection { part: Part },
+    MissingProtection { feature: Feature },
     #[error(
         "this version of Ironkeeper does not ask oracles, and two servers of which one is away \
          would have no leader though the others of this ensemble expect one. Remove it to start \

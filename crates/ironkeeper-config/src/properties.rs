@@ -40,7 +40,8 @@ pub struct SyntaxError {
 /// ```
 /// use ironkeeper_config::properties;
 ///
-/// let entries = properties::parse("# a comment\ntickTime = 2000\ndataDir: /var/lib/zk\n").unwrap();
+/// let text = "# a comment\ntickTime = 2000\ndataDir: /var/lib/zk\n";
+/// let entries = properties::parse(text).unwrap();
 /// assert_eq!((entries[1].key.as_str(), entries[1].value.as_str()), ("dataDir", "/var/lib/zk"));
 /// assert_eq!(entries[1].line, 3);
 /// ```
@@ -164,7 +165,8 @@ fn unescape(text: &str, line: usize) -> Result<String, SyntaxError> {
     }
     String::from_utf16(&units).map_err(|_| SyntaxError {
         line,
-        message: "a \\u escape names half of a surrogate pair; write both halves, or the character itself"
+        message: "a \\u escape names half of a surrogate pair; write both halves, or the \
+                  character itself"
             .to_owned(),
     })
 }

@@ -133,6 +133,11 @@ impl Setting {
         Ok(u64::try_from(i64::from(number) * unit_ms).ok().filter(|&ms| ms > 0))
     }
 
+    /// Parses a port.
+    pub(crate) fn port(&self) -> Result<u16, ValueError> {
+        self.value.parse().map_err(|_| ValueError::NoPort { value: self.value.clone() })
+    }
+
     fn no_integer(&self, min: i64, max: i64) -> ValueError {
         ValueError::NoInteger { min, max, value: self.value.clone() }
     }

@@ -3,18 +3,20 @@
 //! To add a key, add a row. The tests check every row: its default must be in force, its example
 //! must have an effect or cause a notice.
 
+use ironkeeper_proto::four_letter::FourLetterWord;
+
 use super::Handler::{self, Apply, Member};
 use super::KnownKey;
 use super::Place::{self, JvmProperty, Property, PropertyEitherName, ZooCfg};
+use crate::draft::Draft;
 use crate::members;
-use crate::notice::Part::{
+use crate::notice::Feature::{
     self, AdminServer, Audit, AuthProviders, Metrics, ObserverMasters, Oracles, RequestTracing,
     Sasl, Tls,
 };
 use crate::problem::ValueError;
 use crate::setting::Setting;
-use crate::zoo_cfg::{self, Draft};
-use crate::{DigestAlgorithm, SnapshotCompression, defaults};
+use crate::{DigestAlgorithm, FourLetterWords, SnapshotCompression, defaults};
 
 /// The reason why flags for the JVM have no effect.
 pub(crate) const NO_JVM: &str = "there is no JVM here";
@@ -42,16 +44,16 @@ const fn row(
     KnownKey { name, place, default, example, meaning, handler }
 }
 
-const fn any(part: Part) -> Handler {
-    Handler::NotYet { part, is_switch: false, check: |_| Ok(()) }
+const fn any(feature: Feature) -> Handler {
+    Handler::NotYet { feature, is_switch: false, check: |_| Ok(()) }
 }
 
-const fn switch(part: Part) -> Handler {
-    Handler::NotYet { part, is_switch: true, check: |_| Ok(()) }
+const fn switch(feature: Feature) -> Handler {
+    Handler::NotYet { feature, is_switch: true, check: |_| Ok(()) }
 }
 
-const fn boolean(part: Part) -> Handler {
-    Handler::NotYet { part, is_switch: true, check: |setting| setting.boolean().map(|_| ()) }
+const fn boolean(feature: Feature) -> Handler {
+    Handler::NotYet { feature, is_switch: true, check: |setting| setting.boolean().map(|_| ()) }
 }
 
 const fn not_needed(why: &'static str) -> Handler {
@@ -68,9 +70,9 @@ const fn not_needed_long(why: &'static str) -> Handler {
 }
 
 /// Rejects `true` for switches that require authentication or encryption.
-fn refuse_true(setting: &Setting, part: Part) -> Result<(), ValueError> {
+fn refuse_true(setting: &Setting, feature: Feature) -> Result<(), ValueError> {
     match setting.boolean()? {
-        true => Err(ValueError::MissingProtection { part }),
+        true => Err(ValueError::MissingProtection { feature }),
         false => Ok(()),
     }
 }
@@ -83,10 +85,10 @@ fn refuse_oracle(setting: &Setting) -> Result<(), ValueError> {
 }
 
 const fn protection(
-    part: Part,
-    judge: fn(&mut Draft, &Setting) -> Result<(), ValueError>,
+    feature: Feature,
+    check: fn(&mut Draft, &Setting) -> Result<(), ValueError>,
 ) -> Handler {
-    Handler::Judge { part, judge }
+    Handler::Restricted { feature, check }
 }
 
 fn session_timeout(setting: &Setting) -> Result<i32, ValueError> {
@@ -147,6 +149,27 @@ fn auth_provider(draft: &mut Draft, setting: &Setting) -> Result<(), ValueError>
     Ok(())
 }
 
+/// Handles `4lw.commands.whitelist`.
+fn allow_words(draft: &mut Draft, setting: &Setting) -> Result<(), ValueError> {
+    let mut unknown = Vec::new();
+    let mut words = FourLetterWords::least();
+    for word in setting.value.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        if word == "*" {
+            words = FourLetterWords::all();
+            break;
+        }
+        match FourLetterWord::from_name(word) {
+            Some(word) => words.allow(word),
+            None => unknown.push(word),
+        }
+    }
+    if !unknown.is_empty() {
+        draft.adjusted(setting, format!("there is no four-letter word {}", unknown.join(", ")));
+    }
+    draft.config.four_letter_words = words;
+    Ok(())
+}
+
 #[rustfmt::skip]
 pub(super) static TABLE: &[KnownKey] = &[
     // Directories and files.
@@ -161,7 +184,7 @@ pub(super) static TABLE: &[KnownKey] = &[
 
     // Client ports and connections.
     row("clientPort", ZooCfg, "(required)", "2281", "Port for clients; 0 lets the system choose one",
-        Apply(|d, s| { d.client_port = Some(zoo_cfg::port(s)?); Ok(()) })),
+        Apply(|d, s| { d.client_port = Some(s.port()?); Ok(()) })),
     row("clientPortAddress", ZooCfg, "(all interfaces)", "127.0.0.1", "Host name or address to listen on for clients",
         Apply(|d, s| {
             if s.value.is_empty() { return Err(ValueError::NoHost); }
@@ -169,9 +192,9 @@ pub(super) static TABLE: &[KnownKey] = &[
             Ok(())
         })),
     row("secureClientPort", ZooCfg, "(none)", "2281", "Port for clients that use TLS",
-        Handler::Judge { part: Tls, judge: |_, s| zoo_cfg::port(s).map(|_| ()) }),
+        Handler::Restricted { feature: Tls, check: |_, s| s.port().map(|_| ()) }),
     row("secureClientPortAddress", ZooCfg, "(all interfaces)", "127.0.0.1", "Host name or address to listen on for clients that use TLS",
-        Handler::Judge { part: Tls, judge: |_, _| Ok(()) }),
+        Handler::Restricted { feature: Tls, check: |_, _| Ok(()) }),
     row("clientPortListenBacklog", ZooCfg, "-1", "200", "Connections the system may hold until they are accepted; -1 is the system's default",
         Apply(|d, s| { d.config.client_port_listen_backlog = u32::try_from(s.int()?).ok().filter(|&n| n > 0); Ok(()) })),
     row("maxClientCnxns", ZooCfg, "60", "100", "Connections from one address; 0 is no limit",
@@ -244,7 +267,7 @@ pub(super) static TABLE: &[KnownKey] = &[
         Apply(|d, s| { d.config.connection_throttle.drop_increase = s.fraction()?; Ok(()) })),
     row("connection_throttle_drop_decrease", Property, "0.002", "0.005", "Step down of the drop probability",
         Apply(|d, s| { d.config.connection_throttle.drop_decrease = s.fraction()?; Ok(()) })),
-    row("connection_throttle_decrease_ratio", Property, "0", "0.5", "Part of the tokens that must be there for a step down",
+    row("connection_throttle_decrease_ratio", Property, "0", "0.5", "Feature of the tokens that must be there for a step down",
         Apply(|d, s| { d.config.connection_throttle.decrease_ratio = s.fraction()?; Ok(()) })),
     row("connection_throttle_weight_enabled", Property, "false", "true", "Let kinds of sessions cost different numbers of tokens",
         Apply(|d, s| { d.weigh_sessions = s.boolean()?; Ok(()) })),
@@ -368,7 +391,7 @@ pub(super) static TABLE: &[KnownKey] = &[
     row("superUser.*", Property, "(none)", "admin", "Further SASL users who bypass every access control list", any(Sasl)),
     row("letAnySaslUserDoX", Property, "(none)", "anyone", "ACL id that matches every SASL user", any(Sasl)),
     row("authProvider.*", Property, "(digest and ip)", "org.apache.zookeeper.server.auth.SASLAuthenticationProvider", "Java class of a further authentication scheme",
-        Handler::Judge { part: AuthProviders, judge: auth_provider }),
+        Handler::Restricted { feature: AuthProviders, check: auth_provider }),
     row("ensembleAuthName", Property, "(none)", "orders", "Names of this ensemble that clients may check for", any(AuthProviders)),
     row("sasl.serverconfig", Property, "Server", "ZkServer", "JAAS section of the server", any(Sasl)),
     row("java.security.auth.login.config", JvmProperty, "(none)", "/etc/zookeeper/jaas.conf", "JAAS file with the users of SASL", any(Sasl)),
@@ -426,7 +449,7 @@ pub(super) static TABLE: &[KnownKey] = &[
     row("ssl.quorum.handshakeDetectionTimeoutMillis", Property, "5000", "1000", "Milliseconds to find out whether a connection uses TLS between members", any(Tls)),
 
     // Operations.
-    row("4lw.commands.whitelist", Property, "srvr", "srvr, mntr", "Comma-separated four-letter words that are answered; * is all", Apply(zoo_cfg::allow_words)),
+    row("4lw.commands.whitelist", Property, "srvr", "srvr, mntr", "Comma-separated four-letter words that are answered; * is all", Apply(allow_words)),
     row("readonlymode.enabled", JvmProperty, "false", "true", "Serve reads without a quorum; on a standalone server it only adds the word isro",
         Apply(|d, s| { d.read_only_mode = s.boolean()?; Ok(()) })),
     row("admin.enableServer", Property, "false", "true", "HTTP admin server", switch(AdminServer)),
@@ -455,7 +478,7 @@ pub(super) static TABLE: &[KnownKey] = &[
     row("pathStats.slotCapacity", Property, "60", "30", "Slots of counters kept", any(RequestTracing)),
     row("pathStats.slotDuration", Property, "15", "30", "Seconds of a slot of counters", any(RequestTracing)),
     row("pathStats.maxDepth", Property, "6", "3", "Components of a path that are told apart", any(RequestTracing)),
-    row("pathStats.sampleRate", Property, "0.1", "0.5", "Part of requests that are counted", any(RequestTracing)),
+    row("pathStats.sampleRate", Property, "0.1", "0.5", "Feature of requests that are counted", any(RequestTracing)),
     row("pathStats.initialDelay", Property, "5", "10", "Seconds until counting starts", any(RequestTracing)),
     row("pathStats.delay", Property, "5", "10", "Seconds between reports", any(RequestTracing)),
     row("pathStats.topPathMax", Property, "20", "10", "Paths in a report", any(RequestTracing)),
@@ -495,7 +518,7 @@ pub(super) static TABLE: &[KnownKey] = &[
     row("observer.syncEnabled", Property, "true", "false", "Observers write logs and snapshots",
         not_needed("observers always keep their data")),
     row("observerMasterPort", ZooCfg, "0", "2191", "Port on which followers serve observers",
-        Handler::NotYet { part: ObserverMasters, is_switch: true, check: |s| s.int().map(|_| ()) }),
+        Handler::NotYet { feature: ObserverMasters, is_switch: true, check: |s| s.int().map(|_| ()) }),
     row("quorumListenOnAllIPs", ZooCfg, "false", "true", "Listen for members on all interfaces",
         Member(|d, s| { d.members.settings.listen_on_all_ips = s.boolean()?; Ok(()) })),
     row("sslQuorum", ZooCfg, "false", "true", "TLS between members",

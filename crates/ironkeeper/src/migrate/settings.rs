@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ironkeeper_client::Host;
 use ironkeeper_config::java_env::{self, Effect};
-use ironkeeper_config::{Config, ConfigError, Loaded, Notice, NoticeKind, Overrides, Part};
+use ironkeeper_config::{Config, ConfigError, Feature, Loaded, Notice, NoticeKind, Overrides};
 use ironkeeper_proto::membership::PeerRole;
 
 use super::findings::{Findings, Weight};
@@ -28,12 +28,12 @@ pub fn check(file: &Path, findings: &mut Findings) -> Option<Config> {
             Weight::Good => {}
             weight => findings.add(weight, notice.to_string()),
         }
-        if let (NoticeKind::NotYet { part }, Weight::Note) = (&notice.kind, weight(notice)) {
-            findings.loses(part.to_string());
+        if let (NoticeKind::NotYet { feature }, Weight::Note) = (&notice.kind, weight(notice)) {
+            findings.loses(feature.to_string());
         }
     }
     if !disables_admin_server(file) {
-        findings.loses(format!("{} (port 8080 unless configured)", Part::AdminServer));
+        findings.loses(format!("{} (port 8080 unless configured)", Feature::AdminServer));
     }
     findings.loses("JMX");
     check_java_env(file, &with, &config, findings);
@@ -84,12 +84,12 @@ fn refuse(error: &ConfigError, findings: &mut Findings) {
 /// only operators are.
 fn weight(notice: &Notice) -> Weight {
     match &notice.kind {
-        NoticeKind::NotYet { part: Part::Tls | Part::Sasl | Part::AuthProviders } => {
+        NoticeKind::NotYet { feature: Feature::Tls | Feature::Sasl | Feature::AuthProviders } => {
             Weight::Obstacle
         }
         // Apache's observers that are configured with these ports connect to no others, so they
         // find no server once the last follower of Apache's is replaced.
-        NoticeKind::NotYet { part: Part::ObserverMasters } => Weight::Obstacle,
+        NoticeKind::NotYet { feature: Feature::ObserverMasters } => Weight::Obstacle,
         NoticeKind::EnsembleOnly | NoticeKind::NotNeeded { .. } => Weight::Good,
         _ => Weight::Note,
     }

@@ -1,9 +1,15 @@
+use ironkeeper_proto::ServerId;
+use ironkeeper_proto::four_letter::FourLetterWord;
+
 use super::*;
+use crate::candidate::Candidate;
+use crate::known_keys::Handler;
+use crate::setting::Setting;
 use crate::{
-    DigestAlgorithm, EnsembleConfig, FourLetterWords, ListenAddress, SnapshotCompression,
+    AuthScheme, DigestAlgorithm, EnsembleConfig, FourLetterWords, ListenAddress, NoticeKind,
+    Origin, Place, Problem, ProblemKind, SessionWeights, SnapshotCompression, ValueError,
     known_keys,
 };
-use ironkeeper_proto::ServerId;
 
 /// The smallest valid file.
 const LEAST: &str = "dataDir=/data\nclientPort=2181\n";
@@ -39,7 +45,7 @@ fn problem_in(zoo_cfg: &str) -> String {
 /// Returns keys and kinds of the notices, in a short form.
 fn kinds(loaded: &Loaded) -> Vec<String> {
     let word = |notice: &Notice| match &notice.kind {
-        NoticeKind::NotYet { part } => format!("not yet: {part:?}"),
+        NoticeKind::NotYet { feature } => format!("not yet: {feature:?}"),
         NoticeKind::EnsembleOnly => "ensembles".to_owned(),
         NoticeKind::NotNeeded { .. } => "not needed".to_owned(),
         NoticeKind::Unknown { nearest } => format!("unknown: {}", nearest.unwrap_or("-")),
@@ -138,7 +144,7 @@ fn every_key_of_the_table_is_found_as_a_flag_where_it_may_be_one() {
                 origin: Origin::Flags(FlagVariable::JvmFlags),
             };
             let candidate =
-                candidate_from_flag(&flag).unwrap_or_else(|| panic!("-D{name} is not known"));
+                Candidate::from_flag(&flag).unwrap_or_else(|| panic!("-D{name} is not known"));
             assert_eq!((candidate.row.name, candidate.name.as_str()), (row.name, key.as_str()));
             assert_eq!(candidate.apache_spelling, None, "-D{name}");
         }
