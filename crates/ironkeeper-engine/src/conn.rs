@@ -32,7 +32,7 @@ use hashbrown::HashMap;
 use ironkeeper_proto::SessionId;
 use ironkeeper_proto::four_letter::FourLetterWord;
 
-use crate::auth::Identity;
+use crate::auth::{Exchange, Identity};
 use crate::database::{Database, Hasher};
 use crate::expiry::SessionClock;
 use crate::lane::Lane;
@@ -111,6 +111,8 @@ pub(crate) struct Inner {
     pub lane: Lane,
     pub outbox: Outbox,
     pub identity: Arc<Identity>,
+    /// The authentication in progress.
+    exchange: Exchange,
     pub session: SessionId,
     pub timeout_ms: i32,
     /// Whether the connect request had its read-only byte: then the response has one too.
@@ -174,6 +176,7 @@ impl Conn {
                 lane: Lane::default(),
                 outbox: Outbox::default(),
                 identity: Identity::of_address(peer.ip()),
+                exchange: Exchange::default(),
                 session: SessionId::NONE,
                 timeout_ms: 0,
                 sent_read_only: false,

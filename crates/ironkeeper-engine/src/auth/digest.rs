@@ -53,7 +53,7 @@ impl DigestAlgorithm {
     /// Returns the id that proves knowledge of `user:password`. A text without a colon is all user
     /// name.
     pub fn id(self, user_and_password: &str) -> String {
-        let user = user_and_password.split(':').next().unwrap_or_default();
+        let user = user(user_and_password);
         format!("{user}:{}", self.hash(user_and_password.as_bytes()))
     }
 
@@ -85,6 +85,11 @@ impl DigestAlgorithm {
 /// ```
 pub fn digest_id(user_and_password: &str) -> String {
     DigestAlgorithm::Sha1.id(user_and_password)
+}
+
+/// Returns the user in an id or in `user:password`.
+pub(super) fn user(id: &str) -> &str {
+    id.split(':').next().unwrap_or_default()
 }
 
 /// Returns whether `id` has exactly two parts separated by colons; empty parts at the end do not

@@ -1,14 +1,15 @@
-//! Requests that prove an identity of the connection.
+//! Requests by which a client authenticates.
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use ironkeeper_proto::{OpCode, Put, Reader, Request, Xid, Zxid, reply};
+use ironkeeper_proto::{ErrorCode, OpCode, Put, Reader, Request, Xid, Zxid, reply};
 
 use super::{CloseReason, Inner};
-use crate::auth;
+use crate::auth::{AuthMessage, Step};
 use crate::database::Database;
 
-/// Processes an `auth` or `sasl` request, immediately and out of the order of requests.
+/// Processes an `auth` or `sasl` request, immediately and out of the order of requests. Each is one
+/// step of the connection's exchange.
 pub(super) fn authenticate(
     db: &Database,
     inner: &mut Inner,
@@ -18,31 +19,46 @@ pub(super) fn authenticate(
 ) -> Result<(), CloseReason> {
     let before = inner.outbox.len();
     let reader = Reader::with_limit(body, db.config.field_bytes_max);
-    match Request::decode(op, reader).map_err(|_| CloseReason::BadAuth)? {
-        // Without SASL configured the reply to every token is a null token, as in Apache ZooKeeper.
-        Request::Sasl { token: Some(_) } => {
+    let request = Request::decode(op, reader).map_err(|_| CloseReason::BadAuth)?;
+    let message = match &request {
+        Request::Auth { scheme, auth, .. } => {
+            AuthMessage::Proof { scheme: scheme.as_deref().unwrap_or_default(), proof: *auth }
+        }
+        Request::Sasl { token: Some(token) } => AuthMessage::Token(token),
+        _ => return Err(CloseReason::BadAuth),
+    };
+    match step(db, inner, message) {
+        Ok(Reply::Confirmation) => {
+            reply::header_frame(inner.outbox.tail(), xid, Zxid::ZERO, None);
+        }
+        Ok(Reply::Token(token)) => {
             let out = inner.outbox.tail();
             let start = reply::start_frame(out, xid, Zxid::ZERO);
-            out.put_buf(None);
+            out.put_buf(token.as_deref());
             reply::finish_frame(out, start);
         }
-        Request::Auth { scheme, auth, .. } => {
-            let scheme = scheme.as_deref().unwrap_or_default();
-            match auth::authenticate(&db.config.auth, &inner.identity, scheme, auth) {
-                Ok(identity) => {
-                    inner.identity = identity;
-                    reply::header_frame(inner.outbox.tail(), xid, Zxid::ZERO, None);
-                }
-                Err(error) => {
-                    db.stats.auth_failures.fetch_add(1, Relaxed);
-                    reply::header_frame(inner.outbox.tail(), xid, Zxid::ZERO, Some(error));
-                    inner.close_after_flush(CloseReason::AuthFailed);
-                }
-            }
+        Err(error) => {
+            db.stats.auth_failures.fetch_add(1, Relaxed);
+            reply::header_frame(inner.outbox.tail(), xid, Zxid::ZERO, Some(error));
+            inner.close_after_flush(CloseReason::AuthFailed);
         }
-        _ => return Err(CloseReason::BadAuth),
     }
     inner.stats.packets_sent += 1;
     db.stats.note_other_reply(inner.outbox.len() - before);
     Ok(())
+}
+
+enum Reply {
+    Confirmation,
+    Token(Option<Vec<u8>>),
+}
+
+fn step(db: &Database, inner: &mut Inner, message: AuthMessage<'_>) -> Result<Reply, ErrorCode> {
+    match inner.exchange.step(&db.config.auth, message)? {
+        Step::Proven(ids) => {
+            inner.identity = inner.identity.with(ids)?;
+            Ok(Reply::Confirmation)
+        }
+        Step::Token(token) => Ok(Reply::Token(token)),
+    }
 }

@@ -66,19 +66,15 @@ impl Conn {
         const NAMES_MAX: usize = 4;
         const NAME_CHARS_MAX: usize = 64;
         let identity = Arc::clone(&self.lock().identity);
-        let users = identity.ids().iter().filter(|auth| auth.scheme != "ip");
-        let name = |id: &str| -> String {
-            // Of a digest only the user: the rest is a hash of the password.
-            id.split(':').next().unwrap_or_default().chars().take(NAME_CHARS_MAX).collect()
-        };
-        users.take(NAMES_MAX).map(|auth| format!("{}:{}", auth.scheme, name(&auth.id))).collect()
+        let shortened = |user: &str| -> String { user.chars().take(NAME_CHARS_MAX).collect() };
+        let users = identity.logged_users().take(NAMES_MAX);
+        users.map(|(scheme, user)| format!("{scheme}:{}", shortened(user))).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::auth;
+    use crate::auth::{AuthId, Scheme};
     use crate::conn::CloseReason;
     use crate::conn::tests::{database, new_conn};
 
@@ -86,12 +82,10 @@ mod tests {
     fn user_names_are_shown_without_hashes_and_addresses() {
         let conn = new_conn();
         assert!(conn.user_names().is_empty());
-        let config = auth::AuthConfig::default();
         for user in ["ann", "bob"] {
-            let identity = Arc::clone(&conn.lock().identity);
-            let proof = format!("{user}:secret");
-            let grown = auth::authenticate(&config, &identity, "digest", Some(proof.as_bytes()));
-            conn.lock().identity = grown.expect("digest is enabled");
+            let mut inner = conn.lock();
+            let id = AuthId::new(Scheme::Digest, format!("{user}:hash"));
+            inner.identity = inner.identity.with(vec![id]).expect("room");
         }
         assert_eq!(conn.user_names(), ["digest:ann", "digest:bob"]);
     }
