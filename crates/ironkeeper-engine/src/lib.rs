@@ -34,6 +34,7 @@ mod reads;
 pub mod recover;
 pub mod request_throttle;
 pub mod session_table;
+mod sessions;
 pub mod snapshot;
 mod snapshot_schedule;
 pub mod stats;

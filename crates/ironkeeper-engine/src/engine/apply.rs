@@ -148,7 +148,7 @@ impl Engine {
             (_, None) => {}
         }
         if let Some((timeout_ms, ephemerals)) = ended {
-            let (session, client) = (header.session, self.forget_client(header.session));
+            let (session, client) = (header.session, self.sessions.forget_client(header.session));
             self.on_closed(session, header.cxid);
             if client.is_some() || self.role == Role::Leading {
                 out.push(Output::SessionEnded(Box::new(SessionEnd {
@@ -210,7 +210,7 @@ impl Engine {
                 Answer::Txn { .. } => {}
             });
             if let Answer::Closed { .. } = waiting.answer {
-                self.attached.remove(&waiting.session);
+                self.sessions.detach(waiting.session);
             }
         }
     }

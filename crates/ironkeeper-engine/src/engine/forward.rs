@@ -107,7 +107,7 @@ impl Engine {
                         ErrorCode::SessionMoved
                     }
                     Standing::Global | Standing::Elsewhere | Standing::Gone => {
-                        self.owners.insert(session, owner);
+                        self.sessions.set_owner(session, owner);
                         return self.propose_open(now, session, timeout_ms);
                     }
                 },

@@ -20,7 +20,7 @@ use crate::time::Now;
 
 impl Engine {
     pub(super) fn propose_open(&mut self, now: Now, session: SessionId, timeout_ms: i32) {
-        self.opening.insert(session);
+        self.sessions.note_opening(session);
         self.propose_with(now, session, 0, |_, _, scratch| {
             encode::create_session(timeout_ms, scratch);
             Ok(OpCode::CreateSession)
@@ -51,7 +51,7 @@ impl Engine {
         cxid: i32,
         out: &mut Vec<Output>,
     ) {
-        self.closing.insert(session);
+        self.sessions.note_closing(session);
         let identity = Arc::clone(&self.server_identity);
         self.judge(now, state, session, cxid, &identity, out, |prepare, scratch| {
             Ok(prepare.close_session(scratch))

@@ -24,12 +24,10 @@ mod sessions;
 mod submit;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use hashbrown::{HashMap, HashSet};
 use ironkeeper_proto::quorum_packet::LeaderMessage;
 use ironkeeper_proto::{AclVec, Membership, Request, SessionId, Zxid};
 use ironkeeper_tree::AclList;
@@ -40,7 +38,6 @@ use crate::config::EngineConfig;
 use crate::conn::Wakes;
 use crate::containers::Reaper;
 use crate::database::{Database, Hasher};
-use crate::ended_sessions::EndedSessions;
 use crate::expiry::Expiry;
 use crate::gate::CoreToken;
 use crate::io::{Input, MemberStart, Output};
@@ -48,11 +45,11 @@ use crate::local_writes::LocalWrites;
 use crate::overlay::Overlay;
 use crate::quota_warnings::QuotaWarnings;
 use crate::recover::Recovered;
+use crate::sessions::Sessions;
 use crate::snapshot_schedule::SnapshotSchedule;
 use crate::time::Now;
 
 use role::Role;
-use sessions::{Attached, Owner, Revalidation};
 
 /// The maximum number of requests prepared in one shared hold.
 const PREPARE_BATCH_MAX: usize = 64;
@@ -74,34 +71,13 @@ pub struct Engine {
     role: Role,
     overlay: Overlay,
     local_writes: LocalWrites,
-    /// Expiry of global sessions (active on the leader only).
-    expiry: Expiry,
-    /// Expiry of the local sessions of this server.
-    local_expiry: Expiry,
+    sessions: Sessions,
     reaper: Reaper,
-    /// The local connection of a session.
-    attached: HashMap<SessionId, Attached, Hasher>,
-    /// The last client address of each session that has no connection here.
-    last_clients: HashMap<SessionId, SocketAddr, Hasher>,
-    /// On a leader: the server that owns a session. A session that is not listed may be claimed by
-    /// any server.
-    owners: HashMap<SessionId, Owner, Hasher>,
-    /// Connections that wait for the leader to revalidate their session, oldest first.
-    revalidations: HashMap<SessionId, VecDeque<Revalidation>, Hasher>,
-    /// Sessions whose createSession is proposed but not yet applied.
-    opening: HashSet<SessionId, Hasher>,
-    /// Sessions whose closeSession is proposed but not yet applied.
-    closing: HashSet<SessionId, Hasher>,
-    /// Where sessions can be local: global sessions that have ended recently.
-    ended: EndedSessions,
-    next_session: i64,
     ready: VecDeque<Ready>,
     /// The last transaction that is ready.
     delivered: Zxid,
     /// When [`Engine::on_timer`] was called last.
     awake_ms: u64,
-    /// When this server last sent the touched sessions to the leader.
-    told_leader_ms: u64,
     /// When read-only clients are accepted if no leader is found before.
     read_only_at_ms: Option<u64>,
     /// The tree comes from a fuzzy snapshot of a leader: digests are compared only after the first
@@ -133,7 +109,7 @@ impl Engine {
     ) -> (Engine, Arc<Database>) {
         let zab = Zab::standalone(recovered.tree.last_zxid());
         let (mut engine, db) = Engine::with_zab(config, recovered, zab, seed, now);
-        engine.track_all(now, &db.read());
+        engine.sessions.track_all(now, &db.read().sessions);
         (engine, db)
     }
 
@@ -163,12 +139,10 @@ impl Engine {
         now: Now,
     ) -> (Engine, Arc<Database>) {
         let hasher = Hasher::with_seed(config.tree.hash_seed);
-        let new_expiry = || Expiry::new(config.tick_ms, hasher.clone());
-        let (expiry, local_expiry) = (new_expiry(), new_expiry());
         let reaper = Reaper::new(config.container, now);
         let snapshots = SnapshotSchedule::new(&config, &recovered.tree, seed);
         let overlay = Overlay::new(recovered.tree.digest(), hasher.clone());
-        let next_session = sessions::first_id(config.server_id, now.wall_ms);
+        let sessions = Sessions::new(&config, now);
         let delivered = recovered.tree.last_zxid();
         let (mismatches, awaits_digest) = (recovered.digest_mismatches, recovered.awaits_digest);
         let (db, token) =
@@ -182,21 +156,11 @@ impl Engine {
             role: Role::Leading,
             overlay,
             local_writes: LocalWrites::default(),
-            expiry,
-            local_expiry,
+            sessions,
             reaper,
-            attached: HashMap::with_hasher(hasher.clone()),
-            last_clients: HashMap::with_hasher(hasher.clone()),
-            owners: HashMap::with_hasher(hasher.clone()),
-            revalidations: HashMap::with_hasher(hasher.clone()),
-            opening: HashSet::with_hasher(hasher.clone()),
-            closing: HashSet::with_hasher(hasher.clone()),
-            ended: EndedSessions::new(hasher),
-            next_session,
             ready: VecDeque::new(),
             delivered,
             awake_ms: now.mono_ms,
-            told_leader_ms: now.mono_ms,
             read_only_at_ms: None,
             awaits_digest,
             read_work: 0,
@@ -251,13 +215,13 @@ impl Engine {
         }
         self.on_read_only_timer(now, out);
         self.mind_pause(now);
-        for session in self.local_expiry.expire(now.mono_ms) {
+        for session in self.sessions.local.expire(now.mono_ms) {
             self.local_session_expired(session, out);
         }
         if self.role == Role::Leading {
             let db = Arc::clone(&self.db);
             let state = db.read();
-            for session in self.expiry.expire(now.mono_ms) {
+            for session in self.sessions.global.expire(now.mono_ms) {
                 self.expire(now, &state, session, out);
             }
             while let Some(path) = self.reaper.next(now, &state.tree) {
@@ -277,8 +241,7 @@ impl Engine {
         let away_ms =
             now.mono_ms.saturating_sub(std::mem::replace(&mut self.awake_ms, now.mono_ms));
         if away_ms > 2 * self.db.config.tick_ms {
-            self.expiry.give_back(away_ms, now.mono_ms);
-            self.local_expiry.give_back(away_ms, now.mono_ms);
+            self.sessions.extend_deadlines(away_ms, now);
         }
     }
 
@@ -289,14 +252,13 @@ impl Engine {
         let leads = self.role == Role::Leading;
         // Once per tick; otherwise a pause could not be distinguished from a time without
         // deadlines.
-        let minds_sessions = !self.expiry.is_empty() || !self.local_expiry.is_empty();
         let deadlines = [
             Some(self.zab.deadline_ms()),
             leads.then(|| self.reaper.deadline_ms()),
-            self.expiry.deadline_ms(),
-            self.local_expiry.deadline_ms(),
+            self.sessions.global.deadline_ms(),
+            self.sessions.local.deadline_ms(),
             self.read_only_at_ms,
-            minds_sessions.then_some(self.awake_ms + self.db.config.tick_ms),
+            self.sessions.can_expire().then_some(self.awake_ms + self.db.config.tick_ms),
             look,
         ];
         deadlines.into_iter().flatten().min().unwrap_or(u64::MAX)
@@ -304,12 +266,12 @@ impl Engine {
 
     /// Returns the expiry of global sessions, for the administrator. Empty on a learner.
     pub fn expiry(&self) -> &Expiry {
-        &self.expiry
+        &self.sessions.global
     }
 
     /// Returns the expiry of the local sessions of this server.
     pub fn local_expiry(&self) -> &Expiry {
-        &self.local_expiry
+        &self.sessions.local
     }
 
     /// Returns the number of requests that wait for their reply.

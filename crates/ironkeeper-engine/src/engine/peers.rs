@@ -61,7 +61,7 @@ impl Engine {
             Upcall::Pong { link, zxid } => self.pong(now, link, zxid, out),
             Upcall::Report(report) => {
                 for (session, timeout_ms) in Touches::from(report).iter() {
-                    self.expiry.touch(session, timeout_ms, now.mono_ms);
+                    self.sessions.global.touch(session, timeout_ms, now.mono_ms);
                 }
             }
             Upcall::Became { status, reason } => self.on_became(now, status, reason, out),
@@ -71,15 +71,7 @@ impl Engine {
 
     /// Replies to the leader's ping with the sessions that were touched since the previous ping.
     fn pong(&mut self, now: Now, link: LinkId, zxid: Zxid, out: &mut Vec<Output>) {
-        let since_ms = std::mem::replace(&mut self.told_leader_ms, now.mono_ms);
-        let touched: Vec<(SessionId, i32)> = self
-            .attached
-            .iter()
-            .filter(|(session, attached)| {
-                attached.clock.heard_ms() >= since_ms && !self.local_expiry.contains(**session)
-            })
-            .map(|(session, attached)| (*session, attached.timeout_ms))
-            .collect();
+        let touched = self.sessions.report(now);
         let mut send = |touches: &[(SessionId, i32)]| {
             let report = Touches::new(touches.iter().copied()).into();
             let packet = Packet::Pong { zxid, report };

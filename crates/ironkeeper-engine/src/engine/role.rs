@@ -12,7 +12,7 @@ use ironkeeper_zab::{Reason, Status};
 use super::Engine;
 use crate::conn::CloseReason;
 use crate::containers::Reaper;
-use crate::database::{Hasher, Serving, State};
+use crate::database::{Hasher, Serving};
 use crate::io::{Output, ToPeers};
 use crate::overlay::Overlay;
 use crate::time::Now;
@@ -64,7 +64,7 @@ impl Engine {
                 self.let_go();
                 self.role = Role::Learning;
                 self.db.set_epoch(epoch);
-                self.told_leader_ms = now.mono_ms;
+                self.sessions.begin_reports(now);
                 self.db.set_serving(Serving::Yes);
             }
         }
@@ -75,7 +75,7 @@ impl Engine {
         self.db.set_serving(Serving::No);
         self.let_go();
         self.role = Role::Looking;
-        self.expiry.clear();
+        self.sessions.global.clear();
         let wait_ms = READ_ONLY_AFTER_MS_MIN.max(self.db.config.tick_ms);
         let read_only = self.db.config.read_only_enabled;
         self.read_only_at_ms = read_only.then(|| now.mono_ms + wait_ms);
@@ -96,24 +96,13 @@ impl Engine {
     pub(super) fn let_go(&mut self) {
         self.read_only_at_ms = None;
         let reason = CloseReason::RoleChanged;
-        self.last_clients.clear();
-        for (_, attached) in self.attached.drain() {
-            attached.conn.cut(reason, &mut self.wakes);
-        }
-        for (_, waiting) in self.revalidations.drain() {
-            for waiting in waiting {
-                waiting.conn.cut(reason, &mut self.wakes);
-            }
+        for conn in self.sessions.clear() {
+            conn.cut(reason, &mut self.wakes);
         }
         for waiting in self.local_writes.abandon() {
             waiting.conn.cut(reason, &mut self.wakes);
             self.request_done();
         }
-        self.local_expiry.clear();
-        self.owners.clear();
-        self.opening.clear();
-        self.closing.clear();
-        self.ended.clear();
     }
 
     /// Initializes the state that only a leader has: the overlay, the reaper and the expiry of
@@ -124,7 +113,7 @@ impl Engine {
         let hasher = Hasher::with_seed(db.config.tree.hash_seed);
         self.overlay = Overlay::new(state.tree.digest(), hasher);
         self.reaper = Reaper::new(db.config.container, now);
-        self.track_all(now, &state);
+        self.sessions.track_all(now, &state.sessions);
         // A fuzzy snapshot can contain ephemeral nodes of sessions that have ended.
         let orphaned: Vec<SessionId> = state
             .tree
@@ -133,15 +122,6 @@ impl Engine {
             .collect();
         for session in orphaned {
             self.close_anyway(now, &state, session, 0, out);
-        }
-    }
-
-    /// Tracks all global sessions, each with its full timeout, because no touch could reach this
-    /// server before.
-    pub(super) fn track_all(&mut self, now: Now, state: &State) {
-        self.expiry.clear();
-        for (session, timeout_ms) in state.sessions.sorted() {
-            self.expiry.track(session, timeout_ms, now.mono_ms);
         }
     }
 

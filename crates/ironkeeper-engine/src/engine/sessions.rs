@@ -4,7 +4,6 @@
 //! is known to all members, and is expired by the leader. A local session is known only to the
 //! server that its client is connected to, and is lost with that server.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,6 +12,8 @@ use ironkeeper_proto::quorum_packet::{LeaderMessage, LearnerMessage};
 use ironkeeper_proto::request::Create;
 use ironkeeper_proto::{CreateMode, DecodeError, ErrorCode, OpCode, Request, SessionId, Xid, Zxid};
 use ironkeeper_zab::LinkId;
+
+pub(super) use crate::sessions::{Owner, Standing};
 
 use super::Engine;
 use super::replies::put_connect_response;
@@ -23,65 +24,13 @@ use crate::database::State;
 use crate::expiry::SessionClock;
 use crate::io::{Output, SessionEnd};
 use crate::local_writes::{Answer, Waiting};
+use crate::sessions::{Attached, Revalidation, learner_clock};
 use crate::stats::LastOp;
 use crate::time::Now;
 
-/// The connection of a session.
-#[derive(Debug)]
-pub(super) struct Attached {
-    pub conn: Arc<Conn>,
-    pub clock: Arc<SessionClock>,
-    pub timeout_ms: i32,
-}
-
-/// The server that a session's client is connected to, as the leader sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
-    Here,
-    Learner(LinkId),
-}
-
-/// A connection that waits for the leader to revalidate its session.
-#[derive(Debug)]
-pub(super) struct Revalidation {
-    pub conn: Arc<Conn>,
-    pub timeout_ms: i32,
-}
-
-/// The state of a session id at this server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    Global,
-    Local,
-    /// Unknown here; possibly a local session of another server.
-    Elsewhere,
-    Gone,
-}
-
-/// Returns the first session id of a server process: the server id (8 bits), the time (40 bits), a
-/// counter (16 bits).
-pub(super) fn first_id(server_id: u8, wall_ms: i64) -> i64 {
-    let time = ((wall_ms << 24) as u64 >> 8) as i64;
-    let first = (i64::from(server_id) << 56) | time;
-    // As an ephemeral owner this id would mark a container node.
-    if first == ironkeeper_proto::stat::CONTAINER_OWNER { first + 1 } else { first }
-}
-
 impl Engine {
     pub(super) fn standing(&self, state: &State, session: SessionId) -> Standing {
-        if self.closing.contains(&session) || self.ended.contains(session) {
-            Standing::Gone
-        } else if state.sessions.contains(session) || self.opening.contains(&session) {
-            Standing::Global
-        } else if self.local_expiry.contains(session) {
-            Standing::Local
-        } else if self.db.config.local_sessions != LocalSessions::Off
-            && (session.0 >> 56) as u8 != self.db.config.server_id
-        {
-            Standing::Elsewhere
-        } else {
-            Standing::Gone
-        }
+        self.sessions.standing(&state.sessions, session)
     }
 
     /// Returns, on a leader, whether a session may write through `owner`. A global session without
@@ -94,11 +43,8 @@ impl Engine {
     ) -> Result<(), ErrorCode> {
         match self.standing(state, session) {
             Standing::Gone => Err(ErrorCode::SessionExpired),
-            Standing::Global if self.is_member() => {
-                match *self.owners.entry(session).or_insert(owner) == owner {
-                    true => Ok(()),
-                    false => Err(ErrorCode::SessionMoved),
-                }
+            Standing::Global if self.is_member() && !self.sessions.claim(session, owner) => {
+                Err(ErrorCode::SessionMoved)
             }
             Standing::Global | Standing::Local | Standing::Elsewhere => Ok(()),
         }
@@ -113,16 +59,6 @@ impl Engine {
             Standing::Global => Ok(()),
             Standing::Local => Err(ErrorCode::EphemeralOnLocalSession),
             Standing::Elsewhere | Standing::Gone => Err(ErrorCode::SessionExpired),
-        }
-    }
-
-    fn allot_session(&mut self, state: &State) -> SessionId {
-        loop {
-            let session = SessionId(self.next_session);
-            self.next_session = self.next_session.wrapping_add(1);
-            if !state.sessions.contains(session) {
-                return session;
-            }
         }
     }
 
@@ -152,10 +88,10 @@ impl Engine {
             conn.cut(CloseReason::DiskFull, &mut self.wakes);
             return self.request_done();
         }
-        let session = self.allot_session(state);
+        let session = self.sessions.next_id(&state.sessions);
         if is_local {
             self.request_done();
-            let clock = self.local_expiry.track(session, timeout_ms, now.mono_ms);
+            let clock = self.sessions.local.track(session, timeout_ms, now.mono_ms);
             let latency_ms = now.mono_ms.saturating_sub(received_ms);
             let opened = Some((state.applied(), latency_ms));
             return self.welcome(now, &conn, session, timeout_ms, clock, opened);
@@ -175,7 +111,7 @@ impl Engine {
     /// Proposes createSession, or forwards it to the leader.
     fn make_global(&mut self, now: Now, session: SessionId, timeout_ms: i32) {
         if self.role == Role::Leading {
-            self.owners.insert(session, Owner::Here);
+            self.sessions.set_owner(session, Owner::Here);
             self.propose_open(now, session, timeout_ms);
         } else {
             self.forward_open(session, timeout_ms);
@@ -197,14 +133,14 @@ impl Engine {
         if password != session.password() {
             return self.refuse(conn);
         }
-        if self.local_expiry.contains(session) {
-            let clock = self.local_expiry.track(session, timeout_ms, now.mono_ms);
+        if self.sessions.local.contains(session) {
+            let clock = self.sessions.local.track(session, timeout_ms, now.mono_ms);
             return self.welcome(now, conn, session, timeout_ms, clock, None);
         }
         match self.role {
             Role::Leading if self.standing(state, session) == Standing::Global => {
-                self.owners.insert(session, Owner::Here);
-                let clock = self.expiry.track(session, timeout_ms, now.mono_ms);
+                self.sessions.set_owner(session, Owner::Here);
+                let clock = self.sessions.global.track(session, timeout_ms, now.mono_ms);
                 self.welcome(now, conn, session, timeout_ms, clock, None);
             }
             Role::Leading => {
@@ -225,17 +161,13 @@ impl Engine {
 
     fn await_word(&mut self, conn: &Arc<Conn>, session: SessionId, timeout_ms: i32) {
         let waiting = Revalidation { conn: Arc::clone(conn), timeout_ms };
-        self.revalidations.entry(session).or_default().push_back(waiting);
+        self.sessions.await_revalidation(session, waiting);
     }
 
     /// Processes the leader's reply to the oldest revalidation of this session.
     pub(super) fn on_revalidated(&mut self, now: Now, session: SessionId, valid: bool) {
-        let Some(waiting) = self.revalidations.get_mut(&session) else { return };
-        let first = waiting.pop_front();
-        if waiting.is_empty() {
-            self.revalidations.remove(&session);
-        }
-        let Some(Revalidation { conn, timeout_ms }) = first else { return };
+        let Some(waiting) = self.sessions.take_revalidation(session) else { return };
+        let Revalidation { conn, timeout_ms } = waiting;
         if valid {
             let clock = learner_clock(now);
             self.welcome(now, &conn, session, timeout_ms, clock, None);
@@ -256,8 +188,8 @@ impl Engine {
         if self.standing(&self.db.read(), session) != Standing::Global {
             return self.reply_unknown(Some(link), session);
         }
-        self.owners.insert(session, Owner::Learner(link));
-        self.expiry.track(session, timeout_ms, now.mono_ms);
+        self.sessions.set_owner(session, Owner::Learner(link));
+        self.sessions.global.track(session, timeout_ms, now.mono_ms);
         self.detach(session, CloseReason::SessionMoved);
         // The reply follows all transactions proposed so far. A client that starts its cxids again
         // could otherwise get, from the learner, the result of an older request that the session
@@ -276,11 +208,15 @@ impl Engine {
 
     /// Closes the local connection of a session.
     fn detach(&mut self, session: SessionId, reason: CloseReason) {
-        if let Some(Attached { conn, .. }) = self.attached.remove(&session) {
-            let mut inner = conn.lock();
-            inner.close_after_flush(reason);
-            self.wakes.add(&conn, &mut inner);
+        if let Some(Attached { conn, .. }) = self.sessions.detach(session) {
+            self.close_conn(&conn, reason);
         }
+    }
+
+    fn close_conn(&mut self, conn: &Arc<Conn>, reason: CloseReason) {
+        let mut inner = conn.lock();
+        inner.close_after_flush(reason);
+        self.wakes.add(conn, &mut inner);
     }
 
     /// Accepts a client: attaches the session to this connection and closes its previous one.
@@ -315,14 +251,9 @@ impl Engine {
         self.db.stats.packets_sent.fetch_add(1, Relaxed);
         self.wakes.add(conn, &mut inner);
         drop(inner);
-        self.last_clients.remove(&session);
         let attached = Attached { conn: Arc::clone(conn), clock, timeout_ms };
-        if let Some(held) = self.attached.insert(session, attached)
-            && !Arc::ptr_eq(&held.conn, conn)
-        {
-            let mut inner = held.conn.lock();
-            inner.close_after_flush(CloseReason::SessionMoved);
-            self.wakes.add(&held.conn, &mut inner);
+        if let Some(previous) = self.sessions.attach(session, attached) {
+            self.close_conn(&previous, CloseReason::SessionMoved);
         }
     }
 
@@ -351,12 +282,8 @@ impl Engine {
         zxid: Zxid,
         waiting: Option<Waiting>,
     ) {
-        self.opening.remove(&session);
-        let known = self.attached.get(&session).map(|attached| Arc::clone(&attached.clock));
-        let clock = match self.role {
-            Role::Leading => self.expiry.track_by(session, timeout_ms, now.mono_ms, known),
-            _ => known.unwrap_or_else(|| learner_clock(now)),
-        };
+        let leads = self.role == Role::Leading;
+        let clock = self.sessions.opened(now, session, timeout_ms, leads);
         if let Some(waiting) = waiting {
             self.request_done();
             let latency_ms = now.mono_ms.saturating_sub(waiting.received_ms);
@@ -366,28 +293,15 @@ impl Engine {
         }
     }
 
-    /// Returns the current or last address of a session's client, and forgets the last one.
-    pub(super) fn forget_client(&mut self, session: SessionId) -> Option<SocketAddr> {
-        let last = self.last_clients.remove(&session);
-        self.attached.get(&session).map(|attached| attached.conn.peer).or(last)
-    }
-
     /// Processes an applied closeSession; `cxid == 0` if the session expired.
     pub(super) fn on_closed(&mut self, session: SessionId, cxid: i32) {
-        self.closing.remove(&session);
-        self.opening.remove(&session);
-        if self.db.config.local_sessions != LocalSessions::Off {
-            self.ended.add(session);
+        let reason = match cxid {
+            0 => CloseReason::SessionExpired,
+            _ => CloseReason::SessionClosed,
+        };
+        if let Some(Attached { conn, .. }) = self.sessions.closed(session) {
+            self.close_conn(&conn, reason);
         }
-        self.owners.remove(&session);
-        self.expiry.forget(session);
-        self.detach(
-            session,
-            match cxid {
-                0 => CloseReason::SessionExpired,
-                _ => CloseReason::SessionClosed,
-            },
-        );
     }
 
     /// Expires a session, on a leader.
@@ -410,13 +324,13 @@ impl Engine {
         session: SessionId,
         out: &mut Vec<Output>,
     ) {
-        if self.local_expiry.contains(session) {
-            self.local_expiry.forget(session);
+        if self.sessions.local.contains(session) {
+            self.sessions.local.forget(session);
             return self.local_session_expired(session, out);
         }
         match self.role {
             Role::Leading if self.standing(state, session) == Standing::Global => {
-                self.expiry.forget(session);
+                self.sessions.global.forget(session);
                 self.expire(now, state, session, out);
             }
             Role::Learning if state.sessions.contains(session) => {
@@ -430,8 +344,8 @@ impl Engine {
 
     pub(super) fn local_session_expired(&mut self, session: SessionId, out: &mut Vec<Output>) {
         self.db.stats.sessions_expired.fetch_add(1, Relaxed);
-        let timeout_ms = self.attached.get(&session).map_or(0, |attached| attached.timeout_ms);
-        let client = self.forget_client(session);
+        let timeout_ms = self.sessions.timeout_ms(session).unwrap_or(0);
+        let client = self.sessions.forget_client(session);
         let end = SessionEnd { session, client, timeout_ms, ephemerals: 0, expired: true };
         out.push(Output::SessionEnded(Box::new(end)));
         self.detach(session, CloseReason::SessionExpired);
@@ -449,14 +363,13 @@ impl Engine {
         let after = Zxid::ZERO;
         match request {
             Ok(Request::CloseSession) => {
-                self.local_expiry.forget(session);
+                self.sessions.local.forget(session);
                 Err(Answer::Closed { after })
             }
             Ok(request) if self.role != Role::ReadOnly && wants_ephemeral(request) => {
                 if self.db.config.local_sessions == LocalSessions::Upgrading {
-                    let attached = self.attached.get(&session);
-                    let timeout_ms = attached.map_or(0, |attached| attached.timeout_ms);
-                    self.local_expiry.forget(session);
+                    let timeout_ms = self.sessions.timeout_ms(session).unwrap_or(0);
+                    self.sessions.local.forget(session);
                     self.make_global(now, session, timeout_ms);
                     return Ok(());
                 }
@@ -469,12 +382,6 @@ impl Engine {
             _ => Ok(()),
         }
     }
-}
-
-fn learner_clock(now: Now) -> Arc<SessionClock> {
-    let clock = Arc::<SessionClock>::default();
-    clock.hear(now.mono_ms);
-    clock
 }
 
 fn wants_ephemeral(request: &Request<'_>) -> bool {

@@ -60,10 +60,7 @@ impl Engine {
                 if has_slot {
                     self.pass_slot();
                 }
-                if self.attached.get(&session).is_some_and(|held| Arc::ptr_eq(&held.conn, &conn)) {
-                    self.attached.remove(&session);
-                    self.last_clients.insert(session, conn.peer);
-                }
+                self.sessions.disconnected(session, &conn);
             }
         }
     }
@@ -95,7 +92,7 @@ impl Engine {
         let after = self.own_writes_until_now();
         let reader = Reader::with_limit(body, self.db.config.field_bytes_max);
         let request = Request::decode(waiting.op, reader);
-        if self.local_expiry.contains(session) {
+        if self.sessions.local.contains(session) {
             match self.on_local_write(now, session, &request) {
                 Ok(()) => {}
                 Err(answer) => {
