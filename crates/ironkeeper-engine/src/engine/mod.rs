@@ -2,14 +2,14 @@
 //!
 //! Inputs go in, outputs come out, in order. The driver (the server's threads or the simulator)
 //! calls [`Engine::step`] with what arrived and [`Engine::settle`] to make committed transactions
-//! visible, and performs the outputs.
+//! visible, and performs the outputs; its duties are listed at [`Engine`].
 //!
 //! ```text
 //! submit    requests of clients            judge     from a request to a transaction
 //! forward   requests sent to the leader    apply     from a transaction to the tree and a reply
 //! peers     outputs of ZAB                 role      from one role in the ensemble to the next
 //! sessions  opening, moving, closing       rebuild   replacement of the tree
-//! members   the membership node
+//! members   the membership node            replies   the encoding of replies
 //! ```
 
 mod apply;
@@ -63,6 +63,41 @@ enum Ready {
 }
 
 /// The server's state machine; see the module documentation.
+///
+/// It has one driver, which owns the sockets, the files and the clock. The driver's duties:
+///
+/// 1. **One caller at a time.** Calls do not overlap. They may come from different threads, and no
+///    caller holds the gate or a connection's lock.
+/// 2. **One round**: [`Engine::step`] with the inputs that wait (there may be none), then
+///    [`Engine::on_timer`] if its deadline has passed, then [`Engine::settle`], then all outputs.
+///    All calls of a round get the same `now`; time never decreases from one round to the next.
+/// 3. **Inputs in order.** The submits of one connection arrive in the order in which
+///    [`Conn::receive`](crate::Conn::receive) returned them, the packets of a link in the order of
+///    the link, and the reports of the log thread in the order of its items. Inputs of different
+///    sources may be interleaved.
+/// 4. **Outputs in order.** The driver performs every output, in the order of `out`, before the
+///    outputs of the next round. Outputs may leave the driver's queue before earlier ones are
+///    complete: the engine does not wait for them, it waits for the inputs that report them.
+/// 5. [`Output::Log`]: the log thread executes items in order and returns an [`Input::Durable`] for
+///    each durable step except a written membership; one `Flushed(zxid)` may report many appends. A
+///    report before the medium has the bytes breaks durability. If a write or a sync fails, there
+///    is no report and the server stops.
+/// 6. [`Output::Snapshot`] and [`ToPeers::SendSnapshot`](crate::ToPeers::SendSnapshot): the driver
+///    writes or sends the snapshot in slices under the shared gate and returns its walk once, with
+///    [`Input::SnapshotDone`] or [`Input::SnapshotSent`], also if it was abandoned.
+/// 7. [`Output::Wake`]: the task of the connection runs again: it serves the reads in front of the
+///    lane, sends the outbox and obeys the close reason. Needless wakes are harmless.
+/// 8. [`Output::Peers`]: performed by the links of a member; what happens on a link returns as
+///    [`Input::Peer`]. A standalone server has no such output.
+/// 9. [`Output::Warn`] and [`Output::SessionEnded`] are for the log. After [`Output::Halt`] the
+///    driver makes no further call.
+/// 10. **Deadlines.** After each round the driver arranges a call of [`Engine::on_timer`] at
+///     [`Engine::deadline_ms`]. A call that is early or repeated has no effect. A call more than
+///     two ticks after the previous one is taken for a pause of the process, and the deadlines of
+///     sessions are extended.
+///
+/// May be called any number of times, also in vain: `step` without inputs, `on_timer`, `settle`,
+/// [`Engine::deadline_ms`] and the functions that only return something.
 #[derive(Debug)]
 pub struct Engine {
     db: Arc<Database>,
