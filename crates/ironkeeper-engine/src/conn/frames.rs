@@ -79,6 +79,7 @@ impl Kind {
 }
 
 impl<'a> Frame<'a> {
+    #[inline]
     fn decode(frame: &'a [u8]) -> Result<Frame<'a>, CloseReason> {
         let mut reader = Reader::new(frame);
         let header = RequestHeader::decode(&mut reader).map_err(|_| CloseReason::NoHeader)?;
@@ -98,35 +99,43 @@ pub(crate) struct Frames<'a> {
     /// The longest frame that is accepted.
     len_max: usize,
     consumed: usize,
-    next: Option<Frame<'a>>,
+    /// The next request, if its header is decoded already.
+    kept: Option<Frame<'a>>,
 }
 
 impl<'a> Frames<'a> {
     pub fn new(input: &'a [u8], len_max: usize) -> Frames<'a> {
-        Frames { input, len_max, consumed: 0, next: None }
+        Frames { input, len_max, consumed: 0, kept: None }
     }
 
-    /// Returns the next request without consuming it; `None` if it is incomplete.
+    /// Returns the next request; `None` if it is incomplete. The caller either consumes it with
+    /// [`Frames::pass`] or returns it with [`Frames::keep`].
     #[inline]
-    pub fn peek(&mut self) -> Result<Option<Frame<'a>>, CloseReason> {
-        if self.next.is_none() {
-            self.next = next_frame(self.rest(), self.len_max)?.map(Frame::decode).transpose()?;
+    pub fn next(&mut self) -> Result<Option<Frame<'a>>, CloseReason> {
+        if self.kept.is_some() {
+            return Ok(self.kept.take());
         }
-        Ok(self.next)
+        match next_frame(self.rest(), self.len_max)? {
+            None => Ok(None),
+            Some(frame) => Frame::decode(frame).map(Some),
+        }
     }
 
-    /// Consumes the request that [`Frames::peek`] returned.
+    /// Consumes the request that [`Frames::next`] returned.
     #[inline]
-    pub fn pass(&mut self) {
-        if let Some(frame) = self.next.take() {
-            self.consumed += FRAME_HEAD_BYTES + frame.len();
-        }
+    pub fn pass(&mut self, frame: &Frame<'a>) {
+        self.consumed += FRAME_HEAD_BYTES + frame.len();
+    }
+
+    /// Makes a request that [`Frames::next`] returned the next one again.
+    pub fn keep(&mut self, frame: Frame<'a>) {
+        self.kept = Some(frame);
     }
 
     /// Consumes bytes that are no request: the connect request, a four-letter word, or bytes that
     /// are ignored.
     pub fn skip(&mut self, bytes: usize) {
-        debug_assert!(self.next.is_none());
+        debug_assert!(self.kept.is_none());
         self.consumed += bytes;
     }
 
@@ -146,6 +155,7 @@ impl<'a> Frames<'a> {
 }
 
 /// Returns the body of the next frame, if it is complete.
+#[inline]
 pub(crate) fn next_frame(input: &[u8], len_max: usize) -> Result<Option<&[u8]>, CloseReason> {
     let Some(head) = input.first_chunk::<FRAME_HEAD_BYTES>() else { return Ok(None) };
     let len = i32::from_be_bytes(*head);
@@ -174,18 +184,19 @@ mod tests {
         put_request(&mut input, 1, OpCode::GetData.code(), b"path");
         put_request(&mut input, 2, OpCode::Sync.code(), b"");
         let mut frames = Frames::new(&input, LEN_MAX);
-        let first = frames.peek().unwrap().expect("a complete request");
+        let first = frames.next().unwrap().expect("a complete request");
         assert_eq!((first.xid, first.body, first.len()), (Xid(1), &b"path"[..], 12));
-        assert_eq!(frames.peek().unwrap().map(|frame| frame.xid), Some(Xid(1)), "not consumed");
+        frames.keep(first);
         assert_eq!(frames.consumed(), 0);
-        frames.pass();
+        let first = frames.next().unwrap().expect("it was not consumed");
+        assert_eq!(first.xid, Xid(1));
+        frames.pass(&first);
         assert_eq!(frames.consumed(), 16);
-        let second = frames.peek().unwrap().expect("a complete request");
+        let second = frames.next().unwrap().expect("a complete request");
         assert_eq!((second.xid, second.kind), (Xid(2), Kind::Write(OpCode::Sync)));
-        frames.pass();
-        frames.pass();
+        frames.pass(&second);
         assert_eq!((frames.consumed(), frames.rest().len()), (input.len(), 0));
-        assert!(frames.peek().unwrap().is_none());
+        assert!(frames.next().unwrap().is_none());
     }
 
     #[test]
@@ -194,22 +205,22 @@ mod tests {
         put_request(&mut input, 7, OpCode::Exists.code(), b"body");
         for end in 0..input.len() {
             let mut frames = Frames::new(&input[..end], LEN_MAX);
-            assert!(frames.peek().unwrap().is_none(), "{end} bytes");
+            assert!(frames.next().unwrap().is_none(), "{end} bytes");
             assert_eq!(frames.announced_len(), (end >= 4).then_some(12));
         }
-        assert!(Frames::new(&input, LEN_MAX).peek().unwrap().is_some());
+        assert!(Frames::new(&input, LEN_MAX).next().unwrap().is_some());
     }
 
     #[test]
     fn lengths_outside_of_the_bounds_and_frames_without_header_are_errors() {
-        let peek = |input: &[u8]| Frames::new(input, LEN_MAX).peek().map(|frame| frame.is_some());
+        let next = |input: &[u8]| Frames::new(input, LEN_MAX).next().map(|frame| frame.is_some());
         for len in [-1, LEN_MAX as i32 + 1, i32::MAX, i32::MIN] {
             let reason = CloseReason::FrameLength(i64::from(len), LEN_MAX);
-            assert_eq!(peek(&len.to_be_bytes()), Err(reason));
+            assert_eq!(next(&len.to_be_bytes()), Err(reason));
         }
-        assert_eq!(peek(&[0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7]), Err(CloseReason::NoHeader));
-        assert_eq!(peek(&[0, 0, 0, 0]), Err(CloseReason::NoHeader));
-        assert_eq!(peek(&[0, 0, 0, 64]), Ok(false));
+        assert_eq!(next(&[0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7]), Err(CloseReason::NoHeader));
+        assert_eq!(next(&[0, 0, 0, 0]), Err(CloseReason::NoHeader));
+        assert_eq!(next(&[0, 0, 0, 64]), Ok(false));
     }
 
     #[test]

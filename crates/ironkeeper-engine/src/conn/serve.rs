@@ -80,7 +80,7 @@ impl Conn {
     /// without it.
     pub(super) fn serve_run(self: &Arc<Conn>, turn: &mut Turn<'_>) -> Result<RunEnd, CloseReason> {
         let (now, db) = (turn.now, turn.db);
-        let Some(first) = turn.frames.peek()? else {
+        let Some(first) = turn.frames.next()? else {
             if let Some(large) = &db.large_requests
                 && turn.frames.announced_len().is_some_and(|len| large.would_refuse(len))
             {
@@ -94,12 +94,13 @@ impl Conn {
         let mut guard = self.lock();
         let inner = &mut *guard;
         if inner.must_pause(db) || inner.outbox.len() > OUTBOX_BYTES_SOFT {
+            turn.frames.keep(first);
             return Ok(RunEnd::Full);
         }
         let consumed_before = turn.frames.consumed();
         let reads = state.as_deref().map(|state| Reads::new(db, state, now));
         let mut run = Run { conn: self, turn: &mut *turn, inner, reads, requests: 0 };
-        let end = run.serve(first.kind);
+        let end = run.serve(first);
         let Run { inner, reads, requests, .. } = run;
         if end.is_ok() {
             if !first.kind.is_auth()
@@ -153,32 +154,37 @@ impl Conn {
     }
 }
 
-impl Run<'_, '_, '_> {
-    fn serve(&mut self, kind: Kind) -> Result<RunEnd, CloseReason> {
+impl<'t> Run<'_, 't, '_> {
+    #[inline]
+    fn serve(&mut self, first: Frame<'t>) -> Result<RunEnd, CloseReason> {
         let outbox_before = self.inner.outbox.len();
+        let mut frame = first;
         loop {
-            let Some(frame) = self.turn.frames.peek()? else { return Ok(RunEnd::Incomplete) };
-            if !frame.kind.is_like(kind) || self.is_at_bound(outbox_before) {
-                return Ok(RunEnd::More);
-            }
             let permit = self.permit(&frame)?;
             match self.admission(&frame)? {
                 Admission::Now => {
-                    self.pass();
+                    self.pass(&frame);
                     self.process(&frame, permit)?;
                     if self.inner.phase != Phase::Open {
                         return Ok(RunEnd::More);
                     }
                 }
                 Admission::TooLate(op) => {
-                    self.pass();
+                    self.pass(&frame);
                     self.submit_rejected(frame.xid, op);
                 }
                 Admission::Wait => {
                     self.inner.turnstile.keep(permit);
+                    self.turn.frames.keep(frame);
                     return Ok(RunEnd::Full);
                 }
             }
+            let Some(next) = self.turn.frames.next()? else { return Ok(RunEnd::Incomplete) };
+            if !next.kind.is_like(first.kind) || self.is_at_bound(outbox_before) {
+                self.turn.frames.keep(next);
+                return Ok(RunEnd::More);
+            }
+            frame = next;
         }
     }
 
@@ -190,6 +196,7 @@ impl Run<'_, '_, '_> {
             || self.inner.must_pause(self.turn.db)
     }
 
+    #[inline]
     fn permit(&mut self, frame: &Frame<'_>) -> Result<Option<LargePermit>, CloseReason> {
         let db = self.turn.db;
         let Some(large) = &db.large_requests else { return Ok(None) };
@@ -197,6 +204,7 @@ impl Run<'_, '_, '_> {
         permit.map_err(|TooManyBytes| reject_large(db))
     }
 
+    #[inline]
     fn admission(&mut self, frame: &Frame<'_>) -> Result<Admission, CloseReason> {
         let db = self.turn.db;
         let Some(throttle) = &db.request_throttle else { return Ok(Admission::Now) };
@@ -211,11 +219,12 @@ impl Run<'_, '_, '_> {
         self.inner.turnstile.enter(throttle, &db.stats.throttle, self.conn, arrival)
     }
 
-    fn pass(&mut self) {
-        self.turn.frames.pass();
+    fn pass(&mut self, frame: &Frame<'t>) {
+        self.turn.frames.pass(frame);
         self.requests += 1;
     }
 
+    #[inline]
     fn process(
         &mut self,
         frame: &Frame<'_>,
@@ -265,6 +274,7 @@ impl Run<'_, '_, '_> {
         self.submit(xid, SubmitKind::Refuse { session, xid, op, error });
     }
 
+    #[inline]
     fn submit(&mut self, xid: Xid, kind: SubmitKind) {
         self.inner.lane.push_write(xid);
         self.turn.db.outstanding.fetch_add(1, Relaxed);
