@@ -1,6 +1,7 @@
 //! The commands of the program `ironkeeper-suites`: conformance, chaos, benchmarks.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -13,10 +14,16 @@ pub struct Arguments {
     arguments: Vec<OsString>,
 }
 
-/// Builds the program and runs the suite; returns whether it succeeded. The program is built in the
+/// Returns the command that builds the program and runs the suite. The program is built in the
 /// profile of the tests and shares their build of every crate.
-pub fn run(suite: &str, arguments: &Arguments) -> Result<bool> {
+pub fn command(suite: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut cargo = stages::cargo("run --quiet --package ironkeeper-suites --");
-    cargo.arg(suite).args(&arguments.arguments);
-    Ok(cargo.status().context("cargo did not start")?.success())
+    cargo.arg(suite).args(arguments);
+    cargo
+}
+
+/// Runs the suite; returns whether it succeeded.
+pub fn run(suite: &str, arguments: &Arguments) -> Result<bool> {
+    let mut command = command(suite, &arguments.arguments);
+    Ok(command.status().context("cargo did not start")?.success())
 }

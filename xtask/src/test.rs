@@ -13,7 +13,7 @@ use ironkeeper_steps::stages::{self, Stage, Step};
 use ironkeeper_steps::test_binaries::{self, TestBinary};
 use ironkeeper_steps::{builds, process};
 
-use crate::{permutations, sim};
+use crate::{permutations, sim, suites};
 
 /// The longest time of one test binary: many times that of the slowest one on a busy machine.
 const TEST_BINARY_MAX: Duration = Duration::from_secs(900);
@@ -64,6 +64,10 @@ pub fn run(_: &Options) -> Result<bool> {
                 Step::new("building the simulator and the checked server", || {
                     let command = stages::nice(&builds::build_checked_command());
                     stages::command(command, logs)
+                }),
+                Step::new("scenarios of the comparison, with Apache's recorded replies", || {
+                    let command = suites::command("differential", ["--alone"]);
+                    stages::command(stages::nice(&command), logs)
                 }),
                 Step::new("simulated clusters", || {
                     let options = stages::options("--seeds 2000 --broken-rules");

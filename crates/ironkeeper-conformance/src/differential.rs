@@ -12,8 +12,10 @@
 mod exceptions;
 mod generate;
 mod player;
+mod recorded;
 mod report;
 mod rules;
+mod scenario_file;
 mod scenarios;
 mod script;
 mod shrink;
@@ -78,6 +80,13 @@ pub struct Options {
     /// Print the transcript of every script.
     #[arg(long)]
     verbose: bool,
+    /// Run only the scenarios, against one server, and compare its replies with those recorded from
+    /// Apache; needs no Java unless `--peer apache` checks the recording.
+    #[arg(long)]
+    alone: bool,
+    /// Record Apache's replies to the scenarios; needs `--alone --peer apache`.
+    #[arg(long, requires = "alone")]
+    bless: bool,
     /// The first of two ports to use [default: free ports]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
@@ -200,6 +209,9 @@ pub fn run(options: &Options) -> Result<bool> {
 
 /// Runs the comparison; at most as many arrangements run at a time as `lanes` has slots.
 pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
+    if options.alone {
+        return alone(options);
+    }
     let apache = Program::Apache(Cache::open()?.apache()?);
     let other = match (options.peer, &options.server) {
         (Peer::Apache, None) => apache.clone(),
@@ -226,6 +238,21 @@ pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
         all.seen_once.extend(lab.seen_once);
     }
     all.finish()
+}
+
+/// Runs the scenarios on one server.
+fn alone(options: &Options) -> Result<Count> {
+    let mode = if options.bless { recorded::Mode::Record } else { recorded::Mode::Compare };
+    let program = match (options.peer, &options.server) {
+        (Peer::Apache, _) => Program::Apache(Cache::open()?.apache()?),
+        (Peer::Ours, _) if options.bless => bail!("--bless records Apache: add --peer apache"),
+        (Peer::Ours, Some(binary)) => Program::Ironkeeper(binary.canonicalize()?),
+        (Peer::Ours, None) => Program::Ironkeeper(builds::build_checked()?),
+    };
+    recorded::play(&program, mode, |scenario| {
+        (options.arrangement.is_empty() || options.arrangement.contains(&scenario.arrangement))
+            && options.name.as_ref().is_none_or(|name| scenario.name.contains(name.as_str()))
+    })
 }
 
 struct Lab<'a> {
@@ -259,8 +286,8 @@ impl<'a> Lab<'a> {
     fn arrangement(&mut self, arrangement: Arrangement) -> Result<()> {
         let mut scripts = Vec::new();
         if self.wants(Part::Scenarios) && self.options.seed.is_none() {
-            for scenario in scenarios::all().into_iter().filter(|s| s.arrangement == arrangement) {
-                if self.names(scenario.name) {
+            for scenario in scenarios::all()?.into_iter().filter(|s| s.arrangement == arrangement) {
+                if self.names(&scenario.name) {
                     scripts.push((format!("scenario {}", scenario.name), scenario.script));
                 }
             }

@@ -31,6 +31,10 @@ const NOBODY: i64 = 0x00de_ad00_beef_0000;
 /// The timeout for a close that is expected at once.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
+/// The timeout of the session that cleans up. It sends nothing while the script runs, which takes a
+/// cold JVM longer than the scripts' own timeout.
+const CLEANER_TIMEOUT_MS: i32 = 60_000;
+
 /// The credentials of the session that cleans up; both servers are started with their digest.
 const SUPER: &[u8] = b"super:test";
 pub const SUPER_DIGEST_FLAG: &str =
@@ -67,8 +71,8 @@ struct Player {
 
 /// Runs a script. Returns an error if the server could not be reached at all.
 pub fn play(port: u16, script: &Script, purpose: Purpose) -> Result<Transcript> {
-    let mut warden = Warden::open(port)?;
-    let base = warden.zxid()?;
+    let mut cleaner = Cleaner::open(port)?;
+    let base = cleaner.zxid()?;
     let mut player = Player {
         port,
         purpose,
@@ -82,11 +86,11 @@ pub fn play(port: u16, script: &Script, purpose: Purpose) -> Result<Transcript> 
     for step in &script.steps {
         transcript.steps.push(player.step(step)?);
     }
-    transcript.remains = warden.walk(&script.root, &mut player.names)?;
+    transcript.remains = cleaner.walk(&script.root, &mut player.names)?;
     transcript.remains.extend(player.end_sessions()?);
-    warden.clear(&script.root)?;
-    transcript.world = warden.world()?;
-    warden.close();
+    cleaner.clear(&script.root)?;
+    transcript.world = cleaner.world()?;
+    cleaner.close();
     Ok(transcript)
 }
 
@@ -421,17 +425,17 @@ fn settle_events(lines: &mut [String]) {
 }
 
 /// The super user's session, which reads the whole tree and cleans up.
-struct Warden {
+struct Cleaner {
     link: Link,
 }
 
-impl Warden {
+impl Cleaner {
     fn open(port: u16) -> Result<Self> {
         let mut link = Link::open(port)?;
         let mut body = Vec::new();
         body.put_i32(0);
         body.put_i64(0);
-        body.put_i32(30_000);
+        body.put_i32(CLEANER_TIMEOUT_MS);
         body.put_i64(0);
         body.put_buf(Some(&[0; PASSWORD_LEN]));
         body.put_bool(false);
@@ -441,10 +445,10 @@ impl Warden {
                 if ConnectResponse::decode(&frame).is_ok_and(|r| r.timeout_ms > 0) => {}
             other => bail!("the server refuses a plain session: {other:?}"),
         }
-        let mut warden = Self { link };
+        let mut cleaner = Self { link };
         let auth = Request::Auth { kind: 0, scheme: "digest".into(), auth: SUPER.into() };
-        warden.ask(&auth).context("the server refuses the super user")?;
-        Ok(warden)
+        cleaner.ask(&auth).context("the server refuses the super user")?;
+        Ok(cleaner)
     }
 
     fn ask(&mut self, request: &Request) -> Result<(ReplyHeader, Vec<u8>)> {

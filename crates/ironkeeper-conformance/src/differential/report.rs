@@ -44,6 +44,22 @@ fn steps(
     text
 }
 
+/// Returns the lines of two texts that differ, each text after its title.
+pub fn lines(a: &str, b: &str, titles: &[&str; 2]) -> String {
+    const SHOWN_MAX: usize = 40;
+    let [mut a, mut b]: [Vec<String>; 2] = [a, b].map(|t| t.lines().map(str::to_owned).collect());
+    let same = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+    // The line of the scenario is above its replies.
+    let from = a[..same].iter().rposition(|line| !line.starts_with(' ')).unwrap_or(0);
+    for side in [&mut a, &mut b] {
+        side.drain(..from);
+        side.truncate(SHOWN_MAX);
+    }
+    let mut text = String::new();
+    aligned(&a, &b, titles, &mut text);
+    text
+}
+
 /// Aligns lines by longest common subsequence, so that a missing event does not make all later
 /// lines differ.
 fn aligned(a: &[String], b: &[String], titles: &[&str; 2], out: &mut String) {

@@ -4,8 +4,9 @@
 
 use super::Arrangement;
 use super::player::Transcript;
-use super::scenarios::{Writer, create_with};
-use super::script::{Connect, Entry, Password, Request, Script, Text, ZxidRef, open};
+use super::script::{
+    Connect, Entry, Frame, Label, Password, Request, Script, Slot, Step, Text, ZxidRef, Zxids, open,
+};
 
 /// A script and the required replies.
 pub struct Rule {
@@ -26,6 +27,43 @@ pub fn answers(transcript: &Transcript) -> Vec<String> {
         lines.extend(transcript.remains.iter().cloned());
     }
     lines
+}
+
+/// Builds a script step by step.
+struct Writer {
+    steps: Vec<Step>,
+}
+
+impl Writer {
+    fn new() -> Self {
+        Self { steps: Vec::new() }
+    }
+
+    fn finish(self) -> Script {
+        Script { root: "/d".to_owned(), steps: self.steps, zxids: Zxids::Compared }
+    }
+
+    fn handshake(&mut self, slot: Slot, connect: Connect) {
+        self.steps.push(Step::Connect { slot, connect });
+    }
+
+    fn connect(&mut self, slot: Slot, label: Label) {
+        self.handshake(slot, Connect::new(label));
+    }
+
+    fn send(&mut self, slot: Slot, request: Request) {
+        self.batch(slot, vec![request]);
+    }
+
+    /// Adds several requests in one write.
+    fn batch(&mut self, slot: Slot, requests: Vec<Request>) {
+        let frames = requests.into_iter().map(Frame::from).collect();
+        self.steps.push(Step::Send { slot, frames });
+    }
+}
+
+fn create_with(op: i32, path: &str, flags: i32, ttl: i64) -> Request {
+    Request::Create { op, path: path.into(), data: "x".into(), acl: open(), flags, ttl }
 }
 
 const CONNECTED: &str =
