@@ -1,8 +1,8 @@
 //! Checks the dependencies of the workspace against the lists in `deny.toml`: licences, sources,
 //! crates in two versions, and dependencies that no source file names.
 //!
-//! `cargo deny` and `cargo machete` check the same and more, but are tools with two hundred crates to
-//! build. These tests need only `cargo tree`, without a network.
+//! `cargo deny` and `cargo machete` check the same and more, but are tools with two hundred crates
+//! to build. These tests need only `cargo tree`, without a network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

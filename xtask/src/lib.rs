@@ -14,3 +14,4 @@ pub mod permutations;
 pub mod sim;
 pub mod suites;
 pub mod test;
+pub mod tidy;

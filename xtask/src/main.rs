@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 use ironkeeper_steps::limited;
-use xtask::{permutations, sim, suites, test};
+use xtask::{permutations, sim, suites, test, tidy};
 
 /// Chores of the Ironkeeper repository.
 #[derive(Debug, Parser)]
@@ -51,6 +51,9 @@ enum Chore {
     /// Run the checks that every change has to pass: format, lints, all tests, permutations,
     /// simulator. Needs only the Rust toolchain and a C compiler.
     Test(test::Options),
+    /// Check the sources without compiling them (widths, words, paths in documents, commit
+    /// subjects), and print counts of their size.
+    Tidy(tidy::Options),
     /// Run everything with third-party software, downloaded by its package managers: interop,
     /// ensemble, differential, hostile.
     #[command(disable_help_flag = true)]
@@ -87,6 +90,7 @@ fn run(chore: Chore) -> Result<bool> {
         Chore::Permutations(options) => permutations::run(&options),
         Chore::Sim(options) => sim::run(&options),
         Chore::Test(options) => test::run(&options),
+        Chore::Tidy(options) => tidy::run(&options),
         Chore::Conformance(arguments) => suites::run("conformance", &arguments),
         Chore::Peers(arguments) => suites::run("peers", &arguments),
     }

@@ -13,7 +13,7 @@ use ironkeeper_steps::stages::{self, Stage, Step};
 use ironkeeper_steps::test_binaries::{self, TestBinary};
 use ironkeeper_steps::{builds, process};
 
-use crate::{permutations, sim, suites};
+use crate::{permutations, sim, suites, tidy};
 
 /// The longest time of one test binary: many times that of the slowest one on a busy machine.
 const TEST_BINARY_MAX: Duration = Duration::from_secs(900);
@@ -45,6 +45,7 @@ pub fn run(_: &Options) -> Result<bool> {
     };
     let stages: Vec<Stage<'_>> = vec![
         vec![vec![Step::new("formatting", || cargo("fmt --all --check"))]],
+        vec![vec![Step::new("tidy", tidy::step)]],
         vec![vec![Step::new("lints", || {
             cargo("clippy --quiet --workspace --all-targets --all-features -- -D warnings")
         })]],

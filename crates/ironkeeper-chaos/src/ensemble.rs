@@ -2,8 +2,9 @@
 //!
 //! A [`Scenario`] runs on an ensemble described by a [`Cast`]: Ironkeeper alone, Apache alone
 //! (which validates the scenario), or both together. [`load`] is the clients' side, [`history`] the
-//! checker of its results, [`ironkeeper_peers::cluster`] the processes, [`ironkeeper_peers::links`] the connections between them. A
-//! scenario waits for conditions instead of fixed times; time limits only bound failures.
+//! checker of its results, [`ironkeeper_peers::cluster`] the processes, [`ironkeeper_peers::links`]
+//! the connections between them. A scenario waits for conditions instead of fixed times; time
+//! limits only bound failures.
 
 mod background;
 mod digests;

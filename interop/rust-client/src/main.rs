@@ -1,7 +1,7 @@
 //! `zookeeper-client` from crates.io against the server whose address is the first argument.
 //!
-//! One line per check and a closing count for `cargo xtask interop`; `@restart` asks it for a restart of the
-//! server. Every wait is for an event and only bounded in time.
+//! One line per check and a closing count for `cargo xtask interop`; `@restart` asks it for a
+//! restart of the server. Every wait is for an event and only bounded in time.
 
 use std::future::Future;
 use std::io::Write;

@@ -1,8 +1,8 @@
 //! How fast `zookeeper-client` from crates.io reads, for `cargo xtask bench-clients`.
 //!
 //! Arguments: the server's address, the node to read, requests in flight, seconds of each load, and
-//! where the requests are made: in the `main` future, which has a thread of its own, or in a `task`.
-//! Prints `begin NAME` and `end NAME OPERATIONS SECONDS` around each load.
+//! where the requests are made: in the `main` future, which has a thread of its own, or in a
+//! `task`. Prints `begin NAME` and `end NAME OPERATIONS SECONDS` around each load.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
