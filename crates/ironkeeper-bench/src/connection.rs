@@ -9,7 +9,7 @@ use super::reply_scanner::ReplyScanner;
 /// A connection owned by the thread that polls it. The outgoing buffer is bounded by the number of
 /// requests in flight.
 #[derive(Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     pub stream: TcpStream,
     pub scanner: ReplyScanner,
     out: Vec<u8>,
@@ -18,18 +18,18 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream) -> Connection {
+    pub(crate) fn new(stream: TcpStream) -> Connection {
         Connection { stream, scanner: ReplyScanner::new(), out: Vec::new(), written: 0 }
     }
 
     /// Returns the buffer to which requests are appended; [`Connection::flush`] sends them.
-    pub fn out(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
     /// Sends as many bytes as the kernel accepts and returns their number. The caller flushes the
     /// rest when the connection becomes writable.
-    pub fn flush(&mut self) -> Result<usize> {
+    pub(crate) fn flush(&mut self) -> Result<usize> {
         let before = self.written;
         while self.written < self.out.len() {
             match self.stream.write(&self.out[self.written..]) {
@@ -47,7 +47,7 @@ impl Connection {
     }
 
     /// Reads once. Returns `None` when no bytes are available; the end of the stream is an error.
-    pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>> {
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>> {
         loop {
             match self.stream.read(buffer) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),

@@ -12,7 +12,7 @@ use super::requests::{FillInBatches, FillOneByOne};
 use super::template::Layout;
 use super::tree::{self, Prefix};
 
-pub fn run(common: &Common, server: SocketAddr, fill: &Fill) -> Result<Report> {
+pub(crate) fn run(common: &Common, server: SocketAddr, fill: &Fill) -> Result<Report> {
     let common = &Common { keep: true, ..common.clone() };
     let prefix = Prefix::make(server, common)?;
     let layout = Layout::over(prefix.path(), fill.nodes);

@@ -12,7 +12,7 @@ const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUB;
 
 /// A histogram of nanoseconds.
 #[derive(Debug, Clone)]
-pub struct Histogram {
+pub(crate) struct Histogram {
     counts: Box<[u64]>,
     count: u64,
     sum: u128,
@@ -20,19 +20,19 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    pub fn new() -> Histogram {
+    pub(crate) fn new() -> Histogram {
         Histogram { counts: vec![0; BUCKETS].into_boxed_slice(), count: 0, sum: 0, max: 0 }
     }
 
     #[inline]
-    pub fn record(&mut self, value: u64) {
+    pub(crate) fn record(&mut self, value: u64) {
         self.counts[bucket(value)] += 1;
         self.count += 1;
         self.sum += u128::from(value);
         self.max = self.max.max(value);
     }
 
-    pub fn merge(&mut self, other: &Histogram) {
+    pub(crate) fn merge(&mut self, other: &Histogram) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
         }
@@ -41,13 +41,13 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
     /// Returns the value that `share` (0 to 1) of all values do not exceed, rounded up to the end
     /// of its bucket.
-    pub fn quantile(&self, share: f64) -> u64 {
+    pub(crate) fn quantile(&self, share: f64) -> u64 {
         let rank = ((share * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
         for (index, count) in self.counts.iter().enumerate() {
@@ -59,7 +59,7 @@ impl Histogram {
         self.max
     }
 
-    pub fn summary(&self) -> Latency {
+    pub(crate) fn summary(&self) -> Latency {
         let us = |nanos: u64| nanos as f64 / 1000.0;
         Latency {
             mean: if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 / 1000.0 },
@@ -74,7 +74,7 @@ impl Histogram {
 
 /// The summary of a histogram, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Latency {
+pub(crate) struct Latency {
     pub mean: f64,
     pub p50: f64,
     pub p90: f64,

@@ -19,7 +19,7 @@ use super::template::request;
 /// How long the replies to the last pings, and then the closing of the sessions, are awaited.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-pub fn run(common: &Common, server: SocketAddr, idle: &Idle) -> Result<Report> {
+pub(crate) fn run(common: &Common, server: SocketAddr, idle: &Idle) -> Result<Report> {
     let opening = Instant::now();
     let sessions = Session::open_many(server, common.session_timeout, idle.connections)?;
     let opened_in = opening.elapsed();

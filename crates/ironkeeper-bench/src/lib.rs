@@ -15,6 +15,8 @@
 //! The crate never uses the client crate or an asynchronous runtime, and does not change the limits
 //! of its process: the caller raises the limit on open files.
 
+#![warn(unreachable_pub)]
+
 mod connection;
 mod fill;
 mod histogram;

@@ -42,7 +42,7 @@ const LONGEST: usize = 10;
 
 /// The result of a measurement.
 #[derive(Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// By kind of request; replies with an error are not included.
     pub latencies: [Histogram; KINDS],
     pub errors: BTreeMap<i32, u64>,
@@ -62,7 +62,7 @@ pub struct Outcome {
 
 /// One slow reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slow {
+pub(crate) struct Slow {
     pub latency_ns: u64,
     /// When the request was sent, since measuring began.
     pub at_ns: u64,
@@ -70,7 +70,7 @@ pub struct Slow {
 
 /// Runs one source per thread. The connections are distributed evenly over the servers and the
 /// threads.
-pub fn run<S: Source>(
+pub(crate) fn run<S: Source>(
     servers: &[SocketAddr],
     common: &Common,
     rate: &Rate,
@@ -181,7 +181,7 @@ impl Outcome {
     }
 
     /// Returns the number of replies without an error.
-    pub fn operations(&self) -> u64 {
+    pub(crate) fn operations(&self) -> u64 {
         self.latencies.iter().map(Histogram::count).sum()
     }
 }

@@ -8,13 +8,13 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The resources that a process has used so far.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Usage {
+pub(crate) struct Usage {
     pub cpu: Duration,
     pub resident_bytes: u64,
 }
 
 /// Returns the usage of a process; `None` when it has ended or the system has no `/proc`.
-pub fn usage(pid: u32) -> Option<Usage> {
+pub(crate) fn usage(pid: u32) -> Option<Usage> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     Some(Usage { cpu: cpu(&stat)?, resident_bytes: resident(&status)? })
@@ -22,7 +22,7 @@ pub fn usage(pid: u32) -> Option<Usage> {
 
 /// Returns the sum of the usage of several processes; `None` if `pids` is empty or a process has
 /// ended.
-pub fn total_usage(pids: &[u32]) -> Option<Usage> {
+pub(crate) fn total_usage(pids: &[u32]) -> Option<Usage> {
     let mut usages = pids.iter().map(|pid| usage(*pid));
     let first = usages.next()??;
     usages.try_fold(first, |sum, next| {
@@ -35,7 +35,7 @@ pub fn total_usage(pids: &[u32]) -> Option<Usage> {
 }
 
 /// Returns the usage of this process.
-pub fn own_usage() -> Option<Usage> {
+pub(crate) fn own_usage() -> Option<Usage> {
     usage(std::process::id())
 }
 

@@ -7,7 +7,7 @@ const EVERY: Duration = Duration::from_millis(500);
 
 /// A line of standard error that is rewritten; erased on drop.
 #[derive(Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     shown: bool,
     terminal: bool,
     next: Instant,
@@ -15,7 +15,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    pub fn new() -> Progress {
+    pub(crate) fn new() -> Progress {
         let now = Instant::now();
         Progress {
             shown: false,
@@ -26,7 +26,7 @@ impl Progress {
     }
 
     /// Shows the count and the rate since the last update, at most once per `EVERY`.
-    pub fn show(&mut self, count: u64, of: &str) {
+    pub(crate) fn show(&mut self, count: u64, of: &str) {
         let now = Instant::now();
         if !self.terminal || now < self.next {
             return;

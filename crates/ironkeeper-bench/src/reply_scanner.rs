@@ -14,7 +14,7 @@ const MULTI_HEADER: usize = 9;
 
 /// A reply header and the beginning of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reply<'a> {
+pub(crate) struct Reply<'a> {
     pub xid: i32,
     pub err: i32,
     /// At least the first nine bytes of the body, if the body has as many.
@@ -32,7 +32,7 @@ impl<'a> Reply<'a> {
 
     /// Returns the error of a multi. The header of a failed multi reports success; its first result
     /// is then an error (type -1), with code 0 if a later operation failed.
-    pub fn multi_err(&self) -> i32 {
+    pub(crate) fn multi_err(&self) -> i32 {
         const NOT_THE_FIRST: i32 = -2;
         match self.body {
             _ if self.err != 0 => self.err,
@@ -50,11 +50,11 @@ impl<'a> Reply<'a> {
 /// A frame that is too short for a reply header. The bytes behind it cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the server sent a frame of {0} bytes, too short for a reply")]
-pub struct BadFrame(i32);
+pub(crate) struct BadFrame(i32);
 
 /// The parser state of one connection.
 #[derive(Debug)]
-pub struct ReplyScanner {
+pub(crate) struct ReplyScanner {
     head: [u8; HEAD_MAX],
     /// Bytes of `head` that are filled; zero between frames.
     have: usize,
@@ -63,13 +63,13 @@ pub struct ReplyScanner {
 }
 
 impl ReplyScanner {
-    pub fn new() -> ReplyScanner {
+    pub(crate) fn new() -> ReplyScanner {
         ReplyScanner { head: [0; HEAD_MAX], have: 0, skip: 0 }
     }
 
     /// Consumes the next received bytes and calls `on_reply` for each reply that ends in them.
     #[inline]
-    pub fn feed(
+    pub(crate) fn feed(
         &mut self,
         mut bytes: &[u8],
         mut on_reply: impl FnMut(Reply<'_>),

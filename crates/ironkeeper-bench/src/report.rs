@@ -15,7 +15,7 @@ use super::session::code_name;
 
 /// The result of a workload. Fields that do not apply to the workload are omitted.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     workload: &'static str,
     server: String,
     setting: String,
@@ -60,7 +60,7 @@ struct Stalled {
 }
 
 impl Report {
-    pub fn new(workload: &'static str, server: &str, setting: String) -> Report {
+    pub(crate) fn new(workload: &'static str, server: &str, setting: String) -> Report {
         Report {
             workload,
             server: server.to_owned(),
@@ -83,7 +83,7 @@ impl Report {
     }
 
     /// Copies the result of the load engine; `kinds` names the kinds of its requests.
-    pub fn take_load(&mut self, outcome: &Outcome, kinds: &[&'static str]) {
+    pub(crate) fn take_load(&mut self, outcome: &Outcome, kinds: &[&'static str]) {
         for (what, histogram) in kinds.iter().zip(&outcome.latencies) {
             self.timed(what, histogram);
         }
@@ -98,7 +98,7 @@ impl Report {
         self.used(outcome.client, outcome.server);
     }
 
-    pub fn take_longest(&mut self, outcome: &Outcome) {
+    pub(crate) fn take_longest(&mut self, outcome: &Outcome) {
         self.longest = outcome
             .longest
             .iter()
@@ -112,26 +112,26 @@ impl Report {
             .collect();
     }
 
-    pub fn rate(&mut self, operations: u64, elapsed: Duration) {
+    pub(crate) fn rate(&mut self, operations: u64, elapsed: Duration) {
         self.operations = operations;
         self.seconds = elapsed.as_secs_f64();
         self.rate_per_s = if elapsed.is_zero() { 0.0 } else { operations as f64 / self.seconds };
     }
 
-    pub fn timed(&mut self, what: &'static str, histogram: &Histogram) {
+    pub(crate) fn timed(&mut self, what: &'static str, histogram: &Histogram) {
         if histogram.count() > 0 {
             let latency = histogram.summary();
             self.latency_us.push(Timed { what, count: histogram.count(), latency });
         }
     }
 
-    pub fn lost(&mut self, connections: u32) {
+    pub(crate) fn lost(&mut self, connections: u32) {
         self.lost_connections = connections;
     }
 
     /// Sets the CPU time while measuring, of this process and of the server. Call after
     /// [`Report::rate`].
-    pub fn used(&mut self, client: Option<Duration>, server: Option<Usage>) {
+    pub(crate) fn used(&mut self, client: Option<Duration>, server: Option<Usage>) {
         self.client_cpu_s = client.map(|cpu| cpu.as_secs_f64());
         if let Some(server) = server {
             let cpu = server.cpu.as_secs_f64();
@@ -142,7 +142,7 @@ impl Report {
         }
     }
 
-    pub fn print(&self, json: bool) -> Result<()> {
+    pub(crate) fn print(&self, json: bool) -> Result<()> {
         let text = if json { serde_json::to_string_pretty(self)? + "\n" } else { self.to_string() };
         std::io::stdout().write_all(text.as_bytes())?;
         Ok(())

@@ -7,10 +7,10 @@ use super::reply_scanner::Reply;
 use super::template::{Layout, NODES_MAX, Template};
 
 /// The number of kinds of requests that are counted separately.
-pub const KINDS: usize = 2;
+pub(crate) const KINDS: usize = 2;
 
 /// A stream of requests. Each thread owns one.
-pub trait Source: Send {
+pub(crate) trait Source: Send {
     /// Appends the next request and returns its kind, below [`KINDS`]; `None` at the end of the
     /// stream.
     fn append(&mut self, xid: i32, out: &mut Vec<u8>) -> Option<u8>;
@@ -24,7 +24,7 @@ pub trait Source: Send {
 
 /// getData (kind 0) and setData (kind 1) of randomly chosen nodes.
 #[derive(Debug)]
-pub struct Mix {
+pub(crate) struct Mix {
     get: Template,
     set: Template,
     nodes: u32,
@@ -34,7 +34,13 @@ pub struct Mix {
 }
 
 impl Mix {
-    pub fn new(layout: &Layout, nodes: u32, size: u32, read_percent: u8, thread: u32) -> Mix {
+    pub(crate) fn new(
+        layout: &Layout,
+        nodes: u32,
+        size: u32,
+        read_percent: u8,
+        thread: u32,
+    ) -> Mix {
         Mix {
             get: Template::get_data(layout),
             set: Template::set_data(layout, size),
@@ -59,14 +65,14 @@ impl Source for Mix {
 
 /// Creates of new nodes; thread `thread` of `threads` uses every `threads`-th number.
 #[derive(Debug)]
-pub struct Creates {
+pub(crate) struct Creates {
     create: Template,
     next: u32,
     step: u32,
 }
 
 impl Creates {
-    pub fn new(layout: &Layout, size: u32, thread: u32, threads: u32) -> Creates {
+    pub(crate) fn new(layout: &Layout, size: u32, thread: u32, threads: u32) -> Creates {
         Creates { create: Template::create(layout, size), next: thread, step: threads }
     }
 }
@@ -85,13 +91,13 @@ impl Source for Creates {
 
 /// Creates of the nodes 0 to `nodes`, one per request.
 #[derive(Debug)]
-pub struct FillOneByOne {
+pub(crate) struct FillOneByOne {
     creates: Creates,
     nodes: u32,
 }
 
 impl FillOneByOne {
-    pub fn new(layout: &Layout, nodes: u32, size: u32) -> FillOneByOne {
+    pub(crate) fn new(layout: &Layout, nodes: u32, size: u32) -> FillOneByOne {
         FillOneByOne { creates: Creates::new(layout, size, 0, 1), nodes }
     }
 }
@@ -107,7 +113,7 @@ impl Source for FillOneByOne {
 
 /// Creates of the nodes 0 to `nodes`, `batch` per multi.
 #[derive(Debug)]
-pub struct FillInBatches {
+pub(crate) struct FillInBatches {
     create: Template,
     next: u32,
     nodes: u32,
@@ -115,7 +121,7 @@ pub struct FillInBatches {
 }
 
 impl FillInBatches {
-    pub fn new(layout: &Layout, nodes: u32, size: u32, batch: u32) -> FillInBatches {
+    pub(crate) fn new(layout: &Layout, nodes: u32, size: u32, batch: u32) -> FillInBatches {
         FillInBatches { create: Template::create_in_multi(layout, size), next: 0, nodes, batch }
     }
 }

@@ -25,21 +25,25 @@ const FRAME_MAX: usize = 256 << 20;
 
 /// A session on a blocking connection. It has no watches and hence receives no events.
 #[derive(Debug)]
-pub struct Session {
+pub(crate) struct Session {
     stream: BufReader<TcpStream>,
     next_xid: i32,
     timeout_ms: i32,
 }
 
 impl Session {
-    pub fn open(server: SocketAddr, timeout_ms: i32) -> Result<Session> {
+    pub(crate) fn open(server: SocketAddr, timeout_ms: i32) -> Result<Session> {
         let mut session = Session::ask(server, timeout_ms)?;
         session.established()?;
         Ok(session)
     }
 
     /// Opens `count` sessions, `OPEN_AT_ONCE` at a time.
-    pub fn open_many(server: SocketAddr, timeout_ms: i32, count: u32) -> Result<Vec<Session>> {
+    pub(crate) fn open_many(
+        server: SocketAddr,
+        timeout_ms: i32,
+        count: u32,
+    ) -> Result<Vec<Session>> {
         let count = count as usize;
         let mut sessions = Vec::with_capacity(count);
         while sessions.len() < count {
@@ -57,7 +61,7 @@ impl Session {
     /// Opens `count` sessions, distributed over the servers in turn. With several servers each
     /// session sends a sync, so that it reads all earlier writes: a write that one member has
     /// acknowledged may not be applied on another member yet.
-    pub fn open_spread(
+    pub(crate) fn open_spread(
         servers: &[SocketAddr],
         timeout_ms: i32,
         count: u32,
@@ -104,12 +108,12 @@ impl Session {
     }
 
     /// Returns the timeout that the server granted.
-    pub fn timeout_ms(&self) -> i32 {
+    pub(crate) fn timeout_ms(&self) -> i32 {
         self.timeout_ms
     }
 
     /// Sends one request and returns the body of the reply, or its error code.
-    pub fn call(
+    pub(crate) fn call(
         &mut self,
         op: OpCode,
         body: impl FnOnce(&mut Vec<u8>),
@@ -122,7 +126,7 @@ impl Session {
     }
 
     /// Sends one request per item, many in flight, and returns the error codes (0: none) in order.
-    pub fn codes<T>(
+    pub(crate) fn codes<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,
         mut append: impl FnMut(&T, i32, &mut Vec<u8>),
@@ -146,12 +150,12 @@ impl Session {
         }
     }
 
-    pub fn close(mut self) -> Result<()> {
+    pub(crate) fn close(mut self) -> Result<()> {
         self.call(OpCode::CloseSession, |_| ())?.map(drop).map_err(unexpected)
     }
 
     /// Converts the session to a non-blocking connection.
-    pub fn into_connection(self) -> Result<Connection> {
+    pub(crate) fn into_connection(self) -> Result<Connection> {
         // The buffer is empty: a session without watches receives only replies.
         let stream = self.stream.into_inner();
         stream.set_nonblocking(true)?;
@@ -194,7 +198,7 @@ impl Session {
 }
 
 /// Encodes the connect request of a new session.
-pub fn connect_request(timeout_ms: i32) -> Vec<u8> {
+pub(crate) fn connect_request(timeout_ms: i32) -> Vec<u8> {
     let mut body = Vec::new();
     ConnectRequest {
         protocol_version: 0,
@@ -211,12 +215,12 @@ pub fn connect_request(timeout_ms: i32) -> Vec<u8> {
 }
 
 /// Returns the error for an unexpected error code.
-pub fn unexpected(code: i32) -> anyhow::Error {
+pub(crate) fn unexpected(code: i32) -> anyhow::Error {
     anyhow::anyhow!("the server answered {}", code_name(code))
 }
 
 /// Returns the text of an error code.
-pub fn code_name(code: i32) -> String {
+pub(crate) fn code_name(code: i32) -> String {
     ErrorCode::from_code(code)
         .map_or_else(|| format!("error {code}"), |error| error.text().to_owned())
 }

@@ -28,7 +28,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// The length of a connect response with the `readOnly` field, including its length prefix.
 const RESPONSE_BYTES: usize = 4 + 37;
 
-pub fn run(common: &Common, server: SocketAddr, sessions: &Sessions) -> Result<Report> {
+pub(crate) fn run(common: &Common, server: SocketAddr, sessions: &Sessions) -> Result<Report> {
     let opener = Opener {
         poll: Poll::new()?,
         server,

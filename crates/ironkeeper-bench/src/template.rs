@@ -9,7 +9,7 @@ use ironkeeper_proto::request::RequestHeader;
 use ironkeeper_proto::{AclVec, CreateMode, OpCode, Put, Xid};
 
 /// The number of nodes that a layout can address.
-pub const NODES_MAX: u32 = 100_000_000;
+pub(crate) const NODES_MAX: u32 = 100_000_000;
 const NAME_DIGITS: usize = 8;
 /// Children per folder, if folders are used.
 const FOLDER_NODES: u32 = 1000;
@@ -17,30 +17,30 @@ const FOLDER_DIGITS: usize = 5;
 
 /// The paths of the nodes of a run.
 #[derive(Debug, Clone)]
-pub struct Layout {
+pub(crate) struct Layout {
     parent: String,
     folders: bool,
 }
 
 impl Layout {
     /// Creates a layout in which all nodes are children of `parent`.
-    pub fn flat(parent: &str) -> Layout {
+    pub(crate) fn flat(parent: &str) -> Layout {
         Layout { parent: parent.to_owned(), folders: false }
     }
 
     /// Creates a layout of `nodes` nodes below `parent`; more than a thousand nodes are divided
     /// into folders of a thousand.
-    pub fn over(parent: &str, nodes: u32) -> Layout {
+    pub(crate) fn over(parent: &str, nodes: u32) -> Layout {
         Layout { parent: parent.to_owned(), folders: nodes > FOLDER_NODES }
     }
 
     /// Returns the paths of the folders of `nodes` nodes.
-    pub fn folders(&self, nodes: u32) -> impl Iterator<Item = String> + '_ {
+    pub(crate) fn folders(&self, nodes: u32) -> impl Iterator<Item = String> + '_ {
         let count = if self.folders { nodes.div_ceil(FOLDER_NODES) } else { 0 };
         (0..count).map(|folder| format!("{}/{folder:0FOLDER_DIGITS$}", self.parent))
     }
 
-    pub fn path(&self, node: u32) -> String {
+    pub(crate) fn path(&self, node: u32) -> String {
         let parent = &self.parent;
         if self.folders {
             let folder = node / FOLDER_NODES;
@@ -58,30 +58,30 @@ impl Layout {
 
 /// Encoded bytes that contain one path of a layout.
 #[derive(Debug, Clone)]
-pub struct Template {
+pub(crate) struct Template {
     bytes: Vec<u8>,
     name_at: usize,
     folder_at: Option<usize>,
 }
 
 impl Template {
-    pub fn get_data(layout: &Layout) -> Template {
+    pub(crate) fn get_data(layout: &Layout) -> Template {
         Template::request(OpCode::GetData, layout, |out| out.put_bool(false))
     }
 
-    pub fn set_data(layout: &Layout, size: u32) -> Template {
+    pub(crate) fn set_data(layout: &Layout, size: u32) -> Template {
         Template::request(OpCode::SetData, layout, |out| {
             out.put_buf(Some(&value(size)));
             out.put_i32(-1);
         })
     }
 
-    pub fn create(layout: &Layout, size: u32) -> Template {
+    pub(crate) fn create(layout: &Layout, size: u32) -> Template {
         Template::request(OpCode::Create, layout, |out| put_create_rest(out, size))
     }
 
     /// Encodes a create as an operation of a multi.
-    pub fn create_in_multi(layout: &Layout, size: u32) -> Template {
+    pub(crate) fn create_in_multi(layout: &Layout, size: u32) -> Template {
         let mut bytes = Vec::new();
         MultiHeader { kind: OpCode::Create.code(), done: false, err: -1 }.encode(&mut bytes);
         Template::around_path(bytes, layout, |out| put_create_rest(out, size))
@@ -109,13 +109,13 @@ impl Template {
     }
 
     /// Returns the length of the encoded bytes.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// Appends the template for `node`.
     #[inline]
-    pub fn append(&self, node: u32, out: &mut Vec<u8>) {
+    pub(crate) fn append(&self, node: u32, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
         let name_at = start + self.name_at;
@@ -127,7 +127,7 @@ impl Template {
 
     /// Appends the template, which is a whole request, for `node` and sets its xid.
     #[inline]
-    pub fn append_request(&self, xid: i32, node: u32, out: &mut Vec<u8>) {
+    pub(crate) fn append_request(&self, xid: i32, node: u32, out: &mut Vec<u8>) {
         let start = out.len();
         self.append(node, out);
         out[start + 4..start + 8].copy_from_slice(&xid.to_be_bytes());
@@ -135,14 +135,19 @@ impl Template {
 }
 
 /// Encodes a whole request, with its length prefix.
-pub fn request(xid: i32, op: OpCode, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+pub(crate) fn request(xid: i32, op: OpCode, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     append_request(xid, op, &mut out, body);
     out
 }
 
 /// Appends a whole request, with its length prefix.
-pub fn append_request(xid: i32, op: OpCode, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn append_request(
+    xid: i32,
+    op: OpCode,
+    out: &mut Vec<u8>,
+    body: impl FnOnce(&mut Vec<u8>),
+) {
     let start = out.len();
     out.put_i32(0);
     RequestHeader { xid: Xid(xid), op: op.code() }.encode(out);
@@ -151,14 +156,14 @@ pub fn append_request(xid: i32, op: OpCode, out: &mut Vec<u8>, body: impl FnOnce
 }
 
 /// Appends the fields of a create behind its path: data, open ACL, persistent.
-pub fn put_create_rest(out: &mut Vec<u8>, size: u32) {
+pub(crate) fn put_create_rest(out: &mut Vec<u8>, size: u32) {
     out.put_buf(Some(&value(size)));
     AclVec::OPEN.encode(out);
     out.put_i32(CreateMode::Persistent.flags());
 }
 
 /// Returns the data of every node: printable, and not compressible to a single run of one byte.
-pub fn value(size: u32) -> Vec<u8> {
+pub(crate) fn value(size: u32) -> Vec<u8> {
     (0..size).map(|at| b'a' + (at.wrapping_mul(7) % 26) as u8).collect()
 }
 

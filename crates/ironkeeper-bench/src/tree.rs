@@ -18,7 +18,7 @@ const MARK: &[u8] = b"made by ironkeeper bench";
 
 /// The parent of all nodes of a run.
 #[derive(Debug)]
-pub struct Prefix {
+pub(crate) struct Prefix {
     path: String,
     server: SocketAddr,
     timeout_ms: i32,
@@ -27,7 +27,7 @@ pub struct Prefix {
 
 impl Prefix {
     /// Creates the prefix, or uses the existing one.
-    pub fn make(server: SocketAddr, common: &Common) -> Result<Prefix> {
+    pub(crate) fn make(server: SocketAddr, common: &Common) -> Result<Prefix> {
         let mut session = Session::open(server, common.session_timeout)?;
         let path = common.prefix.clone();
         let made = create(&mut session, &path, MARK)
@@ -37,12 +37,12 @@ impl Prefix {
         Ok(Prefix { path, server, timeout_ms: common.session_timeout, remove })
     }
 
-    pub fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
     /// Creates a child of the prefix, which must not exist, and returns its path.
-    pub fn make_child(&self, name: &str) -> Result<String> {
+    pub(crate) fn make_child(&self, name: &str) -> Result<String> {
         let path = format!("{}/{name}", self.path);
         let mut session = Session::open(self.server, self.timeout_ms)?;
         if !create(&mut session, &path, b"")? {
@@ -53,7 +53,7 @@ impl Prefix {
     }
 
     /// Deletes the prefix and its subtree if this run created it and `--keep` is not set.
-    pub fn remove(self) -> Result<()> {
+    pub(crate) fn remove(self) -> Result<()> {
         if self.remove {
             let mut session = Session::open(self.server, self.timeout_ms)?;
             sweep(&mut session, &self.path)
@@ -65,7 +65,7 @@ impl Prefix {
 }
 
 /// Creates the folders and nodes of a layout. Existing nodes are used unchanged.
-pub fn make_nodes(
+pub(crate) fn make_nodes(
     server: SocketAddr,
     common: &Common,
     layout: &Layout,
@@ -79,7 +79,7 @@ pub fn make_nodes(
     session.close()
 }
 
-pub fn make_folders(
+pub(crate) fn make_folders(
     server: SocketAddr,
     common: &Common,
     layout: &Layout,
@@ -91,7 +91,7 @@ pub fn make_folders(
 }
 
 /// Deletes the prefix and its subtree if an earlier run created it. Returns the number of nodes.
-pub fn clean(server: SocketAddr, common: &Common) -> Result<u64> {
+pub(crate) fn clean(server: SocketAddr, common: &Common) -> Result<u64> {
     let mut session = Session::open(server, common.session_timeout)?;
     let path = &common.prefix;
     let body = session.call(OpCode::GetData, |out| {
@@ -109,7 +109,7 @@ pub fn clean(server: SocketAddr, common: &Common) -> Result<u64> {
 }
 
 /// Returns milliseconds since 1970: a name that no earlier run has used.
-pub fn unix_millis() -> u128 {
+pub(crate) fn unix_millis() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis())
 }
 

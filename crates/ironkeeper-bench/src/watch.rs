@@ -25,7 +25,7 @@ use super::tree::{self, Prefix};
 const ROUND_MAX: Duration = Duration::from_secs(60);
 const XID: i32 = 1;
 
-pub fn run(common: &Common, server: SocketAddr, watch: &Watch) -> Result<Report> {
+pub(crate) fn run(common: &Common, server: SocketAddr, watch: &Watch) -> Result<Report> {
     let prefix = Prefix::make(server, common)?;
     let layout = Layout::over(prefix.path(), 1);
     tree::make_nodes(server, common, &layout, 1, watch.size)?;

@@ -37,7 +37,8 @@
 //! of this crate, and the search of this documentation finds their names.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![warn(missing_docs)]
+#![deny(missing_docs)]
+#![warn(unreachable_pub)]
 
 mod builder;
 mod chroot;

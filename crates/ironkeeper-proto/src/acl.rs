@@ -9,11 +9,17 @@ use crate::jute::{DecodeError, Put, Reader};
 pub struct Perms(pub i32);
 
 impl Perms {
+    /// Reading data and listing children.
     pub const READ: Perms = Perms(1);
+    /// Setting data.
     pub const WRITE: Perms = Perms(2);
+    /// Creating children.
     pub const CREATE: Perms = Perms(4);
+    /// Deleting children.
     pub const DELETE: Perms = Perms(8);
+    /// Setting the access control list.
     pub const ADMIN: Perms = Perms(16);
+    /// All permissions.
     pub const ALL: Perms = Perms(31);
 
     /// Returns whether at least one of the wanted bits is set.
@@ -21,6 +27,7 @@ impl Perms {
         self.0 & wanted.0 != 0
     }
 
+    /// Returns the permissions in either set.
     pub fn or(self, other: Perms) -> Perms {
         Perms(self.0 | other.0)
     }
@@ -29,12 +36,16 @@ impl Perms {
 /// One entry: the permissions of one identity, which is a scheme and an id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acl {
+    /// The permissions that the entry grants.
     pub perms: Perms,
+    /// The scheme that interprets the id: `world`, `auth`, `digest`, `ip` or `super`.
     pub scheme: String,
+    /// The id that is granted the permissions; its form depends on the scheme.
     pub id: String,
 }
 
 impl Acl {
+    /// Creates an entry.
     pub fn new(perms: Perms, scheme: &str, id: &str) -> Acl {
         Acl { perms, scheme: scheme.to_owned(), id: id.to_owned() }
     }
@@ -59,12 +70,16 @@ pub const OPEN_ENCODED: &[u8] = b"\x00\x00\x00\x1f\x00\x00\x00\x05world\x00\x00\
 /// An entry that borrows its strings.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AclRef<'a> {
+    /// The permissions that the entry grants.
     pub perms: Perms,
+    /// The scheme that interprets the id.
     pub scheme: Cow<'a, str>,
+    /// The id that is granted the permissions.
     pub id: Cow<'a, str>,
 }
 
 impl AclRef<'_> {
+    /// Copies the entry.
     pub fn to_owned(&self) -> Acl {
         Acl { perms: self.perms, scheme: self.scheme.to_string(), id: self.id.to_string() }
     }
@@ -80,7 +95,9 @@ pub struct AclVec<'a> {
 }
 
 impl<'a> AclVec<'a> {
+    /// The list without entries.
     pub const EMPTY: AclVec<'static> = AclVec { count: 0, raw: &[] };
+    /// The list that grants all permissions to all clients.
     pub const OPEN: AclVec<'static> = AclVec { count: 1, raw: OPEN_ENCODED };
 
     /// Reads a list. `None` is a null list.
@@ -96,15 +113,18 @@ impl<'a> AclVec<'a> {
         Ok(Some(AclVec { count, raw }))
     }
 
+    /// Appends the encoding.
     pub fn encode(&self, out: &mut impl Put) {
         out.put_len(self.count);
         out.put_raw(self.raw);
     }
 
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.count
     }
 
+    /// Returns whether the list has no entries.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -114,6 +134,7 @@ impl<'a> AclVec<'a> {
         self.raw
     }
 
+    /// Decodes the entries. Null strings read as empty.
     pub fn iter(&self) -> impl Iterator<Item = AclRef<'a>> + use<'a> {
         let mut reader = Reader::new(self.raw);
         (0..self.count).map_while(move |_| {
@@ -136,6 +157,7 @@ impl<'a> AclVec<'a> {
         })
     }
 
+    /// Copies the entries.
     pub fn to_vec(&self) -> Vec<Acl> {
         self.iter().map(|acl| acl.to_owned()).collect()
     }

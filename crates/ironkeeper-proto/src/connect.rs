@@ -9,16 +9,22 @@ pub const PASSWORD_LEN: usize = 16;
 /// The first frame that a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectRequest<'a> {
+    /// Always zero.
     pub protocol_version: i32,
+    /// The last zxid that the client has seen. A server that is older rejects the client.
     pub last_zxid_seen: Zxid,
+    /// The session timeout that the client requests, in milliseconds.
     pub timeout_ms: i32,
+    /// The session to continue; [`SessionId::NONE`] for a new one.
     pub session: SessionId,
+    /// The password of the session.
     pub password: &'a [u8],
     /// `None` if the client is too old to send the byte; then the reply omits it as well.
     pub read_only: Option<bool>,
 }
 
 impl<'a> ConnectRequest<'a> {
+    /// Decodes the record.
     pub fn decode(bytes: &'a [u8]) -> Result<ConnectRequest<'a>, DecodeError> {
         let mut reader = Reader::new(bytes);
         Ok(ConnectRequest {
@@ -31,6 +37,7 @@ impl<'a> ConnectRequest<'a> {
         })
     }
 
+    /// Appends the encoding.
     pub fn encode(&self, out: &mut impl Put) {
         out.put_i32(self.protocol_version);
         out.put_i64(self.last_zxid_seen.0);
@@ -46,13 +53,18 @@ impl<'a> ConnectRequest<'a> {
 /// The server's reply. A timeout of zero means that the session does not exist or has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectResponse {
+    /// The session timeout in milliseconds that the server has granted.
     pub timeout_ms: i32,
+    /// The id of the session.
     pub session: SessionId,
+    /// The password with which the client can continue the session.
     pub password: [u8; PASSWORD_LEN],
+    /// Whether the server is in read-only mode. `None` if the client did not send the byte.
     pub read_only: Option<bool>,
 }
 
 impl ConnectResponse {
+    /// Returns the reply to a client whose session does not exist.
     pub fn refused(read_only: Option<bool>) -> ConnectResponse {
         ConnectResponse {
             timeout_ms: 0,
@@ -62,6 +74,7 @@ impl ConnectResponse {
         }
     }
 
+    /// Appends the encoding.
     pub fn encode(&self, out: &mut impl Put) {
         out.put_i32(0);
         out.put_i32(self.timeout_ms);
@@ -72,6 +85,7 @@ impl ConnectResponse {
         }
     }
 
+    /// Decodes the record.
     pub fn decode(bytes: &[u8]) -> Result<ConnectResponse, DecodeError> {
         let mut reader = Reader::new(bytes);
         reader.i32()?;

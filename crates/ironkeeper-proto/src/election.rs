@@ -30,6 +30,7 @@ const MANY_ADDRESSES: i64 = -65535;
 /// accepts connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
+    /// The id of the dialling server.
     pub from: ServerId,
     /// `host:port` from the peer's configuration. Empty for servers of 3.4.
     pub addresses: Vec<String>,
@@ -90,9 +91,13 @@ impl Opening {
 /// The state of a server in the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PeerState {
+    /// In an election.
     Looking,
+    /// Follows a leader.
     Following,
+    /// Leads.
     Leading,
+    /// Observes: receives transactions without voting.
     Observing,
 }
 
@@ -111,7 +116,9 @@ impl PeerState {
 /// A vote: the leader that the sender proposes or follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
+    /// The state of the sender.
     pub state: PeerState,
+    /// The server for which the sender votes, or which it follows.
     pub leader: ServerId,
     /// The last zxid in the log of `leader` when it was proposed.
     pub zxid: Zxid,

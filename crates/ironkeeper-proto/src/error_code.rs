@@ -5,41 +5,72 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum ErrorCode {
+    /// An internal error of the server.
     SystemError = -1,
     /// The result of the operations of a failed multi that follow the failing one.
     RuntimeInconsistency = -2,
+    /// Data that contradicts itself.
     DataInconsistency = -3,
+    /// The connection was lost. Clients report it; servers do not send it.
     ConnectionLoss = -4,
+    /// The request could not be decoded.
     MarshallingError = -5,
+    /// The operation is unknown or not supported.
     Unimplemented = -6,
+    /// The operation took too long. Clients report it; servers do not send it.
     OperationTimeout = -7,
+    /// An argument is invalid.
     BadArguments = -8,
+    /// The session is unknown.
     UnknownSession = -12,
+    /// No quorum of the new configuration is synchronized.
     NewConfigNoQuorum = -13,
+    /// Another reconfiguration is in progress.
     ReconfigInProgress = -14,
+    /// The boundary of the codes for errors of the API; not an error of its own.
     ApiError = -100,
+    /// The node does not exist.
     NoNode = -101,
+    /// The access control list denies the operation.
     NoAuth = -102,
+    /// The version of the node is not the expected one.
     BadVersion = -103,
+    /// Ephemeral nodes cannot have children.
     NoChildrenForEphemerals = -108,
+    /// The node exists already.
     NodeExists = -110,
+    /// The node has children.
     NotEmpty = -111,
+    /// The session has expired.
     SessionExpired = -112,
+    /// The callback is invalid. Clients report it; servers do not send it.
     InvalidCallback = -113,
+    /// The access control list is invalid.
     InvalidAcl = -114,
+    /// The authentication failed.
     AuthFailed = -115,
+    /// The session has moved to another server.
     SessionMoved = -118,
+    /// The server is in read-only mode and the operation writes.
     NotReadOnly = -119,
+    /// A local session cannot create ephemeral nodes.
     EphemeralOnLocalSession = -120,
+    /// There is no such watch.
     NoWatcher = -121,
+    /// The request took too long. Clients report it; servers do not send it.
     RequestTimeout = -122,
+    /// Reconfiguration is disabled.
     ReconfigDisabled = -123,
+    /// The server requires SASL authentication and closes the session.
     SessionClosedRequireSaslAuth = -124,
+    /// A quota would be exceeded.
     QuotaExceeded = -125,
+    /// The server is overloaded and has rejected the operation.
     ThrottledOp = -127,
 }
 
 impl ErrorCode {
+    /// All codes.
     pub const ALL: [ErrorCode; 31] = [
         ErrorCode::SystemError,
         ErrorCode::RuntimeInconsistency,
@@ -74,10 +105,12 @@ impl ErrorCode {
         ErrorCode::ThrottledOp,
     ];
 
+    /// Returns the code in a reply header.
     pub fn code(self) -> i32 {
         self as i32
     }
 
+    /// Returns the error with this code.
     pub fn from_code(code: i32) -> Option<ErrorCode> {
         ErrorCode::ALL.into_iter().find(|error| error.code() == code)
     }

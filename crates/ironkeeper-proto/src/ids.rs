@@ -8,16 +8,20 @@ use std::fmt;
 pub struct Zxid(pub i64);
 
 impl Zxid {
+    /// The zxid before the first transaction.
     pub const ZERO: Zxid = Zxid(0);
 
+    /// Combines an epoch and a counter.
     pub fn new(epoch: Epoch, counter: u32) -> Zxid {
         Zxid((epoch.0 << 32) | i64::from(counter))
     }
 
+    /// Returns the epoch in the high half.
     pub fn epoch(self) -> Epoch {
         Epoch(self.0 >> 32)
     }
 
+    /// Returns the counter in the low half.
     pub fn counter(self) -> u32 {
         (self.0 & 0xffff_ffff) as u32
     }
@@ -110,6 +114,7 @@ impl fmt::Debug for ServerId {
 pub struct SessionId(pub i64);
 
 impl SessionId {
+    /// No session.
     pub const NONE: SessionId = SessionId(0);
 
     /// Returns the password that proves ownership of the session. It is a function of the id alone,
@@ -148,8 +153,11 @@ pub struct Xid(pub i32);
 impl Xid {
     /// The xid of watch events, which the server sends without a request.
     pub const NOTIFICATION: Xid = Xid(-1);
+    /// A ping, and its reply.
     pub const PING: Xid = Xid(-2);
+    /// An authentication request, and its reply.
     pub const AUTH: Xid = Xid(-4);
+    /// The request that sets watches again after a reconnect.
     pub const SET_WATCHES: Xid = Xid(-8);
 }
 

@@ -10,14 +10,19 @@ pub const MAX_BUFFER_DEFAULT: usize = 0xfffff;
 /// The reason why bytes could not be decoded as the expected record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
+    /// The input is shorter than the record.
     #[error("the record ends too early")]
     Truncated,
+    /// A length is negative, or exceeds its limit.
     #[error("impossible length {0}")]
     BadLength(i32),
+    /// A string that must not be null is null.
     #[error("a required string is null")]
     NullString,
+    /// A vector that must not be null is null.
     #[error("a required vector is null")]
     NullVector,
+    /// The number is not a value of the named type.
     #[error("{0} is not a legal value of {1}")]
     BadValue(i32, &'static str),
 }
@@ -49,6 +54,7 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
+    /// Returns whether all bytes have been read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -68,6 +74,7 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
+    /// Reads one byte.
     #[inline]
     pub fn u8(&mut self) -> Result<u8, DecodeError> {
         Ok(self.take::<1>()?[0])
@@ -79,11 +86,13 @@ impl<'a> Reader<'a> {
         Ok(self.u8()? != 0)
     }
 
+    /// Reads a number of four bytes.
     #[inline]
     pub fn i32(&mut self) -> Result<i32, DecodeError> {
         Ok(i32::from_be_bytes(self.take()?))
     }
 
+    /// Reads a number of eight bytes.
     #[inline]
     pub fn i64(&mut self) -> Result<i64, DecodeError> {
         Ok(i64::from_be_bytes(self.take()?))
@@ -149,14 +158,17 @@ pub struct StrVec<'a> {
 }
 
 impl<'a> StrVec<'a> {
+    /// Returns the number of strings.
     pub fn len(&self) -> usize {
         self.count
     }
 
+    /// Returns whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
+    /// Decodes the strings.
     pub fn iter(&self) -> impl Iterator<Item = Cow<'a, str>> + use<'a> {
         let mut reader = self.elements;
         (0..self.count).map_while(move |_| reader.str().ok())
@@ -193,23 +205,28 @@ fn replaced(bytes: &[u8]) -> String {
 
 /// Encoder that appends primitives to a buffer.
 pub trait Put {
+    /// Appends bytes as they are.
     fn put_raw(&mut self, bytes: &[u8]);
 
+    /// Appends one byte.
     #[inline]
     fn put_u8(&mut self, value: u8) {
         self.put_raw(&[value]);
     }
 
+    /// Appends a boolean as one byte.
     #[inline]
     fn put_bool(&mut self, value: bool) {
         self.put_u8(u8::from(value));
     }
 
+    /// Appends a number of four bytes.
     #[inline]
     fn put_i32(&mut self, value: i32) {
         self.put_raw(&value.to_be_bytes());
     }
 
+    /// Appends a number of eight bytes.
     #[inline]
     fn put_i64(&mut self, value: i64) {
         self.put_raw(&value.to_be_bytes());
@@ -222,6 +239,7 @@ pub trait Put {
         self.put_i32(i32::try_from(len).expect("lengths come from i32-framed input"));
     }
 
+    /// Appends a buffer after its length; null is the length -1.
     #[inline]
     fn put_buf(&mut self, value: Option<&[u8]>) {
         match value {
@@ -245,6 +263,7 @@ pub trait Put {
         }
     }
 
+    /// Appends a string that may be null, see [`Put::put_str`].
     fn put_opt_str(&mut self, value: Option<&str>) {
         match value {
             None => self.put_i32(-1),

@@ -23,6 +23,9 @@
 //! assert_eq!(reader.i32().unwrap(), 7);
 //! ```
 
+#![deny(missing_docs)]
+#![warn(unreachable_pub)]
+
 pub mod acl;
 pub mod connect;
 pub mod election;

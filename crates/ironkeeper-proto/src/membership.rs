@@ -25,29 +25,38 @@ pub const CONFIG_TEXT_MAX: usize = 512 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line:?} of the ensemble's configuration: {what}")]
 pub struct MembershipError {
+    /// The line; empty if the error concerns the text as a whole.
     pub line: String,
+    /// The reason.
     pub what: &'static str,
 }
 
 /// The role of a member: a participant votes, an observer does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerRole {
+    /// Votes in elections and on transactions.
     Participant,
+    /// Receives transactions without voting.
     Observer,
 }
 
 /// One of the addresses at which other members connect to a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAddress {
+    /// A name or an address.
     pub host: String,
+    /// The port for packets between a leader and its learners.
     pub quorum_port: u16,
+    /// The port for votes.
     pub election_port: u16,
 }
 
 /// The address at which a member accepts clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAddress {
+    /// A name or an address.
     pub host: String,
+    /// The client port.
     pub port: u16,
 }
 
@@ -56,14 +65,18 @@ pub struct ClientAddress {
 pub struct Member {
     /// Never empty.
     pub addresses: Vec<PeerAddress>,
+    /// The role of the member.
     pub role: PeerRole,
+    /// The address for clients without TLS.
     pub client: Option<ClientAddress>,
+    /// The address for clients with TLS.
     pub secure_client: Option<ClientAddress>,
 }
 
 /// The membership of an ensemble.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Membership {
+    /// All members by their ids.
     pub members: BTreeMap<ServerId, Member>,
     /// The group of each participant; empty if quorums are majorities.
     pub groups: BTreeMap<ServerId, i64>,
@@ -121,10 +134,12 @@ impl Membership {
             .map(|(id, _)| *id)
     }
 
+    /// Returns whether the server is a member that votes.
     pub fn is_voter(&self, id: ServerId) -> bool {
         self.members.get(&id).is_some_and(|member| member.role == PeerRole::Participant)
     }
 
+    /// Returns the weight of a vote.
     pub fn weight(&self, id: ServerId) -> i64 {
         self.weights.get(&id).copied().unwrap_or(1)
     }

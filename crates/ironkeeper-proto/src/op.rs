@@ -4,46 +4,79 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum OpCode {
+    /// Creates a node; the reply contains its path.
     Create = 1,
+    /// Deletes a node.
     Delete = 2,
+    /// Reads the stat of a node that may not exist.
     Exists = 3,
+    /// Reads the data of a node.
     GetData = 4,
+    /// Sets the data of a node.
     SetData = 5,
+    /// Reads the access control list of a node.
     GetAcl = 6,
+    /// Sets the access control list of a node.
     SetAcl = 7,
+    /// Lists the children of a node.
     GetChildren = 8,
+    /// Waits until the server has applied what the leader had committed.
     Sync = 9,
+    /// Keeps the session alive.
     Ping = 11,
+    /// Lists the children of a node, with its stat.
     GetChildren2 = 12,
+    /// Checks the version of a node; only in a multi or alone.
     Check = 13,
+    /// Several writes that are applied together or not at all.
     Multi = 14,
+    /// Creates a node; the reply contains its path and its stat.
     Create2 = 15,
+    /// Changes the membership of the ensemble.
     Reconfig = 16,
+    /// Checks that a watch exists.
     CheckWatches = 17,
+    /// Removes watches.
     RemoveWatches = 18,
+    /// Creates a container, which the server deletes after its last child.
     CreateContainer = 19,
+    /// Deletes an empty container; servers send it to themselves.
     DeleteContainer = 20,
+    /// Creates a node with a time to live.
     CreateTtl = 21,
+    /// Several reads of one state of the tree.
     MultiRead = 22,
+    /// Adds an identity to the connection.
     Auth = 100,
+    /// Sets one-shot watches again after a reconnect.
     SetWatches = 101,
+    /// A step of a SASL exchange.
     Sasl = 102,
+    /// Lists the ephemeral nodes of the session.
     GetEphemerals = 103,
+    /// Counts the descendants of a node.
     GetAllChildrenNumber = 104,
+    /// Sets watches of all kinds again after a reconnect.
     SetWatches2 = 105,
+    /// Sets a persistent watch.
     AddWatch = 106,
+    /// Lists the identities of the connection.
     WhoAmI = 107,
     /// The type of the transaction of a failed write, and of an error result in a multi reply.
     Error = -1,
+    /// Opens a session.
     CreateSession = -10,
+    /// Closes a session.
     CloseSession = -11,
 }
 
 impl OpCode {
+    /// Returns the number in a request header.
     pub fn code(self) -> i32 {
         self as i32
     }
 
+    /// Returns the operation with this number.
     pub fn from_code(code: i32) -> Option<OpCode> {
         use OpCode::*;
         Some(match code {
@@ -154,16 +187,24 @@ pub enum OpClass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum CreateMode {
+    /// A node that remains until it is deleted.
     Persistent = 0,
+    /// A node that is deleted when its session ends.
     Ephemeral = 1,
+    /// A persistent node whose name gets a number.
     PersistentSequential = 2,
+    /// An ephemeral node whose name gets a number.
     EphemeralSequential = 3,
+    /// A container, which the server deletes after its last child.
     Container = 4,
+    /// A node that is deleted when it has no children and was not changed for its time to live.
     PersistentWithTtl = 5,
+    /// The same, with a number in its name.
     PersistentSequentialWithTtl = 6,
 }
 
 impl CreateMode {
+    /// Returns the mode with these flags.
     pub fn from_flags(flags: i32) -> Option<CreateMode> {
         use CreateMode::*;
         Some(match flags {
@@ -178,14 +219,17 @@ impl CreateMode {
         })
     }
 
+    /// Returns the flags in a request.
     pub fn flags(self) -> i32 {
         self as i32
     }
 
+    /// Returns whether the node is deleted when its session ends.
     pub fn is_ephemeral(self) -> bool {
         matches!(self, CreateMode::Ephemeral | CreateMode::EphemeralSequential)
     }
 
+    /// Returns whether the name gets a number.
     pub fn is_sequential(self) -> bool {
         matches!(
             self,
@@ -195,6 +239,7 @@ impl CreateMode {
         )
     }
 
+    /// Returns whether the node has a time to live.
     pub fn is_ttl(self) -> bool {
         matches!(self, CreateMode::PersistentWithTtl | CreateMode::PersistentSequentialWithTtl)
     }

@@ -5,16 +5,22 @@ use thiserror::Error;
 /// The reason why a path is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PathError {
+    /// The path is empty.
     #[error("the path is empty")]
     Empty,
+    /// The path does not start with `/`.
     #[error("the path does not start with /")]
     Relative,
+    /// The path ends with `/`.
     #[error("the path ends with /")]
     TrailingSlash,
+    /// The path has an empty component.
     #[error("the path has an empty component")]
     EmptyComponent,
+    /// The path has the component `.` or `..`.
     #[error("the path has a . or .. component")]
     DotComponent,
+    /// The path contains this character.
     #[error("the path has the forbidden character U+{0:04X}")]
     Forbidden(u32),
 }

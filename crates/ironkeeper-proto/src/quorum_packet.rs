@@ -33,7 +33,9 @@ const PACKET_MIN: usize = 20;
 /// The sender of a packet. `PING` and `REVALIDATE` have different meanings in the two directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
+    /// The leader.
     Leader,
+    /// A follower or an observer.
     Learner,
 }
 
@@ -42,6 +44,7 @@ pub enum Sender {
 pub struct LearnerInfo {
     /// `None` from servers before 3.3.
     pub server: Option<ServerId>,
+    /// The version of the protocol that the learner uses.
     pub protocol: i32,
     /// The version of the membership in force at the learner.
     pub config_version: i64,
@@ -50,7 +53,9 @@ pub struct LearnerInfo {
 /// A client's request that a learner forwards to the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardedRequest {
+    /// The session of the client.
     pub session: SessionId,
+    /// The client's number of the request.
     pub cxid: i32,
     /// A number and not an [`OpCode`](crate::op::OpCode): the leader replies to an unknown one as
     /// it does to its own clients.
@@ -84,6 +89,7 @@ pub struct AuthIds {
 }
 
 impl AuthIds {
+    /// Encodes identities, each of a scheme and an id.
     pub fn new<'i>(ids: impl IntoIterator<Item = (&'i str, &'i str)>) -> AuthIds {
         let mut raw = Vec::new();
         let mut count = 0;
@@ -95,10 +101,12 @@ impl AuthIds {
         AuthIds { count, raw: raw.into() }
     }
 
+    /// Returns the number of identities.
     pub fn len(&self) -> usize {
         self.count
     }
 
+    /// Returns whether there are no identities.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -121,6 +129,7 @@ pub struct Touches(Bytes);
 impl Touches {
     const ENTRY_LEN: usize = 12;
 
+    /// Encodes sessions and their timeouts.
     pub fn new(sessions: impl IntoIterator<Item = (SessionId, i32)>) -> Touches {
         let mut raw = Vec::new();
         for (session, timeout_ms) in sessions {
@@ -130,14 +139,17 @@ impl Touches {
         Touches(raw.into())
     }
 
+    /// Returns the number of sessions.
     pub fn len(&self) -> usize {
         self.0.len() / Touches::ENTRY_LEN
     }
 
+    /// Returns whether there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Returns the sessions and their timeouts in milliseconds.
     pub fn iter(&self) -> impl Iterator<Item = (SessionId, i32)> {
         let mut reader = Reader::new(&self.0);
         std::iter::from_fn(move || Some((SessionId(reader.i64().ok()?), reader.i32().ok()?)))
@@ -159,6 +171,7 @@ impl From<Bytes> for Touches {
 
 /// A message of the layer above ZAB on a learner, for the layer above ZAB on the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are those of the protocol's records")]
 pub enum LearnerMessage {
     /// REQUEST: a client's write, or its `sync`.
     Request(Box<ForwardedRequest>),
@@ -168,6 +181,7 @@ pub enum LearnerMessage {
 
 /// A message of the layer above ZAB on the leader, for the layer above ZAB on a learner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are those of the protocol's records")]
 pub enum LeaderMessage {
     /// REVALIDATE from the leader: the reply.
     Revalidated { session: SessionId, valid: bool },
@@ -177,6 +191,7 @@ pub enum LeaderMessage {
 
 /// A decoded packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are those of the protocol's records")]
 pub enum Packet {
     // Packets of a learner.
     /// FOLLOWERINFO: introduces a voter, or a server that is to become a voter.
@@ -297,6 +312,7 @@ impl Packet {
         }
     }
 
+    /// Appends the encoding.
     pub fn encode(&self, out: &mut impl Put) {
         match self {
             Packet::FollowerInfo { accepted, info } => {

@@ -8,14 +8,19 @@ use crate::jute::{DecodeError, Put, Reader};
 /// The 16 bytes before every reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyHeader {
+    /// The number of the request; negative for replies without one.
     pub xid: Xid,
+    /// The last transaction that is reflected in the reply.
     pub zxid: Zxid,
+    /// An [`ErrorCode`], or zero.
     pub err: i32,
 }
 
 impl ReplyHeader {
+    /// The length of the encoding in bytes.
     pub const ENCODED_LEN: usize = 16;
 
+    /// Appends the encoding.
     #[inline]
     pub fn encode(&self, out: &mut impl Put) {
         let mut bytes = [0; ReplyHeader::ENCODED_LEN];
@@ -25,6 +30,7 @@ impl ReplyHeader {
         out.put_raw(&bytes);
     }
 
+    /// Decodes the record.
     pub fn decode(reader: &mut Reader<'_>) -> Result<ReplyHeader, DecodeError> {
         Ok(ReplyHeader { xid: Xid(reader.i32()?), zxid: Zxid(reader.i64()?), err: reader.i32()? })
     }
@@ -57,8 +63,11 @@ pub fn header_frame(out: &mut Vec<u8>, xid: Xid, zxid: Zxid, error: Option<Error
 /// The header before every operation and every result of a multi.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MultiHeader {
+    /// The operation code.
     pub kind: i32,
+    /// Whether this header ends the multi.
     pub done: bool,
+    /// An [`ErrorCode`] in a result that is an error, otherwise zero; -1 in requests.
     pub err: i32,
 }
 
@@ -66,12 +75,14 @@ impl MultiHeader {
     /// The header that ends a multi, in a request and in a reply.
     pub const END: MultiHeader = MultiHeader { kind: -1, done: true, err: -1 };
 
+    /// Appends the encoding.
     pub fn encode(&self, out: &mut impl Put) {
         out.put_i32(self.kind);
         out.put_bool(self.done);
         out.put_i32(self.err);
     }
 
+    /// Decodes the record.
     pub fn decode(reader: &mut Reader<'_>) -> Result<MultiHeader, DecodeError> {
         Ok(MultiHeader { kind: reader.i32()?, done: reader.bool()?, err: reader.i32()? })
     }

@@ -11,18 +11,22 @@ use crate::reply::MultiHeader;
 /// The eight bytes before every request except the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHeader {
+    /// The client's number of the request, which the reply repeats.
     pub xid: Xid,
     /// A number and not an [`OpCode`], because a client may send any value.
     pub op: i32,
 }
 
 impl RequestHeader {
+    /// The length of the encoding in bytes.
     pub const ENCODED_LEN: usize = 8;
 
+    /// Decodes the record.
     pub fn decode(reader: &mut Reader<'_>) -> Result<RequestHeader, DecodeError> {
         Ok(RequestHeader { xid: Xid(reader.i32()?), op: reader.i32()? })
     }
 
+    /// Appends the encoding.
     pub fn encode(&self, out: &mut impl Put) {
         out.put_i32(self.xid.0);
         out.put_i32(self.op);
@@ -32,11 +36,15 @@ impl RequestHeader {
 /// A create of any kind. The operation code and the flags together determine the kind.
 #[derive(Clone, Debug)]
 pub struct Create<'a> {
+    /// One of the four operations that create.
     pub op: OpCode,
+    /// The path; of a sequential node without its number.
     pub path: Cow<'a, str>,
+    /// The data. `None` is null, which differs from empty.
     pub data: Option<&'a [u8]>,
     /// `None` if the client sent a null list.
     pub acl: Option<AclVec<'a>>,
+    /// A [`CreateMode`]; any number that the client sent.
     pub flags: i32,
     /// `Some` only for [`OpCode::CreateTtl`].
     pub ttl_ms: Option<i64>,
@@ -46,7 +54,9 @@ pub struct Create<'a> {
 /// true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataWatch {
+    /// No watch.
     None,
+    /// A watch for the next change.
     OneShot,
     /// An oldest-sibling watch: the NodeDeleted event carries the czxid of the parent's oldest
     /// remaining child, see [`WatcherEvent`](crate::watch_event::WatcherEvent). This is an
@@ -55,6 +65,7 @@ pub enum DataWatch {
 }
 
 impl DataWatch {
+    /// Returns the watch that the byte requests.
     pub fn from_byte(byte: u8) -> DataWatch {
         match byte {
             0 => DataWatch::None,
@@ -63,6 +74,7 @@ impl DataWatch {
         }
     }
 
+    /// Appends the encoding.
     pub fn encode(self, out: &mut impl Put) {
         out.put_u8(match self {
             DataWatch::None => 0,
@@ -75,16 +87,23 @@ impl DataWatch {
 /// The watches that a client sets again after a reconnect.
 #[derive(Clone, Copy, Debug)]
 pub struct SetWatches<'a> {
+    /// The last zxid that the client has seen. Changes after it cause events at once.
     pub relative_zxid: Zxid,
+    /// Paths of watches on data.
     pub data: StrVec<'a>,
+    /// Paths of watches on nodes that did not exist.
     pub exist: StrVec<'a>,
+    /// Paths of watches on lists of children.
     pub child: StrVec<'a>,
+    /// Paths of persistent watches.
     pub persistent: Option<StrVec<'a>>,
+    /// Paths of recursive watches.
     pub persistent_recursive: Option<StrVec<'a>>,
 }
 
 /// One request, decoded in place.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are those of the protocol's records")]
 pub enum Request<'a> {
     Create(Create<'a>),
     Delete {
@@ -173,9 +192,13 @@ pub enum Request<'a> {
 /// A change of the ensemble's membership.
 #[derive(Clone, Debug)]
 pub struct Reconfig<'a> {
+    /// Members to add or to change, as `server.N=...` lines separated by commas.
     pub joining: Option<Cow<'a, str>>,
+    /// Ids of members to remove, separated by commas.
     pub leaving: Option<Cow<'a, str>>,
+    /// The complete new membership, instead of both other fields.
     pub new_members: Option<Cow<'a, str>>,
+    /// The version of the membership to change, or -1.
     pub config_id: i64,
 }
 

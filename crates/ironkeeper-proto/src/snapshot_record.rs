@@ -17,25 +17,31 @@ use crate::ids::{SessionId, Zxid};
 use crate::jute::{DecodeError, Put, Reader};
 use crate::stat::StatPersisted;
 
+/// The first bytes of a snapshot file.
 pub const MAGIC: [u8; 4] = *b"ZKSN";
+/// The version of the format.
 pub const VERSION: i32 = 2;
+/// The length of the file header in bytes.
 pub const FILE_HEADER_LEN: usize = 16;
 /// The string that ends the nodes and every seal.
 pub const END_PATH: &str = "/";
 /// The ACL id of `world:anyone:cdrwa`, which is not in the table of ACLs.
 pub const OPEN_ACL_ID: i64 = -1;
 
+/// Appends the file header.
 pub fn encode_file_header(out: &mut impl Put) {
     out.put_raw(&MAGIC);
     out.put_i32(VERSION);
     out.put_i64(-1);
 }
 
+/// Appends one entry of the table of sessions.
 pub fn encode_session(session: SessionId, timeout_ms: i32, out: &mut impl Put) {
     out.put_i64(session.0);
     out.put_i32(timeout_ms);
 }
 
+/// Appends one entry of the table of access control lists.
 pub fn encode_acl(id: i64, list: AclVec<'_>, out: &mut impl Put) {
     out.put_i64(id);
     list.encode(out);
@@ -46,12 +52,16 @@ pub fn encode_acl(id: i64, list: AclVec<'_>, out: &mut impl Put) {
 pub struct SnapshotNode<'a> {
     /// Empty for the root.
     pub path: Cow<'a, str>,
+    /// The data. `None` is null, which differs from empty.
     pub data: Option<&'a [u8]>,
+    /// The id of its access control list in the table.
     pub acl: i64,
+    /// The stored part of its stat.
     pub stat: StatPersisted,
 }
 
 impl<'a> SnapshotNode<'a> {
+    /// Appends the encoding.
     pub fn encode(&self, out: &mut impl Put) {
         out.put_str(&self.path);
         out.put_buf(self.data);
@@ -76,20 +86,26 @@ impl<'a> SnapshotNode<'a> {
 /// The digest section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotDigest {
+    /// The last transaction in the digest.
     pub zxid: Zxid,
+    /// The version of the digest algorithm.
     pub version: i32,
+    /// The digest of the tree.
     pub digest: u64,
 }
 
 impl SnapshotDigest {
+    /// The length of the encoding in bytes.
     pub const ENCODED_LEN: usize = 20;
 
+    /// Appends the encoding.
     pub fn encode(&self, out: &mut impl Put) {
         out.put_i64(self.zxid.0);
         out.put_i32(self.version);
         out.put_i64(self.digest as i64);
     }
 
+    /// Decodes the record.
     pub fn decode(reader: &mut Reader<'_>) -> Result<SnapshotDigest, DecodeError> {
         Ok(SnapshotDigest {
             zxid: Zxid(reader.i64()?),

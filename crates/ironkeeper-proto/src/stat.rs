@@ -39,8 +39,10 @@ pub struct Stat {
 }
 
 impl Stat {
+    /// The length of the encoding in bytes.
     pub const ENCODED_LEN: usize = 68;
 
+    /// Appends the encoding.
     #[inline]
     pub fn encode(&self, out: &mut impl Put) {
         let mut bytes = [0; Stat::ENCODED_LEN];
@@ -58,6 +60,7 @@ impl Stat {
         out.put_raw(&bytes);
     }
 
+    /// Decodes the record.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Stat, DecodeError> {
         Ok(Stat {
             czxid: Zxid(reader.i64()?),
@@ -79,20 +82,31 @@ impl Stat {
 /// `ephemeral_owner` is the raw value, including the marks for containers and TTL nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatPersisted {
+    /// The zxid that created the node.
     pub czxid: Zxid,
+    /// The zxid that last set the data.
     pub mzxid: Zxid,
+    /// When the node was created, in milliseconds since 1970.
     pub ctime: i64,
+    /// When the data was last set, in milliseconds since 1970.
     pub mtime: i64,
+    /// The number of times that the data was set.
     pub version: i32,
+    /// The number of children that were created.
     pub cversion: i32,
+    /// The number of times that the access control list was set.
     pub aversion: i32,
+    /// The owning session, or a marker of the kind of node, see [`OwnerKind`].
     pub ephemeral_owner: i64,
+    /// The zxid that last created or deleted a child.
     pub pzxid: Zxid,
 }
 
 impl StatPersisted {
+    /// The length of the encoding in bytes.
     pub const ENCODED_LEN: usize = 60;
 
+    /// Appends the encoding.
     pub fn encode(&self, out: &mut impl Put) {
         out.put_i64(self.czxid.0);
         out.put_i64(self.mzxid.0);
@@ -105,6 +119,7 @@ impl StatPersisted {
         out.put_i64(self.pzxid.0);
     }
 
+    /// Decodes the record.
     pub fn decode(reader: &mut Reader<'_>) -> Result<StatPersisted, DecodeError> {
         Ok(StatPersisted {
             czxid: Zxid(reader.i64()?),
@@ -146,8 +161,11 @@ impl StatPersisted {
 /// The kind of a node, as encoded in the raw owner value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerKind {
+    /// A node that remains until it is deleted.
     Persistent,
+    /// A node of a session.
     Ephemeral,
+    /// A container.
     Container,
     /// The time to live in milliseconds after the last change.
     Ttl(i64),

@@ -14,17 +14,23 @@ use crate::op::OpCode;
 /// The origin and the time of a transaction, and the type of its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxnHeader {
+    /// The session of the client.
     pub session: SessionId,
+    /// The client's number of the request.
     pub cxid: i32,
+    /// The id of the transaction.
     pub zxid: Zxid,
     /// The leader's wall clock in milliseconds.
     pub time: i64,
+    /// The type of the record.
     pub op: OpCode,
 }
 
 impl TxnHeader {
+    /// The length of the encoding in bytes.
     pub const ENCODED_LEN: usize = 32;
 
+    /// Decodes the record.
     pub fn decode(reader: &mut Reader<'_>) -> Result<TxnHeader, DecodeError> {
         Ok(TxnHeader {
             session: SessionId(reader.i64()?),
@@ -35,6 +41,7 @@ impl TxnHeader {
         })
     }
 
+    /// Appends the encoding.
     pub fn encode(&self, out: &mut impl Put) {
         out.put_i64(self.session.0);
         out.put_i32(self.cxid);
@@ -52,20 +59,25 @@ fn decode_op(reader: &mut Reader<'_>) -> Result<OpCode, DecodeError> {
 /// The digest of the whole tree after a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxnDigest {
+    /// The version of the digest algorithm.
     pub version: i32,
+    /// The digest of the tree.
     pub tree_digest: u64,
 }
 
 impl TxnDigest {
     /// The version of the only digest algorithm in use.
     pub const VERSION: i32 = 2;
+    /// The length of the encoding in bytes.
     pub const ENCODED_LEN: usize = 12;
 
+    /// Appends the encoding.
     pub fn encode(&self, out: &mut impl Put) {
         out.put_i32(self.version);
         out.put_i64(self.tree_digest as i64);
     }
 
+    /// Decodes the record.
     pub fn decode(reader: &mut Reader<'_>) -> Result<TxnDigest, DecodeError> {
         Ok(TxnDigest { version: reader.i32()?, tree_digest: reader.i64()? as u64 })
     }
@@ -74,9 +86,13 @@ impl TxnDigest {
 /// The creation of a node of any kind.
 #[derive(Clone, Debug)]
 pub struct CreateTxn<'a> {
+    /// The final path, with the number of a sequential node.
     pub path: Cow<'a, str>,
+    /// The data. `None` is null, which differs from empty.
     pub data: Option<&'a [u8]>,
+    /// The access control list.
     pub acl: AclVec<'a>,
+    /// The kind of node.
     pub kind: CreateKind,
     /// The parent's count of created children after the transaction; -1 in very old logs means that
     /// the count increases by one.
@@ -85,15 +101,22 @@ pub struct CreateTxn<'a> {
 
 /// The difference between the four create records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are those of the protocol's records")]
 pub enum CreateKind {
+    /// A node that remains until it is deleted.
     Persistent,
+    /// A node that is deleted with the header's session.
     Ephemeral,
+    /// A container.
     Container,
-    Ttl { ttl_ms: i64 },
+    Ttl {
+        ttl_ms: i64,
+    },
 }
 
 /// The record of a transaction, decoded in place.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are those of the protocol's records")]
 pub enum Txn<'a> {
     CreateSession {
         timeout_ms: i32,
@@ -133,6 +156,7 @@ pub enum Txn<'a> {
 }
 
 impl<'a> Txn<'a> {
+    /// Decodes the record.
     pub fn decode(op: OpCode, reader: &mut Reader<'a>) -> Result<Txn<'a>, DecodeError> {
         Ok(match op {
             OpCode::CreateSession => Txn::CreateSession { timeout_ms: reader.i32()? },
@@ -229,14 +253,17 @@ impl<'a> MultiTxn<'a> {
         Ok(MultiTxn { count, parts })
     }
 
+    /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.count
     }
 
+    /// Returns whether there are no operations.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
+    /// Decodes the operations.
     pub fn iter(&self) -> impl Iterator<Item = (OpCode, Txn<'a>)> + use<'a> {
         let mut reader = self.parts;
         (0..self.count).map_while(move |_| {
@@ -256,12 +283,16 @@ impl<'a> MultiTxn<'a> {
 /// A whole transaction as the log stores it: header, record, digest.
 #[derive(Clone, Debug)]
 pub struct FullTxn<'a> {
+    /// The origin of the transaction.
     pub header: TxnHeader,
+    /// The record.
     pub txn: Txn<'a>,
+    /// The digest of the tree after the transaction, if it was written.
     pub digest: Option<TxnDigest>,
 }
 
 impl<'a> FullTxn<'a> {
+    /// Decodes the transaction.
     pub fn decode(bytes: &'a [u8]) -> Result<FullTxn<'a>, DecodeError> {
         let mut reader = Reader::new(bytes);
         let header = TxnHeader::decode(&mut reader)?;
@@ -279,6 +310,7 @@ impl<'a> FullTxn<'a> {
 pub mod encode {
     use super::*;
 
+    /// Appends the record of a create of any kind.
     pub fn create(
         op: OpCode,
         path: &str,
@@ -309,35 +341,42 @@ pub mod encode {
         }
     }
 
+    /// Appends the record of a delete.
     pub fn delete(path: &str, out: &mut impl Put) {
         out.put_str(path);
     }
 
+    /// Appends the record of a setData, or of a reconfig.
     pub fn set_data(path: &str, data: Option<&[u8]>, version: i32, out: &mut impl Put) {
         out.put_str(path);
         out.put_buf(data);
         out.put_i32(version);
     }
 
+    /// Appends the record of a setACL.
     pub fn set_acl(path: &str, acl: AclVec<'_>, version: i32, out: &mut impl Put) {
         out.put_str(path);
         acl.encode(out);
         out.put_i32(version);
     }
 
+    /// Appends the record of a check.
     pub fn check(path: &str, version: i32, out: &mut impl Put) {
         out.put_str(path);
         out.put_i32(version);
     }
 
+    /// Appends the record of a failed write.
     pub fn error(code: i32, out: &mut impl Put) {
         out.put_i32(code);
     }
 
+    /// Appends the record of a new session.
     pub fn create_session(timeout_ms: i32, out: &mut impl Put) {
         out.put_i32(timeout_ms);
     }
 
+    /// Appends the record of the end of a session, with the paths of its ephemeral nodes.
     pub fn close_session<'p>(
         count: usize,
         paths: impl Iterator<Item = &'p str>,

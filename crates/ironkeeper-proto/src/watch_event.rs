@@ -8,13 +8,18 @@ use crate::reply::ReplyHeader;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum EventType {
+    /// The node was created.
     NodeCreated = 1,
+    /// The node was deleted.
     NodeDeleted = 2,
+    /// The data of the node was set.
     NodeDataChanged = 3,
+    /// A child of the node was created or deleted.
     NodeChildrenChanged = 4,
 }
 
 impl EventType {
+    /// Returns the type with this number.
     pub fn from_code(code: i32) -> Option<EventType> {
         Some(match code {
             1 => EventType::NodeCreated,
@@ -56,8 +61,11 @@ fn encode(kind: EventType, path: &str, zxid: Zxid, oldest: Option<Zxid>, out: &m
 /// The body of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatcherEvent {
+    /// An [`EventType`]; any number that the server sent.
     pub kind: i32,
+    /// The state of the connection, always [`STATE_SYNC_CONNECTED`].
     pub state: i32,
+    /// The path of the node.
     pub path: String,
     /// The czxid of the node's oldest sibling when the node was deleted. Ironkeeper's servers
     /// append it for an oldest-sibling watch, if they know it.
@@ -65,6 +73,7 @@ pub struct WatcherEvent {
 }
 
 impl WatcherEvent {
+    /// Decodes the record.
     pub fn decode(reader: &mut Reader<'_>) -> Result<WatcherEvent, DecodeError> {
         Ok(WatcherEvent {
             kind: reader.i32()?,

@@ -131,6 +131,9 @@
 //! | [`model::SchemaSet`], [`model::SchemaClient`] | `Schema`, `SchemaSet`, `SchemaSetLoader` | |
 //! | [`model::Migrator`] | `MigrationManager` | |
 
+#![deny(missing_docs)]
+#![warn(unreachable_pub)]
+
 pub mod barrier;
 pub mod cache;
 mod claimed;

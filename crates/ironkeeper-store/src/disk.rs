@@ -68,7 +68,7 @@ pub trait Disk: Clone + Debug + Send + Sync + 'static {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// Locks a directory. The lock does not depend on any file in the directory. Fails with
-    /// [`io::ErrorKind::WouldBlock`] if another process holds it; then [`LOCK_FILE`] in the
+    /// [`io::ErrorKind::WouldBlock`] if another process holds it; then `ironkeeper.lock` in the
     /// directory contains the id of that process, if the process could write it.
     fn lock(&self, dir: &Path) -> io::Result<Self::Lock>;
 }

@@ -18,6 +18,31 @@
 //!   and the offset.
 //!
 //! The crate uses no clock, no threads, no randomness and no environment variables.
+//!
+//! ```
+//! use ironkeeper_proto::{OpCode, Put, SessionId, TxnHeader, Zxid};
+//! use ironkeeper_store::disk::RealDisk;
+//! use ironkeeper_store::{Dirs, Store, StoreOptions};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let home = tempfile::tempdir()?;
+//!     let store = Store::open(RealDisk, Dirs::single(home.path()), StoreOptions::default())?;
+//!     let (session, zxid, op) = (SessionId(7), Zxid(1), OpCode::CreateSession);
+//!     let mut txn = Vec::new();
+//!     TxnHeader { session, cxid: 0, zxid, time: 1_700_000_000_000, op }.encode(&mut txn);
+//!     txn.put_i32(10_000); // the timeout of the session
+//!
+//!     let mut log = store.log_writer();
+//!     log.append(zxid, &txn)?;
+//!     log.commit()?; // now it is on the medium
+//!     let mut records = store.read_log_from(zxid)?;
+//!     let first = records.next()?.expect("a durable record");
+//!     assert_eq!((first.record.zxid, first.record.body), (zxid, &txn[..]));
+//!     Ok(())
+//! }
+//! ```
+
+#![warn(unreachable_pub)]
 
 mod catalog;
 pub mod disk;

@@ -29,6 +29,9 @@
 //! }
 //! ```
 
+#![deny(missing_docs)]
+#![warn(unreachable_pub)]
+
 mod builder;
 mod cluster;
 mod cluster_builder;

@@ -23,8 +23,11 @@ pub enum Role {
     Stopped,
     /// The server is running without a leader and does not serve clients.
     Looking,
+    /// The server leads the ensemble.
     Leader,
+    /// The server follows the leader and votes.
     Follower,
+    /// The server follows the leader and does not vote.
     Observer,
 }
 

@@ -28,12 +28,14 @@ pub struct AclList {
 }
 
 impl AclList {
+    /// Decodes a list and keeps its encoding.
     pub fn new(list: AclVec<'_>) -> AclList {
         let mut encoded = Vec::with_capacity(4 + list.raw().len());
         list.encode(&mut encoded);
         AclList::with_encoded(list.to_vec(), encoded)
     }
 
+    /// Encodes entries.
     pub fn of_entries(entries: Vec<Acl>) -> AclList {
         let mut encoded = Vec::new();
         acl::encode_list(&entries, &mut encoded);
@@ -53,10 +55,12 @@ impl AclList {
         AclList { entries, encoded, anyone, index: OnceLock::new() }
     }
 
+    /// Returns the entries.
     pub fn entries(&self) -> &[Acl] {
         &self.entries
     }
 
+    /// Returns the encoded list.
     pub fn as_vec(&self) -> AclVec<'_> {
         AclVec::decode(&mut Reader::new(&self.encoded))
             .ok()

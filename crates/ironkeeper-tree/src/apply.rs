@@ -24,8 +24,9 @@ use crate::tree::Tree;
 /// fire. Paths are full paths; the ACLs are those in force at the change (for a deleted node, its
 /// last ACL).
 pub trait Changes {
+    /// A node was created.
     fn created(&mut self, path: &str, acl: &Arc<AclList>, parent: &str, parent_acl: &Arc<AclList>);
-    /// `oldest` is the czxid of the parent's oldest remaining child, or `None` if it is unknown.
+    /// A node was deleted. `oldest` is the czxid of the parent's oldest remaining child, or `None` if it is unknown.
     fn deleted(
         &mut self,
         path: &str,
@@ -34,6 +35,7 @@ pub trait Changes {
         parent_acl: &Arc<AclList>,
         oldest: Option<Zxid>,
     );
+    /// The data of a node was set.
     fn data_changed(&mut self, path: &str, acl: &Arc<AclList>);
 }
 
@@ -75,6 +77,7 @@ impl Changes for WithoutOldest<'_> {
 /// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// The changes are part of the tree.
     Done,
     /// The node or its parent was missing, or the node already existed. Normal only in replay over
     /// a fuzzy snapshot.
@@ -87,6 +90,7 @@ pub enum Outcome {
 /// The result of one transaction, for the reply.
 #[derive(Clone, Debug)]
 pub struct Applied {
+    /// Whether the transaction changed the tree.
     pub outcome: Outcome,
     /// The node's stat after a create, setData, setACL or reconfig that was done.
     pub stat: Option<Stat>,

@@ -11,8 +11,31 @@
 //!
 //! Start with [`Tree`], [`Node`] and [`Changes`]; [`Loader`] builds a tree from a snapshot.
 //!
+//! ```
+//! use ironkeeper_proto::txn::{CreateKind, CreateTxn};
+//! use ironkeeper_proto::{AclVec, OpCode, SessionId, Txn, TxnHeader, Zxid};
+//! use ironkeeper_tree::{NoChanges, Tree, TreeConfig};
+//!
+//! let mut tree = Tree::new(TreeConfig::default());
+//! let (session, zxid, op) = (SessionId(7), Zxid(1), OpCode::Create);
+//! let header = TxnHeader { session, cxid: 1, zxid, time: 1_700_000_000_000, op };
+//! let create = CreateTxn {
+//!     path: "/app".into(),
+//!     data: Some(b"v1"),
+//!     acl: AclVec::OPEN,
+//!     kind: CreateKind::Persistent,
+//!     parent_cversion: 1,
+//! };
+//! tree.apply(&header, &Txn::Create(create), &mut NoChanges);
+//! let node = tree.find("/app").unwrap();
+//! assert_eq!((node.data(), node.stat().czxid), (Some(&b"v1"[..]), zxid));
+//! ```
+//!
 //! Memory per node: a record of 96 bytes, one heap block of 12 bytes plus name and data, and about
 //! 11 bytes of index. Full paths are not stored.
+
+#![deny(missing_docs)]
+#![warn(unreachable_pub)]
 
 mod acl_list;
 mod acl_table;

@@ -14,14 +14,19 @@ use crate::tree::{Tree, TreeConfig};
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LoadError {
+    /// The first node is not the root.
     #[error("the first node of the snapshot is {0:?}, it should be the root")]
     RootNotFirst(String),
+    /// There are no nodes.
     #[error("the snapshot has no nodes")]
     Empty,
+    /// The path of a node is not a path below the root.
     #[error("the snapshot has a node with the impossible path {0:?}")]
     BadPath(String),
+    /// A node precedes its parent.
     #[error("the parent of {0:?} does not come before it in the snapshot")]
     MissingParent(String),
+    /// Two nodes have the same path.
     #[error("the snapshot has {0:?} twice")]
     Duplicate(String),
 }
@@ -45,6 +50,7 @@ pub struct Loader {
 }
 
 impl Loader {
+    /// Creates a loader for one snapshot.
     pub fn new(config: TreeConfig) -> Loader {
         let root = Default::default();
         Loader {
@@ -65,6 +71,7 @@ impl Loader {
         self.acls.insert(id, handle);
     }
 
+    /// Adds a node. Its parent must have been added before.
     pub fn add_node(&mut self, node: &SnapshotNode<'_>) -> Result<(), LoadError> {
         let path = &*node.path;
         if !self.has_root {

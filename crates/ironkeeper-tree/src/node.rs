@@ -54,11 +54,13 @@ impl<'t> Node<'t> {
         SharedBytes::of(self.record.block())
     }
 
+    /// Returns the access control list.
     #[inline]
     pub fn acl(&self) -> &'t Arc<AclList> {
         self.tree.acls.list(self.record.acl)
     }
 
+    /// Returns the number of children.
     #[inline]
     pub fn child_count(&self) -> u32 {
         self.record.child_count
@@ -81,6 +83,7 @@ impl<'t> Node<'t> {
         self.tree.child(self.slot, name).map(|slot| Node::new(self.tree, slot))
     }
 
+    /// Returns whether the node is ephemeral, a container or has a time to live.
     #[inline]
     pub fn owner_kind(&self) -> OwnerKind {
         self.tree.owner_kind(self.record.owner)

@@ -14,10 +14,12 @@ pub struct PathHasher {
 }
 
 impl PathHasher {
+    /// Creates a hasher; the same seed produces the same hashes.
     pub fn with_seed(seed: u64) -> PathHasher {
         PathHasher { hasher: FixedState::with_seed(seed) }
     }
 
+    /// Returns the hash of a path.
     pub fn hash(&self, path: &str) -> u64 {
         let own = self.prefixes(path).last();
         own.map_or(0, |(_, hash)| hash)

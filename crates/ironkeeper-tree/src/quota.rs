@@ -34,23 +34,31 @@ const TEXT_BYTES_MAX: usize = 1024;
 pub struct Quota {
     /// The node the quota is on.
     pub path: String,
+    /// The limits.
     pub limits: QuotaLimits,
+    /// The usage that is compared with them.
     pub usage: QuotaUsage,
 }
 
 /// Limits; -1 means no limit. Exceeding a soft limit causes a warning, a hard limit an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaLimits {
+    /// The soft limit of nodes.
     pub count: i64,
+    /// The soft limit of bytes of data.
     pub bytes: i64,
+    /// The hard limit of nodes.
     pub count_hard: i64,
+    /// The hard limit of bytes of data.
     pub bytes_hard: i64,
 }
 
 /// The number of nodes of the subtree, including its top, and the bytes of their data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaUsage {
+    /// The number of nodes.
     pub count: i64,
+    /// The bytes of their data.
     pub bytes: i64,
 }
 

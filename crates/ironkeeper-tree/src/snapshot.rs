@@ -33,7 +33,9 @@ use crate::tree::Tree;
 /// The progress of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slice {
+    /// Nodes are left.
     More,
+    /// All nodes have been emitted.
     Done,
     /// The tree that began the walk was replaced by another one: the walk can never finish.
     Lost,

@@ -129,6 +129,7 @@ impl Tree {
         self.data_bytes
     }
 
+    /// Returns the number of ephemeral nodes.
     pub fn ephemeral_count(&self) -> usize {
         self.owners.ephemeral_count()
     }

@@ -23,6 +23,8 @@
 //! assert!(matches!(out.pop(), Some(Output::Up(Upcall::Commit { zxid: Zxid(42), .. }))));
 //! ```
 
+#![warn(unreachable_pub)]
+
 mod choice;
 pub mod election;
 pub mod ensemble;

@@ -2,7 +2,7 @@
 
 /// The timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timer {
+pub(crate) enum Timer {
     /// Send the vote again.
     Poll,
     /// No better vote has arrived for long enough.
@@ -22,7 +22,7 @@ const COUNT: usize = 6;
 
 /// Deadlines in milliseconds of the monotonic clock; `u64::MAX` is never.
 #[derive(Clone, Debug)]
-pub struct Timers {
+pub(crate) struct Timers {
     at_ms: [u64; COUNT],
 }
 
@@ -33,29 +33,29 @@ impl Default for Timers {
 }
 
 impl Timers {
-    pub fn set(&mut self, timer: Timer, at_ms: u64) {
+    pub(crate) fn set(&mut self, timer: Timer, at_ms: u64) {
         self.at_ms[timer as usize] = at_ms;
     }
 
-    pub fn clear(&mut self, timer: Timer) {
+    pub(crate) fn clear(&mut self, timer: Timer) {
         self.set(timer, u64::MAX);
     }
 
-    pub fn is_set(&self, timer: Timer) -> bool {
+    pub(crate) fn is_set(&self, timer: Timer) -> bool {
         self.at_ms[timer as usize] != u64::MAX
     }
 
-    pub fn clear_all(&mut self) {
+    pub(crate) fn clear_all(&mut self) {
         *self = Timers::default();
     }
 
     /// Returns the earliest deadline.
-    pub fn deadline_ms(&self) -> u64 {
+    pub(crate) fn deadline_ms(&self) -> u64 {
         self.at_ms.into_iter().min().unwrap_or(u64::MAX)
     }
 
     /// Returns whether the timer is due; if so, clears it.
-    pub fn take(&mut self, timer: Timer, now_ms: u64) -> bool {
+    pub(crate) fn take(&mut self, timer: Timer, now_ms: u64) -> bool {
         let due = self.at_ms[timer as usize] <= now_ms;
         if due {
             self.clear(timer);
