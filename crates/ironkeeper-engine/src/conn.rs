@@ -320,7 +320,7 @@ mod tests {
     use super::*;
     use crate::Engine;
     use crate::config::EngineConfig;
-    use crate::recover::Recovery;
+    use crate::recover::Recovered;
 
     pub(super) const NOW: Now = Now { mono_ms: 1_000_000, wall_ms: 1_700_000_000_000 };
 
@@ -330,7 +330,7 @@ mod tests {
     }
 
     pub(super) fn database_with(config: EngineConfig) -> Arc<Database> {
-        let recovered = Recovery::new(config.tree).finish().expect("an empty tree");
+        let recovered = Recovered::new(config.tree);
         Engine::new(config, recovered, 7, NOW).1
     }
 

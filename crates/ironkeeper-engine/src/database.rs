@@ -7,77 +7,28 @@
 //! precedes any newer data; no event precedes the reply that registers its watch; the zxid in a
 //! reply's header is never older than the data; a multi is atomic to readers.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
 use ironkeeper_proto::{Epoch, Zxid};
-use ironkeeper_tree::Tree;
 
 use crate::config::EngineConfig;
 use crate::conn::Conn;
 use crate::gate::{CoreToken, Exclusive, Gate, Shared};
 use crate::large_requests::LargeRequests;
-use crate::long_lists::LongLists;
 use crate::planted::PlantedPanic;
 use crate::request_throttle::RequestThrottle;
-use crate::session_table::SessionTable;
+use crate::state::State;
 use crate::stats::ServerStats;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicUsize;
 use crate::throttle::ConnectionThrottle;
 use crate::time::Now;
 use crate::unsent::Unsent;
-use crate::watch::WatchTable;
 
 /// Seeded, so that the simulator iterates in the same order every time and a client cannot choose
 /// keys that collide.
 pub type Hasher = foldhash::fast::FixedState;
-
-/// The number of digests that `hash` shows, and the number of transactions between two of them.
-const DIGESTS_KEPT: usize = 1024;
-const DIGEST_INTERVAL: i64 = 128;
-
-/// All state that transactions change.
-#[derive(Debug)]
-pub struct State {
-    pub tree: Tree,
-    pub sessions: SessionTable,
-    /// Readers add to it under the shared gate, so it has locks of its own.
-    pub watches: WatchTable,
-    pub digests: Digests,
-    pub long_lists: LongLists,
-}
-
-impl State {
-    /// Returns the zxid of the last transaction that readers can see.
-    pub fn applied(&self) -> Zxid {
-        self.tree.last_zxid()
-    }
-}
-
-/// Digests of the tree at every 128th zxid, newest last. Bounded.
-#[derive(Debug, Default)]
-pub struct Digests {
-    kept: VecDeque<(Zxid, u64)>,
-}
-
-impl Digests {
-    /// Records the digest if one is due; must be called after every transaction.
-    pub(crate) fn keep(&mut self, tree: &Tree) {
-        let zxid = tree.last_zxid();
-        if zxid.0 % DIGEST_INTERVAL == 0 {
-            if self.kept.len() == DIGESTS_KEPT {
-                self.kept.pop_front();
-            }
-            self.kept.push_back((zxid, tree.digest()));
-        }
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (Zxid, u64)> {
-        self.kept.iter().copied()
-    }
-}
 
 /// Whether the server accepts clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,17 +68,7 @@ pub struct Database {
 }
 
 impl Database {
-    pub fn new(
-        config: EngineConfig,
-        tree: Tree,
-        sessions: SessionTable,
-        digests: Digests,
-        seed: u64,
-        now: Now,
-    ) -> (Database, CoreToken) {
-        let watches = WatchTable::new(config.tree.hash_seed);
-        let long_lists = LongLists::new(Hasher::with_seed(config.tree.hash_seed));
-        let state = State { tree, sessions, watches, digests, long_lists };
+    pub fn new(config: EngineConfig, state: State, seed: u64, now: Now) -> (Database, CoreToken) {
         let (gate, token) = Gate::new(state);
         let large_requests = config
             .large_request_bytes_min

@@ -37,6 +37,7 @@ pub mod session_table;
 mod sessions;
 pub mod snapshot;
 mod snapshot_schedule;
+pub mod state;
 pub mod stats;
 mod sync;
 pub mod throttle;

@@ -60,11 +60,6 @@ impl LongLists {
         LongLists { lists: Mutex::new(HashMap::with_hasher(hasher)) }
     }
 
-    /// Removes all lists, because the tree is replaced.
-    pub(crate) fn clear(&mut self) {
-        self.lists.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
     /// Returns whether a node has so many children that their list is shared.
     pub(crate) fn is_long(node: &Node<'_>) -> bool {
         node.child_count() >= LONG_LIST_CHILDREN

@@ -9,6 +9,7 @@ use ironkeeper_tree::SnapshotWalk;
 pub use ironkeeper_tree::Slice;
 
 use crate::database::Database;
+use crate::state::State;
 
 /// The maximum number of nodes and bytes taken in one shared hold of the gate.
 const SLICE_NODES_MAX: usize = 256;
@@ -56,9 +57,13 @@ impl SnapshotJob {
         self.walk.encode_head(out);
     }
 
-    /// Appends some more nodes.
+    /// Appends some more nodes, under one shared hold of the gate.
     pub fn next_slice(&mut self, db: &Database, out: &mut Vec<u8>) -> Slice {
-        let state = db.read();
+        self.next_slice_of(&db.read(), out)
+    }
+
+    /// Appends some more nodes of a state that no other thread uses.
+    pub fn next_slice_of(&mut self, state: &State, out: &mut Vec<u8>) -> Slice {
         state.tree.snapshot_slice(&mut self.walk, out, SLICE_NODES_MAX, SLICE_BYTES_MAX)
     }
 

@@ -15,7 +15,7 @@ use ironkeeper_tree::TreeConfig;
 use ironkeeper_zab::{Durable, MembersChange};
 
 use crate::log_work::LogDriver;
-use crate::recovery::{self, For};
+use crate::recovery::{self, ServerKind};
 
 /// The report of a step. After a truncation or an installation it contains the state recovered from
 /// the files.
@@ -36,7 +36,7 @@ pub trait MemberFiles: fmt::Debug + Send {
 pub struct DurableSteps<D: Disk = RealDisk> {
     pub store: Store<D>,
     pub tree: TreeConfig,
-    pub whom: For,
+    pub kind: ServerKind,
     /// The files of the membership; without them, changes of the membership are not written.
     pub files: Option<Box<dyn MemberFiles>>,
 }
@@ -148,9 +148,9 @@ impl<D: Disk> DurableSteps<D> {
 
     /// Recovers the state from the files.
     fn recover(&self) -> Result<Box<Recovered>, String> {
-        let (state, _, _) = recovery::recover(&self.store, self.tree, self.whom, || {})
+        let recovery = recovery::recover(&self.store, self.tree, self.kind, || {})
             .map_err(|error| error.to_string())?;
-        Ok(Box::new(state))
+        Ok(Box::new(recovery.recovered))
     }
 }
 
@@ -234,8 +234,8 @@ mod tests {
     fn committed(files: Refusing) -> Result<(), String> {
         let dirs = Dirs::single("/data");
         let store = Store::open(SimDisk::new(7), dirs, StoreOptions::default()).expect("it is new");
-        let (tree, whom) = (TreeConfig::default(), For::Standalone);
-        let steps = DurableSteps { store, tree, whom, files: Some(Box::new(files)) };
+        let (tree, kind) = (TreeConfig::default(), ServerKind::Standalone);
+        let steps = DurableSteps { store, tree, kind, files: Some(Box::new(files)) };
         steps.write_members(&MembersChange::Committed(Box::default()))
     }
 

@@ -30,6 +30,6 @@ pub use log_work::{LogDriver, LogItem, LogWork, Progress};
 pub use notification::encode_vote;
 pub use received_snapshot::{IncomingTree, ReceivedTree, TreeError};
 pub use recovery::{
-    For, LogEnd, NO_DATABASE, RecoveryError, Report, recover, write_first_snapshot,
+    LogHistory, NO_DATABASE, Recovery, RecoveryError, ServerKind, recover, write_first_snapshot,
 };
 pub use snapshot::write_snapshot;

@@ -13,13 +13,23 @@ pub fn write_snapshot<D: Disk>(
     job: &mut SnapshotJob,
     go_on: impl Fn() -> bool,
 ) -> Result<bool, StoreError> {
+    write_slices(store, job, |job, out| job.next_slice(db, out), go_on)
+}
+
+/// Does the same for a snapshot whose slices come from `next_slice`.
+pub(crate) fn write_slices<D: Disk>(
+    store: &Store<D>,
+    job: &mut SnapshotJob,
+    mut next_slice: impl FnMut(&mut SnapshotJob, &mut Vec<u8>) -> Slice,
+    go_on: impl Fn() -> bool,
+) -> Result<bool, StoreError> {
     let mut writer = store.snapshot_writer(job.zxid())?;
     let mut buffer = Vec::new();
     job.encode_head(&mut buffer);
     writer.write(&buffer)?;
     loop {
         buffer.clear();
-        let slice = job.next_slice(db, &mut buffer);
+        let slice = next_slice(job, &mut buffer);
         writer.write(&buffer)?;
         if slice == Slice::Lost || !go_on() {
             return Ok(false);

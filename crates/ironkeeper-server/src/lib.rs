@@ -44,7 +44,7 @@ pub mod unused_memory;
 mod wire;
 
 pub use ironkeeper_admin::ZOOKEEPER_VERSION;
-pub use recovery::Report;
+pub use recovery::{RecoveryTimes, StartReport};
 pub use rehearsal::{Rehearsal, rehearse};
 pub use server::{Server, StartError};
 pub use shared::Shared;

@@ -8,7 +8,7 @@ use ironkeeper_config::{Config, EnsembleConfig};
 use ironkeeper_engine::io::MemberStart;
 use ironkeeper_engine::planted::Place;
 use ironkeeper_engine::{Input, Now, ToPeers};
-use ironkeeper_node::LogEnd;
+use ironkeeper_node::LogHistory;
 use ironkeeper_proto::membership::{self, PeerAddress};
 use ironkeeper_proto::{Membership, Packet, ServerId};
 use ironkeeper_store::Store;
@@ -267,13 +267,13 @@ pub(crate) fn start(
     config: &Config,
     ensemble: &EnsembleConfig,
     epochs: ironkeeper_store::Epochs,
-    end: LogEnd,
+    history: LogHistory,
 ) -> MemberStart {
     MemberStart {
         me: ensemble.my_id,
         settings: settings::zab(config, ensemble),
         ensemble: Ensemble::new(ensemble.membership.clone(), ensemble.proposed.clone()),
-        recovered: end.into_recovered(epochs),
+        recovered: history.into_recovered(epochs),
     }
 }
 

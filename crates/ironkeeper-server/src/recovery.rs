@@ -1,37 +1,38 @@
 //! Recovery at the start, with the time that it took.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use ironkeeper_engine::recover::Recovered;
-use ironkeeper_node::{For, LogEnd, RecoveryError};
-use ironkeeper_store::Store;
+use ironkeeper_node::{Recovery, RecoveryError, ServerKind};
 use ironkeeper_store::disk::Disk;
+use ironkeeper_store::{RecoveryReport, Store};
 use ironkeeper_tree::TreeConfig;
 
-/// The result of a recovery, for the operator.
+/// What a start found on the disk, for the operator.
 #[derive(Debug)]
-pub struct Report {
-    pub snapshot: Option<PathBuf>,
-    pub txns: u64,
-    pub fresh: bool,
+pub struct StartReport {
+    pub files: RecoveryReport,
+    pub took: RecoveryTimes,
+}
+
+/// The times of a recovery.
+#[derive(Clone, Copy, Debug)]
+pub struct RecoveryTimes {
     /// The time to load the snapshot, including attempts with damaged snapshots.
-    pub snapshot_took: Duration,
+    pub snapshot: Duration,
     /// The time to replay the transactions.
-    pub txns_took: Duration,
+    pub txns: Duration,
 }
 
 /// Recovers the state from the files.
 pub(crate) fn recover<D: Disk>(
     store: &Store<D>,
     config: TreeConfig,
-    whom: For,
-) -> Result<(Recovered, LogEnd, Report), RecoveryError> {
+    kind: ServerKind,
+) -> Result<(Recovery, RecoveryTimes), RecoveryError> {
     let began = Instant::now();
     let mut snapshot_read = began;
-    let on_snapshot_read = || snapshot_read = Instant::now();
-    let (recovered, end, report) = ironkeeper_node::recover(store, config, whom, on_snapshot_read)?;
-    let ironkeeper_node::Report { snapshot, txns, fresh } = report;
-    let (snapshot_took, txns_took) = (snapshot_read - began, snapshot_read.elapsed());
-    Ok((recovered, end, Report { snapshot, txns, fresh, snapshot_took, txns_took }))
+    let recovery =
+        ironkeeper_node::recover(store, config, kind, || snapshot_read = Instant::now())?;
+    let took = RecoveryTimes { snapshot: snapshot_read - began, txns: snapshot_read.elapsed() };
+    Ok((recovery, took))
 }

@@ -1,18 +1,18 @@
 //! A check of the data without starting a server.
 
 use ironkeeper_config::Config;
+use ironkeeper_node::{Recovery, recover};
 use ironkeeper_proto::Zxid;
 use ironkeeper_store::disk::ReadOnlyDisk;
-use ironkeeper_store::{Store, StoreOptions};
+use ironkeeper_store::{RecoveryReport, Store, StoreOptions};
 
-use crate::recovery::{self, Report};
 use crate::server::StartError;
 use crate::settings;
 
 /// The content of the data directories of a configuration.
 #[derive(Debug)]
 pub struct Rehearsal {
-    pub report: Report,
+    pub files: RecoveryReport,
     pub last_zxid: Zxid,
     pub nodes: usize,
     pub sessions: usize,
@@ -37,16 +37,17 @@ pub fn rehearse(config: &Config) -> Result<Rehearsal, StartError> {
     let options = StoreOptions { auto_create: false, ..settings::store(config) };
     let store = Store::open(ReadOnlyDisk, settings::dirs(config), options)?;
     let tree = settings::engine(config, 0).tree;
-    let whom = settings::recover_for(config.ensemble.as_ref());
-    let (recovered, end, report) = recovery::recover(&store, tree, whom)?;
+    let kind = settings::server_kind(config.ensemble.as_ref());
+    let Recovery { recovered, history, report } = recover(&store, tree, kind, || {})?;
     if config.ensemble.is_some() {
-        store.load_epochs(end.last)?;
+        store.load_epochs(history.last)?;
     }
+    let state = &recovered.state;
     Ok(Rehearsal {
-        report,
-        last_zxid: recovered.tree.last_zxid(),
-        nodes: recovered.tree.node_count(),
-        sessions: recovered.sessions.len(),
+        files: report,
+        last_zxid: state.applied(),
+        nodes: state.tree.node_count(),
+        sessions: state.sessions.len(),
         digest_mismatches: recovered.digest_mismatches,
     })
 }

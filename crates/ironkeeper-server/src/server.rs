@@ -13,7 +13,7 @@ use ironkeeper_engine::conn::CloseReason;
 use ironkeeper_engine::planted::Place;
 use ironkeeper_engine::{Engine, Input};
 use ironkeeper_node::{
-    LogWork, NO_DATABASE, RecoveryError, withdraw_unlogged, write_first_snapshot,
+    LogWork, NO_DATABASE, Recovery, RecoveryError, withdraw_unlogged, write_first_snapshot,
 };
 use ironkeeper_proto::{SessionId, Zxid};
 use ironkeeper_store::disk::RealDisk;
@@ -31,7 +31,7 @@ use crate::log_thread::LogThread;
 use crate::member::{self, Member};
 use crate::metrics::Metrics;
 use crate::peer::PeerError;
-use crate::recovery::Report;
+use crate::recovery::StartReport;
 use crate::shared::{Connections, Shared};
 use crate::{io as io_threads, open_files, panics, recovery, settings, snapshot_thread};
 
@@ -68,7 +68,7 @@ impl From<RecoveryError> for StartError {
     fn from(error: RecoveryError) -> StartError {
         match error {
             RecoveryError::Store(error) => StartError::Store(error),
-            RecoveryError::State(reason) => StartError::Recovery(reason),
+            error => StartError::Recovery(error.to_string()),
         }
     }
 }
@@ -112,7 +112,7 @@ fn listen_hint(error: &io::Error) -> &'static str {
 pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
-    report: Report,
+    report: StartReport,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// These threads end after the others, when nothing can be appended any more.
     writers: Mutex<Vec<JoinHandle<()>>>,
@@ -127,23 +127,22 @@ impl Server {
         let store = Store::open(RealDisk, settings::dirs(&config), settings::store(&config))?;
         let seed = random_seed();
         let engine_config = settings::engine(&config, seed);
-        let whom = settings::recover_for(config.ensemble.as_ref());
-        let recover = || recovery::recover(&store, engine_config.tree, whom);
-        let (mut recovered, mut end, report) = recover()?;
+        let kind = settings::server_kind(config.ensemble.as_ref());
+        let (mut recovery, took) = recovery::recover(&store, engine_config.tree, kind)?;
         let metrics = Arc::new(Metrics::default());
-        let awaits_database = config.ensemble.is_some() && end.last == NO_DATABASE;
-        if report.snapshot.is_none() && !awaits_database {
-            let config = engine_config.clone();
+        let awaits_database = config.ensemble.is_some() && recovery.history.last == NO_DATABASE;
+        if recovery.report.snapshot.is_none() && !awaits_database {
             let began = Instant::now();
-            write_first_snapshot(&store, config, recovered, clock.now())?;
+            write_first_snapshot(&store, &mut recovery)?;
             metrics.note_snapshot(began.elapsed());
-            (recovered, end, _) = recover()?;
         }
+        let Recovery { recovered, history, report: files } = recovery;
+        let report = StartReport { files, took };
         let files = settings::member_files(&config);
         if let Some(ensemble) = &mut config.ensemble {
             let proposed = ensemble.proposed.take();
-            ensemble.proposed =
-                withdraw_unlogged(files.as_deref(), proposed, end.last).map_err(|error| {
+            ensemble.proposed = withdraw_unlogged(files.as_deref(), proposed, history.last)
+                .map_err(|error| {
                     StartError::Recovery(format!("proposed members stay where they are: {error}"))
                 })?;
         }
@@ -155,8 +154,8 @@ impl Server {
                     files.settle().map_err(StartError::Members)?;
                 }
                 let member = Member::bind(&config, ensemble, &store, log_reads, &metrics)?;
-                let epochs = store.load_epochs(end.last.max(Zxid::ZERO))?;
-                let start = member::start(&config, ensemble, epochs, end);
+                let epochs = store.load_epochs(history.last.max(Zxid::ZERO))?;
+                let start = member::start(&config, ensemble, epochs, history);
                 let engine = Engine::member(engine_config, recovered, start, seed, clock.now());
                 (engine, Some(member))
             }
@@ -164,7 +163,7 @@ impl Server {
 
         let (io, receivers): (Vec<_>, Vec<_>) = (0..io_thread_count()).map(IoHandle::new).unzip();
         let core = EngineDriver::new(engine, clock, io, member);
-        metrics.note_startup(report.snapshot_took, report.txns, report.txns_took);
+        metrics.note_startup(took.snapshot, report.files.txns, took.txns);
         let shared = Arc::new(Shared {
             limits: Limits::new(
                 config.max_client_cnxns,
@@ -199,14 +198,14 @@ impl Server {
 
     /// Logs one line with what an operator needs first.
     fn log_start(&self) {
-        let Server { shared, report, .. } = self;
+        let Server { shared, report: StartReport { files, took }, .. } = self;
         let (data_dir, log_dir) =
             (shared.store.snap_dir().display(), shared.store.log_dir().display());
-        let found = match (&report.snapshot, report.fresh) {
+        let found = match (&files.snapshot, files.fresh) {
             (_, true) | (None, _) => "nothing".to_owned(),
-            (Some(snapshot), false) => {
+            (Some((_, snapshot)), false) => {
                 let name = snapshot.file_name().unwrap_or_default().to_string_lossy();
-                format!("{name} and {} transactions after it", report.txns)
+                format!("{name} and {} transactions after it", files.txns)
             }
         };
         let server_id = shared.config.ensemble.as_ref().map(|ensemble| ensemble.my_id.0);
@@ -216,7 +215,7 @@ impl Server {
             %data_dir,
             %log_dir,
             found,
-            recovery_ms = (report.snapshot_took + report.txns_took).as_millis(),
+            recovery_ms = (took.snapshot + took.txns).as_millis(),
             server_id,
             "started",
         );
@@ -300,7 +299,7 @@ impl Server {
     }
 
     /// Returns what recovery found on the disk.
-    pub fn report(&self) -> &Report {
+    pub fn report(&self) -> &StartReport {
         &self.report
     }
 

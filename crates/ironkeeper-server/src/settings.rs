@@ -11,7 +11,7 @@ use ironkeeper_engine::request_throttle::RequestThrottleConfig;
 use ironkeeper_engine::throttle::ConnectionThrottleConfig;
 use ironkeeper_engine::unsent::UNSENT_BYTES_MAX;
 use ironkeeper_engine::{Database, EngineConfig};
-use ironkeeper_node::{DurableSteps, For, MemberFiles};
+use ironkeeper_node::{DurableSteps, MemberFiles, ServerKind};
 use ironkeeper_store::disk::RealDisk;
 use ironkeeper_store::{Compression, Dirs, Store, StoreOptions};
 use ironkeeper_tree::TreeConfig;
@@ -163,8 +163,8 @@ pub(crate) fn durable_steps(
     db: &Database,
     store: &Store<RealDisk>,
 ) -> DurableSteps {
-    let whom = recover_for(config.ensemble.as_ref());
-    DurableSteps { store: store.clone(), tree: db.config.tree, whom, files: member_files(config) }
+    let kind = server_kind(config.ensemble.as_ref());
+    DurableSteps { store: store.clone(), tree: db.config.tree, kind, files: member_files(config) }
 }
 
 /// Returns the writer of changed memberships, if there is a file for them.
@@ -181,12 +181,12 @@ pub(crate) fn purge(config: &Config) -> PurgeSettings {
 }
 
 /// Returns for which kind of server to recover, with the bounds of a member's history in memory.
-pub(crate) fn recover_for(ensemble: Option<&EnsembleConfig>) -> For {
+pub(crate) fn server_kind(ensemble: Option<&EnsembleConfig>) -> ServerKind {
     match ensemble {
-        None => For::Standalone,
+        None => ServerKind::Standalone,
         Some(ensemble) => {
             let defaults = Settings::default();
-            For::Member {
+            ServerKind::Member {
                 history_count_max: ensemble.commit_log_count as usize,
                 history_bytes_max: defaults.history_bytes_max,
             }

@@ -62,7 +62,7 @@ pub use log::catch_up::LogTail;
 pub use log::reader::{LogEnd, LogReader, LogRecord, Next};
 pub use log::stream::LogStream;
 pub use log::writer::LogWriter;
-pub use recover::{Recovered, TornTail, Visitor};
+pub use recover::{RecoveryReport, TornTail, Visitor};
 pub use snapshot::Compression;
 pub use snapshot::reader::{SnapshotSummary, read_snapshot, read_snapshot_file};
 pub use snapshot::writer::SnapshotWriter;

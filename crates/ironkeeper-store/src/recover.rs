@@ -27,9 +27,9 @@ pub trait Visitor {
     fn txn(&mut self, txn: &FullTxn<'_>, raw: &[u8]) -> Result<(), String>;
 }
 
-/// The result of recovery.
+/// The files that recovery found and what it did to them.
 #[derive(Clone, Debug)]
-pub struct Recovered {
+pub struct RecoveryReport {
     /// The zxid of the last transaction. -1 if there is no database and none may be created
     /// (`db.autocreate` is off and there is no `initialize` file): such a server takes part in
     /// elections only after a leader has sent it a snapshot.
@@ -61,27 +61,27 @@ impl<D: Disk> Store<D> {
     ///
     /// When this function returns, everything it found is durable and a torn tail is truncated, so
     /// the next server that reads the files, Apache's included, finds a clean log.
-    pub fn recover(&self, visitor: &mut dyn Visitor) -> Result<Recovered, StoreError> {
+    pub fn recover(&self, visitor: &mut dyn Visitor) -> Result<RecoveryReport, StoreError> {
         let mut refused = Vec::new();
         let snapshot = self.load_snapshot(visitor, &mut refused)?;
         let Some((snapshot_zxid, snapshot_path)) = snapshot else {
             return self.recover_without_snapshot(visitor, refused);
         };
-        let mut recovered = self.replay(visitor, snapshot_zxid)?;
-        recovered.snapshot = Some((snapshot_zxid, snapshot_path));
+        let mut report = self.replay(visitor, snapshot_zxid)?;
+        report.snapshot = Some((snapshot_zxid, snapshot_path));
 
         // A local snapshot contains only transactions that are in the log, so an older snapshot and
         // the log reach at least its zxid. If they do not, the newer snapshot came from a leader.
         for (file, zxid, reason) in &refused {
-            if *zxid > recovered.last_zxid {
+            if *zxid > report.last_zxid {
                 let (file, reason) = (file.clone(), reason.clone());
-                let reached = recovered.last_zxid;
+                let reached = report.last_zxid;
                 return Err(StoreError::SnapshotLost { file, reason, reached });
             }
         }
-        recovered.refused_snapshots =
+        report.refused_snapshots =
             refused.into_iter().map(|(file, _, reason)| (file, reason)).collect();
-        Ok(recovered)
+        Ok(report)
     }
 
     fn load_snapshot(
@@ -133,31 +133,31 @@ impl<D: Disk> Store<D> {
         &self,
         visitor: &mut dyn Visitor,
         refused: Vec<(PathBuf, Zxid, String)>,
-    ) -> Result<Recovered, StoreError> {
+    ) -> Result<RecoveryReport, StoreError> {
         let mut all = LogStream::all(&self.disk, &self.log_dir)?;
         let first = all.next()?.map(|located| located.file.to_owned());
-        let mut recovered = match first {
+        let mut report = match first {
             Some(log) if !self.options.trust_empty => {
                 return Err(StoreError::LogWithoutSnapshot { log });
             }
             _ => self.replay(visitor, Zxid::ZERO)?,
         };
-        recovered.refused_snapshots =
+        report.refused_snapshots =
             refused.into_iter().map(|(file, _, reason)| (file, reason)).collect();
-        if recovered.txns > 0 {
-            return Ok(recovered);
+        if report.txns > 0 {
+            return Ok(report);
         }
-        recovered.fresh = true;
+        report.fresh = true;
         let marker = &self.initialize_file;
         if self.disk.exists(marker).at(marker, "look for the file")? {
             self.disk.remove(marker).at(marker, "remove the file")?;
         } else if !self.options.db_auto_create {
-            recovered.last_zxid = Zxid(-1);
+            report.last_zxid = Zxid(-1);
         }
-        Ok(recovered)
+        Ok(report)
     }
 
-    fn replay(&self, visitor: &mut dyn Visitor, base: Zxid) -> Result<Recovered, StoreError> {
+    fn replay(&self, visitor: &mut dyn Visitor, base: Zxid) -> Result<RecoveryReport, StoreError> {
         let mut stream = LogStream::after(&self.disk, &self.log_dir, base)?;
         let mut last_zxid = base;
         let mut txns = 0;
@@ -193,7 +193,7 @@ impl<D: Disk> Store<D> {
         for dir in [&self.log_dir, &self.snap_dir] {
             self.disk.sync_dir(dir).at(dir, "sync the directory")?;
         }
-        Ok(Recovered {
+        Ok(RecoveryReport {
             last_zxid,
             snapshot: None,
             txns,

@@ -174,7 +174,7 @@ fn warn_of_flags_beside(file: &Path, with: &Overrides<'_>, config: &Config) {
 
 /// Prints a short announcement for the user.
 fn announce(server: &Server, data_dir: &Path) {
-    let report = server.report();
+    let files = &server.report().files;
     let data_dir = std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.to_owned());
     let address = server.address();
     let (bold, plain) = match std::io::stdout().is_terminal() {
@@ -190,10 +190,10 @@ fn announce(server: &Server, data_dir: &Path) {
     };
     println!("{bold}Ironkeeper {}{plain}, a ZooKeeper server, {kind}", env!("CARGO_PKG_VERSION"));
     println!("  clients  {bold}{address}{plain}");
-    let found = match (&report.snapshot, report.fresh) {
+    let found = match (&files.snapshot, files.fresh) {
         (_, true) | (None, _) => "new".to_owned(),
         (Some(_), false) => {
-            format!("{} transactions replayed after the snapshot", report.txns)
+            format!("{} transactions replayed after the snapshot", files.txns)
         }
     };
     println!("  data     {} ({found})", data_dir.display());

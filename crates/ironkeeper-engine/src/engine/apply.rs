@@ -5,20 +5,19 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use ironkeeper_proto::reply;
-use ironkeeper_proto::txn::{FullTxn, TxnDigest};
-use ironkeeper_proto::{ErrorCode, Put, Txn, Zxid};
+use ironkeeper_proto::txn::FullTxn;
+use ironkeeper_proto::{ErrorCode, Put, Txn, TxnHeader, Zxid};
 use ironkeeper_tree::{Applied, SnapshotRemains};
 
 use super::replies::put_txn_reply;
 use super::role::Role;
 use super::{Engine, Ready};
 use crate::conn::{CloseReason, Conn, Inner};
-use crate::database::State;
 use crate::io::{LogItem, Output, SessionEnd};
 use crate::local_writes::{Answer, Waiting};
 use crate::planted::Place;
 use crate::reads::Reads;
-use crate::snapshot::SnapshotJob;
+use crate::state::{ClosedSession, Effects, State};
 use crate::stats::LastOp;
 use crate::time::Now;
 use crate::watch::Firing;
@@ -80,10 +79,8 @@ impl Engine {
             _remains = finished.map(|walk| state.tree.end_snapshot(walk)).collect();
             if self.ready.is_empty() && self.is_snapshot_due() {
                 self.snapshots.start(&state.tree);
-                let walk = state.tree.begin_snapshot();
-                let sessions = state.sessions.sorted();
                 out.push(Output::Log(LogItem::Roll));
-                out.push(Output::Snapshot(Box::new(SnapshotJob::new(walk, sessions))));
+                out.push(Output::Snapshot(Box::new(state.begin_snapshot())));
             }
         }
     }
@@ -110,29 +107,19 @@ impl Engine {
             let mut inner = waiting.conn.lock();
             self.serve_reads_ahead(now, state, &waiting.conn, &mut inner);
         }
-        let mut ended = None;
-        match &full.txn {
-            Txn::CreateSession { timeout_ms } => state.sessions.open(header.session, *timeout_ms),
-            Txn::CloseSession { .. } => {
-                let timeout_ms = state.sessions.timeout_ms(header.session);
-                ended = Some((timeout_ms, state.tree.ephemeral_count()));
-                state.sessions.close(header.session);
-            }
-            _ => {}
-        }
-        let mut firing = Firing {
-            table: &state.watches,
+        let Effects { applied, closed, digest_differs } = state.apply(&full, |table| Firing {
+            table,
             config: &self.db.config,
             stats: &self.db.stats,
             unsent: &self.db.unsent,
             zxid: header.zxid,
             wakes: &mut self.wakes,
-        };
-        let applied = state.tree.apply(header, &full.txn, &mut firing);
+        });
         self.db.planted_panic.strike(Place::Apply);
         self.db.planted_panic.note(&full.txn);
-        self.compare_digest(state, &full, out);
-        state.digests.keep(&state.tree);
+        if digest_differs {
+            self.note_mismatch(header, out);
+        }
         self.db.stats.commits.fetch_add(1, Relaxed);
         // The difference is negative if the wall clock was set back, or if the leader's clock is
         // ahead of ours.
@@ -147,7 +134,7 @@ impl Engine {
             (_, Some(waiting)) => self.answer_txn(now, state, &waiting, &full, &applied),
             (_, None) => {}
         }
-        if let Some((timeout_ms, ephemerals)) = ended {
+        if let Some(ClosedSession { timeout_ms, ephemerals }) = closed {
             let (session, client) = (header.session, self.sessions.forget_client(header.session));
             self.on_closed(session, header.cxid);
             if client.is_some() || self.role == Role::Leading {
@@ -155,7 +142,7 @@ impl Engine {
                     session,
                     client,
                     timeout_ms: timeout_ms.unwrap_or(0),
-                    ephemerals: ephemerals.saturating_sub(state.tree.ephemeral_count()),
+                    ephemerals,
                     expired: header.cxid == 0,
                 })));
             }
@@ -163,24 +150,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Compares the tree's digest with the digest that the proposer computed for the tree after
-    /// this transaction.
-    fn compare_digest(&mut self, state: &State, full: &FullTxn<'_>, out: &mut Vec<Output>) {
-        let Some(digest) = full.digest.filter(|digest| digest.version == TxnDigest::VERSION) else {
-            return;
-        };
-        if digest.tree_digest == state.tree.digest() {
-            self.awaits_digest = false;
-        } else if !self.awaits_digest {
-            let header = &full.header;
-            debug_assert!(self.is_member(), "another digest after {header:?}");
-            if self.db.stats.digest_mismatches.fetch_add(1, Relaxed) == 0 {
-                out.push(Output::Warn(format!(
-                    "after transaction {} this tree is not what the leader's is; from now on this \
-                     is only counted. Remove this server's data and restart it to copy the leader's",
-                    header.zxid
-                )));
-            }
+    /// Counts a transaction after which the tree differs from the tree that its proposer predicted,
+    /// and warns of the first one.
+    fn note_mismatch(&mut self, header: &TxnHeader, out: &mut Vec<Output>) {
+        debug_assert!(self.is_member(), "another digest after {header:?}");
+        if self.db.stats.digest_mismatches.fetch_add(1, Relaxed) == 0 {
+            out.push(Output::Warn(format!(
+                "after transaction {} this tree is not what the leader's is; from now on this \
+                 is only counted. Remove this server's data and restart it to copy the leader's",
+                header.zxid
+            )));
         }
     }
 

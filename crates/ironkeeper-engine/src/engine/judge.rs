@@ -11,11 +11,11 @@ use ironkeeper_proto::{ErrorCode, OpCode, Put, Request, SessionId, Zxid};
 use super::Engine;
 use super::sessions::Standing;
 use crate::auth::Identity;
-use crate::database::State;
 use crate::io::Output;
 use crate::overlay::Overlay;
 use crate::planted::Place;
 use crate::prepare::Prepare;
+use crate::state::State;
 use crate::time::Now;
 
 impl Engine {

@@ -8,7 +8,7 @@ use ironkeeper_zab::ReconfigRefused;
 
 use super::Engine;
 use crate::auth::{self, Identity};
-use crate::database::State;
+use crate::state::State;
 use crate::time::Now;
 use crate::watch::Firing;
 

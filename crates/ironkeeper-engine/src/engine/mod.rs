@@ -115,9 +115,6 @@ pub struct Engine {
     awake_ms: u64,
     /// When read-only clients are accepted if no leader is found before.
     read_only_at_ms: Option<u64>,
-    /// The tree comes from a fuzzy snapshot of a leader: digests are compared only after the first
-    /// one that matches.
-    awaits_digest: bool,
     /// Work in this hold of the gate on reads that had to be served before the next transaction.
     read_work: usize,
     wakes: Wakes,
@@ -142,7 +139,7 @@ impl Engine {
         seed: u64,
         now: Now,
     ) -> (Engine, Arc<Database>) {
-        let zab = Zab::standalone(recovered.tree.last_zxid());
+        let zab = Zab::standalone(recovered.state.applied());
         let (mut engine, db) = Engine::with_zab(config, recovered, zab, seed, now);
         engine.sessions.track_all(now, &db.read().sessions);
         (engine, db)
@@ -173,16 +170,15 @@ impl Engine {
         seed: u64,
         now: Now,
     ) -> (Engine, Arc<Database>) {
+        let Recovered { state, digest_mismatches } = recovered;
         let hasher = Hasher::with_seed(config.tree.hash_seed);
         let reaper = Reaper::new(config.container, now);
-        let snapshots = SnapshotSchedule::new(&config, &recovered.tree, seed);
-        let overlay = Overlay::new(recovered.tree.digest(), hasher.clone());
+        let snapshots = SnapshotSchedule::new(&config, &state.tree, seed);
+        let overlay = Overlay::new(state.tree.digest(), hasher.clone());
         let sessions = Sessions::new(&config, now);
-        let delivered = recovered.tree.last_zxid();
-        let (mismatches, awaits_digest) = (recovered.digest_mismatches, recovered.awaits_digest);
-        let (db, token) =
-            Database::new(config, recovered.tree, recovered.sessions, recovered.digests, seed, now);
-        db.stats.digest_mismatches.store(mismatches, Relaxed);
+        let delivered = state.applied();
+        let (db, token) = Database::new(config, state, seed, now);
+        db.stats.digest_mismatches.store(digest_mismatches, Relaxed);
         let db = Arc::new(db);
         let engine = Engine {
             db: Arc::clone(&db),
@@ -197,7 +193,6 @@ impl Engine {
             delivered,
             awake_ms: now.mono_ms,
             read_only_at_ms: None,
-            awaits_digest,
             read_work: 0,
             wakes: Wakes::default(),
             open_acl: Arc::new(AclList::new(AclVec::OPEN)),

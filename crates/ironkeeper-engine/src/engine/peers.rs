@@ -8,7 +8,6 @@ use ironkeeper_zab::{DurableStep, LinkId, LinkOp, Output as FromZab, Upcall};
 
 use super::{Engine, Ready};
 use crate::io::{LogItem, Output, ToPeers};
-use crate::snapshot::SnapshotJob;
 use crate::time::Now;
 
 /// The maximum number of sessions in one reply to a ping, so that the packet does not exceed the
@@ -91,9 +90,7 @@ impl Engine {
         let db = Arc::clone(&self.db);
         let mut state = db.write(&mut self.token);
         debug_assert!(state.applied() == zxid);
-        let walk = state.tree.begin_snapshot();
-        let sessions = state.sessions.sorted();
-        let job = Box::new(SnapshotJob::new(walk, sessions));
+        let job = Box::new(state.begin_snapshot());
         out.push(Output::Peers(ToPeers::SendSnapshot { link, job }));
     }
 }

@@ -37,19 +37,13 @@ impl Engine {
         self.become_looking(now);
         // These transactions are contained in the new tree or were never committed.
         self.ready.clear();
-        let Recovered { tree, sessions, digest_mismatches, digests, awaits_digest } = recovered;
-        self.delivered = tree.last_zxid();
+        let Recovered { state, digest_mismatches } = recovered;
+        self.delivered = state.applied();
         let db = Arc::clone(&self.db);
-        let mut state = db.write(&mut self.token);
-        let old_tree = std::mem::replace(&mut state.tree, tree);
-        let old_sessions = std::mem::replace(&mut state.sessions, sessions);
-        state.digests = digests;
-        state.long_lists.clear();
-        drop(state);
-        // These may be large.
-        drop((old_tree, old_sessions));
+        // The old state may be large: it is dropped after the gate is unlocked.
+        let old = db.write(&mut self.token).replace(state);
+        drop(old);
         self.note_mismatches(digest_mismatches);
-        self.awaits_digest = awaits_digest;
         if let Some(ensemble) = self.zab.ensemble() {
             self.ready.push_back(Ready::Members(Box::new(ensemble.committed().clone())));
         }

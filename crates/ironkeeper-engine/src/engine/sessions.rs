@@ -20,11 +20,11 @@ use super::replies::put_connect_response;
 use super::role::Role;
 use crate::config::LocalSessions;
 use crate::conn::{CloseReason, Conn};
-use crate::database::State;
 use crate::expiry::SessionClock;
 use crate::io::{Output, SessionEnd};
 use crate::local_writes::{Answer, Waiting};
 use crate::sessions::{Attached, Revalidation, learner_clock};
+use crate::state::State;
 use crate::stats::LastOp;
 use crate::time::Now;
 

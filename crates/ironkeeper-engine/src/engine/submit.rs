@@ -12,9 +12,9 @@ use super::role::Role;
 use super::sessions::Owner;
 use crate::auth::Identity;
 use crate::conn::{CloseReason, Conn, Submit, SubmitKind};
-use crate::database::State;
 use crate::io::Output;
 use crate::local_writes::{Answer, Waiting};
+use crate::state::State;
 use crate::time::Now;
 
 /// The number of connections waiting for the request throttle that are woken in one check.

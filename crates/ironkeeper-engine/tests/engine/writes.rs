@@ -202,12 +202,12 @@ fn recovery_from_the_log_gives_the_same_tree() {
     client.create(&mut world, "/e", Ephemeral).unwrap();
     client.delete(&mut world, "/n3").unwrap();
     let config = EngineConfig::default();
-    let mut recovery = ironkeeper_engine::recover::Recovery::new(config.tree);
+    let mut recovered = ironkeeper_engine::recover::Recovered::new(config.tree);
     for (_, record) in &world.log {
-        recovery.txn(&ironkeeper_proto::txn::FullTxn::decode(record).unwrap()).unwrap();
+        recovered.apply(&ironkeeper_proto::txn::FullTxn::decode(record).unwrap());
     }
-    let recovered = recovery.finish().unwrap();
+    recovered.state.remove_orphans();
     assert_eq!(recovered.digest_mismatches, 0);
-    assert_eq!(recovered.tree.digest(), world.db.read().tree.digest());
-    assert!(recovered.sessions.contains(client.session));
+    assert_eq!(recovered.state.tree.digest(), world.db.read().tree.digest());
+    assert!(recovered.state.sessions.contains(client.session));
 }

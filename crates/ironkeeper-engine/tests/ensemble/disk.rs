@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use ironkeeper_engine::recover::{Recovered, Recovery};
+use ironkeeper_engine::recover::{Recovered, SnapshotLoader};
 use ironkeeper_proto::jute::Reader;
 use ironkeeper_proto::snapshot_record::{END_PATH, SnapshotNode};
 use ironkeeper_proto::txn::FullTxn;
@@ -120,18 +120,17 @@ impl Disk {
 
     /// Recovers the tree from the newest snapshot and the log.
     pub fn state(&self) -> Recovered {
-        let mut recovery = Recovery::new(TreeConfig::default());
-        let mut base = Zxid::ZERO;
+        let mut recovered = Recovered::new(TreeConfig::default());
         if let Some((zxid, tree)) = self.snapshots.last() {
-            load(&mut recovery, *zxid, tree);
-            base = *zxid;
+            recovered = load(*zxid, tree);
         }
+        let base = recovered.state.applied();
         for (zxid, txn) in &self.log {
             if *zxid > base {
-                recovery.txn(&FullTxn::decode(txn).unwrap()).unwrap();
+                recovered.apply(&FullTxn::decode(txn).unwrap());
             }
         }
-        recovery.finish_member().unwrap()
+        recovered
     }
 
     /// Drops the queued steps, as the death of the process does. If a snapshot is newer than the
@@ -168,24 +167,24 @@ impl Disk {
     }
 }
 
-fn load(recovery: &mut Recovery, zxid: Zxid, tree: &[u8]) {
+fn load(zxid: Zxid, tree: &[u8]) -> Recovered {
     let mut reader = Reader::new(tree);
-    recovery.begin_snapshot();
+    let mut loader = SnapshotLoader::new(TreeConfig::default());
     for _ in 0..reader.i32().unwrap() {
-        recovery.session(SessionId(reader.i64().unwrap()), reader.i32().unwrap());
+        loader.session(SessionId(reader.i64().unwrap()), reader.i32().unwrap());
     }
     for _ in 0..reader.i32().unwrap() {
         let id = reader.i64().unwrap();
-        recovery.acl(id, AclVec::decode(&mut reader).unwrap().unwrap());
+        loader.acl(id, AclVec::decode(&mut reader).unwrap().unwrap());
     }
     loop {
         let path = reader.str().unwrap();
         if path == END_PATH {
             break;
         }
-        recovery.node(&SnapshotNode::decode_body(path, &mut reader).unwrap()).unwrap();
+        loader.node(&SnapshotNode::decode_body(path, &mut reader).unwrap()).unwrap();
     }
     assert_eq!(reader.str().unwrap(), "BenWasHere");
     assert!(reader.is_empty());
-    recovery.end_snapshot(zxid, None).unwrap();
+    loader.finish(zxid, None).unwrap()
 }

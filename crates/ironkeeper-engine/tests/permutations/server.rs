@@ -8,7 +8,7 @@ use ironkeeper_engine::baton::Baton;
 use ironkeeper_engine::conn::{CloseReason, Conn, Next, Submit};
 use ironkeeper_engine::database::Hasher;
 use ironkeeper_engine::outbox_sender::{Flushed, OutboxSender};
-use ironkeeper_engine::recover::Recovery;
+use ironkeeper_engine::recover::Recovered;
 use ironkeeper_engine::{Database, Engine, EngineConfig, Input, LogItem, Now, Output};
 use ironkeeper_proto::connect::ConnectRequest;
 use ironkeeper_proto::jute::{Put, Reader};
@@ -61,7 +61,7 @@ impl Server {
     /// Starts a server with `connections` connections, each with a session, and with the nodes `/a`
     /// and `/b`, whose data is `0`.
     pub fn start(config: EngineConfig, connections: usize) -> (Arc<Server>, Vec<Client>) {
-        let recovered = Recovery::new(config.tree).finish().unwrap();
+        let recovered = Recovered::new(config.tree);
         let (engine, db) = Engine::new(config, recovered, 7, NOW);
         let (inputs, outputs, ready) = (Vec::new(), Vec::new(), Vec::new());
         let owner = Owner { engine, inputs, outputs, ready };

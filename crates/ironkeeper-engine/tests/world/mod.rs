@@ -11,7 +11,7 @@ use ironkeeper_engine::auth;
 use ironkeeper_engine::conn::{Conn, Next, Submit};
 use ironkeeper_engine::database::Hasher;
 use ironkeeper_engine::io::SessionEnd;
-use ironkeeper_engine::recover::Recovery;
+use ironkeeper_engine::recover::Recovered;
 use ironkeeper_engine::{Database, Engine, EngineConfig, Input, LogItem, Now, Output};
 use ironkeeper_proto::connect::{ConnectRequest, ConnectResponse};
 use ironkeeper_proto::jute::{Put, Reader};
@@ -120,7 +120,7 @@ impl World {
 
     pub fn with(config: EngineConfig) -> World {
         let now = Now { mono_ms: 1_000_000, wall_ms: 1_700_000_000_000 };
-        let recovered = Recovery::new(config.tree).finish().unwrap();
+        let recovered = Recovered::new(config.tree);
         let (engine, db) = Engine::new(config, recovered, 7, now);
         World {
             engine,

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ironkeeper_engine::snapshot::SnapshotJob;
 use ironkeeper_engine::{Conn, Database, Engine, Input, MemberStart, Now};
 use ironkeeper_node::{
-    DurableSteps, For, Intake, LogItem, LogWork, MemberFiles, ReceivedTree, RecoveryError, recover,
-    withdraw_unlogged, write_first_snapshot,
+    DurableSteps, Intake, LogItem, LogWork, MemberFiles, ReceivedTree, Recovery, RecoveryError,
+    ServerKind, recover, withdraw_unlogged, write_first_snapshot,
 };
 use ironkeeper_proto::{Membership, ServerId};
 use ironkeeper_store::disk::sim::SimDisk;
@@ -161,30 +161,30 @@ impl Node {
         self.boot += 1;
         let config = plan.engine_of(self.id);
         let store = Store::open(self.disk.clone(), Dirs::single(DATA_DIR), plan.store.clone())?;
-        let whom = For::Member {
+        let kind = ServerKind::Member {
             history_count_max: plan.settings.history_count_max,
             history_bytes_max: plan.settings.history_bytes_max,
         };
-        let (mut recovered, mut end, report) = recover(&store, config.tree, whom, || {})?;
-        if report.snapshot.is_none() {
-            write_first_snapshot(&store, config.clone(), recovered, now)?;
-            (recovered, end, _) = recover(&store, config.tree, whom, || {})?;
+        let mut recovery = recover(&store, config.tree, kind, || {})?;
+        if recovery.report.snapshot.is_none() {
+            write_first_snapshot(&store, &mut recovery)?;
         }
-        let epochs = store.load_epochs(end.last)?;
+        let Recovery { recovered, history, .. } = recovery;
+        let epochs = store.load_epochs(history.last)?;
         let members = self.members.read();
         let proposed = members.proposed().cloned();
-        let proposed = withdraw_unlogged(Some(&self.members), proposed, end.last)
+        let proposed = withdraw_unlogged(Some(&self.members), proposed, history.last)
             .expect("this file can always be written");
         let member = MemberStart {
             me: self.id,
             settings: plan.settings.clone(),
             ensemble: Ensemble::new(members.committed().clone(), proposed),
-            recovered: end.into_recovered(epochs),
+            recovered: history.into_recovered(epochs),
         };
         let steps = DurableSteps {
             store: store.clone(),
             tree: config.tree,
-            whom,
+            kind,
             files: Some(Box::new(self.members.clone())),
         };
         let (engine, db) = Engine::member(config, recovered, member, seed, now);

@@ -8,7 +8,7 @@ use ironkeeper_proto::txn::{self, FullTxn, TxnHeader};
 use ironkeeper_proto::{AclVec, OpCode, Put, SessionId, Zxid};
 use ironkeeper_store::disk::Disk;
 use ironkeeper_store::disk::sim::SimDisk;
-use ironkeeper_store::{Dirs, Recovered, Store, StoreError, StoreOptions, Visitor};
+use ironkeeper_store::{Dirs, RecoveryReport, Store, StoreError, StoreOptions, Visitor};
 
 /// The records that a recovery delivered.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -111,14 +111,14 @@ pub fn open(disk: &SimDisk) -> Store<SimDisk> {
 }
 
 /// Opens the store as a server does at its start, and recovers.
-pub fn recover(disk: &SimDisk) -> Result<(Recorder, Recovered), StoreError> {
+pub fn recover(disk: &SimDisk) -> Result<(Recorder, RecoveryReport), StoreError> {
     recover_with(disk, small())
 }
 
 pub fn recover_with(
     disk: &SimDisk,
     options: StoreOptions,
-) -> Result<(Recorder, Recovered), StoreError> {
+) -> Result<(Recorder, RecoveryReport), StoreError> {
     let store = Store::open(disk.clone(), dirs(), options)?;
     let mut recorder = Recorder::default();
     let recovered = store.recover(&mut recorder)?;

@@ -15,11 +15,11 @@ pub fn check(config: &Config, findings: &mut Findings) {
         Ok(found) => found,
         Err(error) => return findings.add(Weight::Obstacle, error.to_string()),
     };
-    let Rehearsal { report, last_zxid, nodes, sessions, digest_mismatches } = found;
-    let snapshot = report.snapshot.as_deref().and_then(|path| path.file_name());
+    let Rehearsal { files, last_zxid, nodes, sessions, digest_mismatches } = found;
+    let snapshot = files.snapshot.as_ref().and_then(|(_, path)| path.file_name());
     let from = match snapshot {
-        Some(name) => format!("{} and {} transactions", name.display(), report.txns),
-        None => format!("{} transactions", report.txns),
+        Some(name) => format!("{} and {} transactions", name.display(), files.txns),
+        None => format!("{} transactions", files.txns),
     };
     findings.add(
         Weight::Good,

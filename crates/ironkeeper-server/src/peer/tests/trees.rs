@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ironkeeper_engine::snapshot::{LEARNER_SIGNATURE, Slice};
-use ironkeeper_node::{For, recover};
+use ironkeeper_node::{Recovery, ServerKind, recover};
 use ironkeeper_proto::jute::Put;
 use ironkeeper_proto::snapshot_record::{END_PATH, SnapshotNode};
 use ironkeeper_proto::stat::StatPersisted;
@@ -67,11 +67,12 @@ fn a_tree_arrives_between_the_packets_around_it_and_becomes_a_snapshot() {
     assert!(learner.links.take_snapshot(link).is_none(), "it is taken once");
     assert_eq!(received.zxid(), Zxid(9));
     learner.store.install_snapshot(Zxid(9), received.into_writer()).unwrap();
-    let (recovered, ..) =
-        recover(&learner.store, TreeConfig::default(), For::Standalone, || {}).unwrap();
-    assert_eq!(recovered.tree.last_zxid(), Zxid(9));
+    let kind = ServerKind::Standalone;
+    let Recovery { recovered, .. } =
+        recover(&learner.store, TreeConfig::default(), kind, || {}).unwrap();
+    assert_eq!(recovered.state.applied(), Zxid(9));
     for index in 1..3000 {
-        let node = recovered.tree.find(&format!("/node-{index}")).expect("it was sent");
+        let node = recovered.state.tree.find(&format!("/node-{index}")).expect("it was sent");
         assert_eq!(node.data(), Some(&[7; 1000][..]));
     }
 }
