@@ -190,7 +190,7 @@ pub fn withdraw_unlogged(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ironkeeper_store::disk::sim::SimDisk;
+    use ironkeeper_simdisk::SimDisk;
     use ironkeeper_store::{Dirs, StoreOptions};
     use std::sync::Mutex;
 

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use ironkeeper_engine::config::LocalSessions;
 use ironkeeper_sim::Failure;
 use ironkeeper_sim::server::{Plan, Stop, World};
-use ironkeeper_store::disk::sim::Fault;
+use ironkeeper_simdisk::Fault;
 use ironkeeper_zab::Bug;
 
 const SECOND: u64 = 1_000_000;

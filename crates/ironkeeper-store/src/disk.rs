@@ -18,7 +18,6 @@ mod read_only;
     reason = "the driver: the only access to the file system in the pure crates"
 )]
 mod real;
-pub mod sim;
 #[expect(clippy::disallowed_types, reason = "system calls of the driver")]
 mod syscalls;
 

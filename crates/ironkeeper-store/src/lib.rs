@@ -6,8 +6,8 @@
 //!
 //! Start with [`Store`] (a data directory), [`LogWriter`] (append, then one commit for many
 //! records), [`SnapshotWriter`] and [`Visitor`] (the receiver of recovered records). All I/O goes
-//! through [`disk::Disk`]: [`disk::RealDisk`] is the file system, [`disk::sim::SimDisk`] is a
-//! simulated disk with crashes.
+//! through [`disk::Disk`]: [`disk::RealDisk`] is the file system; `SimDisk` of the unpublished crate
+//! `ironkeeper-simdisk` is a simulated disk with crashes.
 //!
 //! Two guarantees determine the design:
 //!

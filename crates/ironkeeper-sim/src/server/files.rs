@@ -4,8 +4,8 @@ use ironkeeper_engine::Input;
 use ironkeeper_engine::snapshot::SnapshotJob;
 use ironkeeper_node::{LogDriver, Progress, read_log, write_snapshot};
 use ironkeeper_proto::Zxid;
+use ironkeeper_simdisk::{Fault, SimDisk};
 use ironkeeper_store::LogWriter;
-use ironkeeper_store::disk::sim::{Fault, SimDisk};
 use ironkeeper_zab::{Input as ZabInput, LinkId};
 
 use super::node::Process;

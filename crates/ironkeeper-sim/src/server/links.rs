@@ -7,7 +7,7 @@ use ironkeeper_node::{Expect, Intake};
 use ironkeeper_proto::ServerId;
 use ironkeeper_proto::election::Opening;
 use ironkeeper_proto::quorum_packet::Sender;
-use ironkeeper_store::disk::sim::SimDisk;
+use ironkeeper_simdisk::SimDisk;
 use ironkeeper_zab::{Input as ZabInput, LinkId, Port};
 
 use super::node::{Peer, Piece};

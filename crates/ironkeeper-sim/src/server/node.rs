@@ -12,7 +12,7 @@ use ironkeeper_node::{
     ServerKind, recover, withdraw_unlogged, write_first_snapshot,
 };
 use ironkeeper_proto::{Membership, ServerId};
-use ironkeeper_store::disk::sim::SimDisk;
+use ironkeeper_simdisk::SimDisk;
 use ironkeeper_store::{Dirs, Store};
 use ironkeeper_zab::{Ensemble, Epochs, LinkId};
 

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use ironkeeper_simdisk::Fault as CallFault;
 use ironkeeper_store::disk::Disk;
-use ironkeeper_store::disk::sim::Fault as CallFault;
 
 use super::world::{Event, Phase, Stop, WAKING_US_MAX, World};
 use crate::faults::Fault;

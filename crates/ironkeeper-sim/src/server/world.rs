@@ -4,7 +4,7 @@ use std::fmt;
 
 use ironkeeper_engine::{Database, Input};
 use ironkeeper_proto::{ServerId, Zxid};
-use ironkeeper_store::disk::sim::SimDisk;
+use ironkeeper_simdisk::SimDisk;
 use ironkeeper_zab::{LinkId, Port, Status};
 
 use super::agreement::Agreement;

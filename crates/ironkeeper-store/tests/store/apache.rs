@@ -2,8 +2,8 @@
 //! multi, ACLs, a container, a TTL node, names beyond ASCII.
 
 use ironkeeper_proto::{OpCode, Zxid};
+use ironkeeper_simdisk::SimDisk;
 use ironkeeper_store::StoreOptions;
-use ironkeeper_store::disk::sim::SimDisk;
 
 use crate::recorder::*;
 

@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 
 use ironkeeper_proto::Zxid;
-use ironkeeper_store::disk::sim::{Fault, SimDisk};
+use ironkeeper_simdisk::{Fault, SimDisk};
 use ironkeeper_store::{Store, StoreError};
 
 use crate::recorder::*;

@@ -4,8 +4,8 @@
 //! error. It never panics and never skips a record.
 
 use ironkeeper_proto::Zxid;
+use ironkeeper_simdisk::SimDisk;
 use ironkeeper_store::StoreError;
-use ironkeeper_store::disk::sim::SimDisk;
 
 use crate::recorder::*;
 

@@ -1,9 +1,9 @@
 //! An empty directory, and when it becomes a new database.
 
 use ironkeeper_proto::Zxid;
+use ironkeeper_simdisk::SimDisk;
 use ironkeeper_store::StoreOptions;
 use ironkeeper_store::disk::Disk;
-use ironkeeper_store::disk::sim::SimDisk;
 
 use crate::recorder::*;
 

@@ -1,7 +1,7 @@
 //! The epoch files of a voter.
 
 use ironkeeper_proto::{Epoch, Zxid};
-use ironkeeper_store::disk::sim::{Fault, SimDisk};
+use ironkeeper_simdisk::{Fault, SimDisk};
 use ironkeeper_store::{Epochs, StoreError};
 
 use crate::recorder::*;

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 
 use ironkeeper_proto::snapshot_record::END_PATH;
 use ironkeeper_proto::{Epoch, Put, Zxid};
-use ironkeeper_store::disk::sim::{Fault, SimDisk};
+use ironkeeper_simdisk::{Fault, SimDisk};
 use ironkeeper_store::{Dirs, Store, StoreError, StoreOptions};
 
 use crate::recorder::*;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ironkeeper_proto::Zxid;
-use ironkeeper_store::disk::sim::SimDisk;
+use ironkeeper_simdisk::SimDisk;
 use ironkeeper_store::disk::{Disk, RealDisk};
 use ironkeeper_store::{Dirs, Store, StoreError, StoreOptions};
 

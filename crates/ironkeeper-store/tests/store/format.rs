@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ironkeeper_proto::Zxid;
 use ironkeeper_proto::snapshot_record::SnapshotDigest;
-use ironkeeper_store::disk::sim::SimDisk;
+use ironkeeper_simdisk::SimDisk;
 use ironkeeper_store::{Compression, Store, StoreOptions};
 
 use crate::recorder::*;

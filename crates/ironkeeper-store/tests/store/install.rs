@@ -2,7 +2,7 @@
 
 use ironkeeper_proto::snapshot_record::END_PATH;
 use ironkeeper_proto::{Put, Zxid};
-use ironkeeper_store::disk::sim::{Fault, SimDisk};
+use ironkeeper_simdisk::{Fault, SimDisk};
 use ironkeeper_store::{Store, StoreError};
 
 use crate::recorder::*;

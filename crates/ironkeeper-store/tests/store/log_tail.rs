@@ -1,8 +1,8 @@
 //! The part of the log that a learner needs that is behind.
 
 use ironkeeper_proto::Zxid;
+use ironkeeper_simdisk::SimDisk;
 use ironkeeper_store::LogTail;
-use ironkeeper_store::disk::sim::SimDisk;
 
 use crate::recorder::*;
 

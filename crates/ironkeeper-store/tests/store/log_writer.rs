@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use ironkeeper_proto::Zxid;
-use ironkeeper_store::disk::sim::{Fault, SimDisk};
+use ironkeeper_simdisk::{Fault, SimDisk};
 use ironkeeper_store::{LogWriter, Store, StoreError, StoreOptions};
 
 use crate::recorder::*;

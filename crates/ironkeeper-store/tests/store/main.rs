@@ -15,4 +15,5 @@ mod log_tail;
 mod log_writer;
 mod purge;
 mod recorder;
+mod set_aside;
 mod truncate;

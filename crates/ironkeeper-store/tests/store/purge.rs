@@ -1,7 +1,7 @@
 //! The files that a purge removes and keeps.
 
 use ironkeeper_proto::Zxid;
-use ironkeeper_store::disk::sim::{Fault, SimDisk};
+use ironkeeper_simdisk::{Fault, SimDisk};
 
 use crate::recorder::*;
 

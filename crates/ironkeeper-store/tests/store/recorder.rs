@@ -6,8 +6,8 @@ use ironkeeper_proto::snapshot_record::{self, SnapshotDigest, SnapshotNode};
 use ironkeeper_proto::stat::StatPersisted;
 use ironkeeper_proto::txn::{self, FullTxn, TxnHeader};
 use ironkeeper_proto::{AclVec, OpCode, Put, SessionId, Zxid};
+use ironkeeper_simdisk::SimDisk;
 use ironkeeper_store::disk::Disk;
-use ironkeeper_store::disk::sim::SimDisk;
 use ironkeeper_store::{Dirs, RecoveryReport, Store, StoreError, StoreOptions, Visitor};
 
 /// The records that a recovery delivered.

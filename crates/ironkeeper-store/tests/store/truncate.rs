@@ -1,8 +1,8 @@
 //! Truncation to the last transaction that the leader has.
 
 use ironkeeper_proto::Zxid;
+use ironkeeper_simdisk::{Fault, SimDisk};
 use ironkeeper_store::StoreError;
-use ironkeeper_store::disk::sim::{Fault, SimDisk};
 
 use crate::recorder::*;
 

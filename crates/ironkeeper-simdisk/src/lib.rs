@@ -1,5 +1,8 @@
 //! A disk in memory that simulates crashes, full disks and bad sectors.
 //!
+//! [`SimDisk`] implements the store's [`Disk`], for the simulator and for tests of the store and of
+//! the crates above it. No shipped crate depends on this one.
+//!
 //! Every file has two images: the content that the process reads and the content of the medium. A
 //! sync copies writes to the medium. In a crash a seeded random choice decides about each unsynced
 //! write: it survives entirely, not at all, or in some of its sectors, in any order. The same
@@ -18,7 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Disk, DiskFile, Entry, SECTOR_BYTES};
+use ironkeeper_store::disk::{Disk, DiskFile, Entry, SECTOR_BYTES};
 
 const PAGE: u64 = 4096;
 
