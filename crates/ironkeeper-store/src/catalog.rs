@@ -29,12 +29,14 @@ pub(crate) struct LogFile {
     pub len: u64,
 }
 
+/// The file of a snapshot. Its name does not show whether the content is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SnapshotFile {
+pub struct SnapshotFile {
     /// The snapshot contains every transaction up to this one.
     pub zxid: Zxid,
     pub compression: Compression,
     pub path: PathBuf,
+    /// The length of the file in bytes.
     pub len: u64,
 }
 

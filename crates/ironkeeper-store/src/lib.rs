@@ -5,7 +5,9 @@
 //! and does not decide when to write.
 //!
 //! Start with [`Store`] (a data directory), [`LogWriter`] (append, then one commit for many
-//! records), [`SnapshotWriter`] and [`Visitor`] (the receiver of recovered records). All I/O goes
+//! records), [`SnapshotWriter`] and [`Visitor`] (the receiver of recovered records). A backup or a
+//! restore reads with [`Store::snapshots`], [`Store::read_snapshot`] and [`Store::read_log`], which
+//! takes a [`LogRange`]. All I/O goes
 //! through [`disk::Disk`]: [`disk::RealDisk`] is the file system; `SimDisk` of the unpublished crate
 //! `ironkeeper-simdisk` is a simulated disk with crashes.
 //!
@@ -56,9 +58,11 @@ mod set_aside;
 pub mod snapshot;
 mod store;
 
+pub use catalog::SnapshotFile;
 pub use epochs::Epochs;
 pub use error::StoreError;
 pub use log::catch_up::LogTail;
+pub use log::range::LogRange;
 pub use log::reader::{LogEnd, LogReader, LogRecord, Next};
 pub use log::stream::LogStream;
 pub use log::writer::LogWriter;

@@ -7,6 +7,7 @@
 //! A file is written by one process only. A later process never appends to it.
 
 pub mod catch_up;
+pub mod range;
 pub mod reader;
 mod renew;
 pub mod stream;

@@ -9,8 +9,8 @@ use ironkeeper_proto::{AclVec, SessionId, Zxid};
 use crate::catalog;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{At, StoreError};
+use crate::log::range::LogRange;
 use crate::log::stream::LogStream;
-use crate::snapshot::reader::read_snapshot_file;
 use crate::store::Store;
 
 /// The receiver of recovered records: one snapshot, then the transactions after it.
@@ -90,7 +90,7 @@ impl<D: Disk> Store<D> {
         refused: &mut Vec<(PathBuf, Zxid, String)>,
     ) -> Result<Option<(Zxid, PathBuf)>, StoreError> {
         let mut stumps_of_nothing = true;
-        for snapshot in catalog::snapshots(&self.disk, &self.snap_dir)? {
+        for snapshot in self.snapshots()? {
             let path = snapshot.path.clone();
             let reason = match catalog::looks_whole(&self.disk, &snapshot)? {
                 Err(what) => {
@@ -98,8 +98,7 @@ impl<D: Disk> Store<D> {
                     what.to_owned()
                 }
                 Ok(()) => {
-                    let max = self.options.field_max;
-                    match read_snapshot_file(&self.disk, &path, max, visitor) {
+                    match self.read_snapshot(&snapshot, visitor) {
                         Ok(_) => {
                             // Apache does not sync its snapshots, so this one is synced before it
                             // is relied on.
@@ -134,7 +133,7 @@ impl<D: Disk> Store<D> {
         visitor: &mut dyn Visitor,
         refused: Vec<(PathBuf, Zxid, String)>,
     ) -> Result<RecoveryReport, StoreError> {
-        let mut all = LogStream::all(&self.disk, &self.log_dir)?;
+        let mut all = LogStream::at_rest(&self.disk, &self.log_dir, LogRange::all())?;
         let first = all.next()?.map(|located| located.file.to_owned());
         let mut report = match first {
             Some(log) if !self.options.trust_empty => {
@@ -158,7 +157,7 @@ impl<D: Disk> Store<D> {
     }
 
     fn replay(&self, visitor: &mut dyn Visitor, base: Zxid) -> Result<RecoveryReport, StoreError> {
-        let mut stream = LogStream::after(&self.disk, &self.log_dir, base)?;
+        let mut stream = LogStream::at_rest(&self.disk, &self.log_dir, LogRange::after(base))?;
         let mut last_zxid = base;
         let mut txns = 0;
         while let Some(located) = stream.next()? {

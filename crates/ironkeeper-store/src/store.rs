@@ -8,12 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ironkeeper_proto::Zxid;
 use ironkeeper_proto::jute::MAX_BUFFER_DEFAULT;
 
-use crate::catalog;
+use crate::catalog::{self, SnapshotFile};
 use crate::disk::{Disk, DiskFile, LOCK_FILE};
 use crate::error::{At, StoreError};
+use crate::log::range::LogRange;
 use crate::log::stream::LogStream;
 use crate::log::writer::LogWriter;
+use crate::recover::Visitor;
 use crate::snapshot::Compression;
+use crate::snapshot::reader::{SnapshotSummary, read_snapshot_file};
 use crate::snapshot::writer::{Origin, SnapshotWriter};
 
 /// The subdirectory of the configured directories that contains all files.
@@ -189,10 +192,24 @@ impl<D: Disk> Store<D> {
         )
     }
 
-    /// Returns the records of the log from `zxid` on, including `zxid` if it is in the log. A
-    /// writer may append at the same time.
-    pub fn read_log_from(&self, zxid: Zxid) -> Result<LogStream<D>, StoreError> {
-        LogStream::from(&self.disk, &self.log_dir, zxid)
+    /// Returns the records of a part of the log. A writer may append at the same time.
+    pub fn read_log(&self, range: LogRange) -> Result<LogStream<D>, StoreError> {
+        LogStream::live(&self.disk, &self.log_dir, range)
+    }
+
+    /// Returns the snapshots, newest first.
+    pub fn snapshots(&self) -> Result<Vec<SnapshotFile>, StoreError> {
+        catalog::snapshots(&self.disk, &self.snap_dir)
+    }
+
+    /// Passes the records of a snapshot to `visitor`, which must discard them if this function
+    /// fails: the checksum is verified at the end.
+    pub fn read_snapshot(
+        &self,
+        snapshot: &SnapshotFile,
+        visitor: &mut dyn Visitor,
+    ) -> Result<SnapshotSummary, StoreError> {
+        read_snapshot_file(&self.disk, &snapshot.path, self.options.field_max, visitor)
     }
 
     /// Returns the number of bytes in the snapshot directory and in the log directory. As in Apache
@@ -203,8 +220,7 @@ impl<D: Disk> Store<D> {
 
     /// Returns the length of the newest snapshot, or zero if there is none.
     pub fn newest_snapshot_bytes(&self) -> Result<u64, StoreError> {
-        let snapshots = catalog::snapshots(&self.disk, &self.snap_dir)?;
-        Ok(snapshots.first().map_or(0, |snapshot| snapshot.len))
+        Ok(self.snapshots()?.first().map_or(0, |snapshot| snapshot.len))
     }
 
     /// Returns the free space of the snapshot directory and of the log directory.

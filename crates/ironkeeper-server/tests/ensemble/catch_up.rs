@@ -3,7 +3,7 @@
 use ironkeeper_proto::txn::{self, CreateKind, TxnHeader};
 use ironkeeper_proto::{AclVec, OpCode, SessionId, Zxid};
 use ironkeeper_store::disk::RealDisk;
-use ironkeeper_store::{Dirs, Store, StoreOptions};
+use ironkeeper_store::{Dirs, LogRange, Store, StoreOptions};
 use ironkeeper_testing::{ClusterBuilder, TestCluster};
 
 use crate::support::{create_at, follower_and_leader, has, monitor};
@@ -125,7 +125,7 @@ fn append_alone(data_dir: &std::path::Path) {
     let store = Store::open(RealDisk, Dirs::single(data_dir), StoreOptions::default())
         .expect("the server has let go of it");
     let mut last = Zxid::ZERO;
-    let mut stream = store.read_log_from(Zxid::ZERO).expect("there is a log");
+    let mut stream = store.read_log(LogRange::all()).expect("there is a log");
     while let Some(located) = stream.next().expect("it can be read") {
         last = located.record.zxid;
     }

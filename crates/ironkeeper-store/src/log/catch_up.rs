@@ -2,6 +2,7 @@
 
 use ironkeeper_proto::Zxid;
 
+use super::range::LogRange;
 use super::stream::LogStream;
 use crate::catalog;
 use crate::disk::Disk;
@@ -31,7 +32,7 @@ impl<D: Disk> Store<D> {
         bytes_max: u64,
         mut until: impl FnMut() -> Zxid,
     ) -> Result<LogTail, StoreError> {
-        let mut stream = LogStream::from(&self.disk, &self.log_dir, after)?;
+        let mut stream = LogStream::live(&self.disk, &self.log_dir, LogRange::from(after))?;
         let mut tail = LogTail::default();
         let mut last = after;
         let mut bytes = 0;

@@ -27,6 +27,8 @@ pub struct LogRecord<'a> {
     /// The offset of its frame in the file.
     pub offset: u64,
     pub zxid: Zxid,
+    /// The time at which the leader proposed the transaction, in milliseconds since 1970.
+    pub time_ms: i64,
     /// Transaction header, record and digest, as servers send them to each other.
     pub body: &'a [u8],
 }
@@ -66,13 +68,23 @@ pub struct LogReader<F> {
     /// The number of bytes in the buffer that have been consumed.
     consumed: usize,
     header_seen: bool,
-    /// The last record in the buffer: start and length of its frame, and its zxid.
-    last: (usize, usize, Zxid),
+    /// The last record in the buffer.
+    last: Last,
     /// Whether a writer may append to the file, so that its end cannot be classified.
     live: bool,
     /// The starts of two records, at least `UNSYNCED_BYTES_MAX` apart (at first both are the end of
     /// the file header). Everything that was written without a sync is after `marks[0]`.
     marks: [u64; 2],
+}
+
+/// A record in the buffer.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    /// The start and the length of its frame; the length is zero before the first record.
+    start: usize,
+    frame_len: usize,
+    zxid: Zxid,
+    time_ms: i64,
 }
 
 /// The position of the last records of a file.
@@ -98,7 +110,7 @@ impl<F: DiskFile> LogReader<F> {
             filled: 0,
             consumed: 0,
             header_seen: false,
-            last: (0, 0, Zxid::ZERO),
+            last: Last { start: 0, frame_len: 0, zxid: Zxid::ZERO, time_ms: 0 },
             live: false,
             marks: [FILE_HEADER_LEN as u64; 2],
         })
@@ -152,15 +164,15 @@ impl<F: DiskFile> LogReader<F> {
         };
         let start = self.consumed;
         let body = &self.buffer[start + RECORD_HEADER_LEN..start + frame_len - 1];
-        let zxid = match TxnHeader::decode(&mut Reader::new(body)) {
-            Ok(header) => header.zxid,
+        let header = match TxnHeader::decode(&mut Reader::new(body)) {
+            Ok(header) => header,
             Err(error) => {
                 let what = format!("a record with a right checksum has no header: {error}");
                 return Ok(Next::End { offset, end: LogEnd::Damaged { what } });
             }
         };
         self.consumed += frame_len;
-        self.last = (start, frame_len, zxid);
+        self.last = Last { start, frame_len, zxid: header.zxid, time_ms: header.time };
         if offset - self.marks[1] >= UNSYNCED_BYTES_MAX as u64 {
             self.marks = [self.marks[1], offset];
         }
@@ -169,7 +181,7 @@ impl<F: DiskFile> LogReader<F> {
 
     /// Returns the end of what has been read, or `None` before the first record.
     pub(crate) fn end(&self) -> Option<FileEnd> {
-        let (_, frame_len, last_zxid) = self.last;
+        let Last { frame_len, zxid: last_zxid, .. } = self.last;
         if frame_len == 0 {
             return None;
         }
@@ -180,9 +192,9 @@ impl<F: DiskFile> LogReader<F> {
 
     /// Returns the record of the last call of [`LogReader::next`]. Meaningless before the first.
     pub(crate) fn last_record(&self) -> LogRecord<'_> {
-        let (start, frame_len, zxid) = self.last;
+        let Last { start, frame_len, zxid, time_ms } = self.last;
         let body = &self.buffer[start + RECORD_HEADER_LEN..start + frame_len - 1];
-        LogRecord { offset: self.buffer_offset + start as u64, zxid, body }
+        LogRecord { offset: self.buffer_offset + start as u64, zxid, time_ms, body }
     }
 
     /// Returns the length of the whole frame if it is intact.

@@ -14,6 +14,7 @@ use ironkeeper_proto::jute::Reader;
 use ironkeeper_proto::txn::TxnHeader;
 use ironkeeper_proto::{OpCode, Zxid};
 
+use super::range::LogRange;
 use super::reader::{FileEnd, LogEnd, LogReader, LogRecord, Next};
 use crate::catalog::{self, LogFile};
 use crate::disk::Disk;
@@ -31,8 +32,9 @@ pub struct LogStream<D: Disk> {
     opened: Option<Zxid>,
     /// The zxids in the names of all files that were opened.
     read: Vec<Zxid>,
-    /// Records below this zxid are skipped.
-    from: Zxid,
+    range: LogRange,
+    /// Whether a record after the range was found.
+    is_past_range: bool,
     /// The last record that was returned, or the zxid that the first one must follow.
     last: Option<Zxid>,
     /// Whether a writer may append at the same time.
@@ -59,31 +61,24 @@ pub struct Located<'a> {
 }
 
 impl<D: Disk> LogStream<D> {
-    /// Returns the records at `zxid` and above, for a reader that runs beside a writer.
-    pub(crate) fn from(disk: &D, dir: &Path, zxid: Zxid) -> Result<LogStream<D>, StoreError> {
-        LogStream::new(disk, dir, zxid, None, true)
-    }
-
-    /// Returns the records above `base`, the first of which must follow it, for recovery.
-    pub(crate) fn after(disk: &D, dir: &Path, base: Zxid) -> Result<LogStream<D>, StoreError> {
-        LogStream::new(disk, dir, Zxid(base.0.saturating_add(1)), Some(base), false)
-    }
-
-    /// Returns all records. The first one may have any zxid.
-    pub(crate) fn all(disk: &D, dir: &Path) -> Result<LogStream<D>, StoreError> {
-        LogStream::new(disk, dir, Zxid(i64::MIN), None, false)
-    }
-
-    fn new(
+    /// Returns the records of the range, for recovery: no writer may append at the same time.
+    pub(crate) fn at_rest(
         disk: &D,
         dir: &Path,
-        from: Zxid,
-        last: Option<Zxid>,
-        live: bool,
+        range: LogRange,
     ) -> Result<LogStream<D>, StoreError> {
+        LogStream::new(disk, dir, range, false)
+    }
+
+    /// Returns the records of the range, for a reader that runs beside a writer.
+    pub(crate) fn live(disk: &D, dir: &Path, range: LogRange) -> Result<LogStream<D>, StoreError> {
+        LogStream::new(disk, dir, range, true)
+    }
+
+    fn new(disk: &D, dir: &Path, range: LogRange, live: bool) -> Result<LogStream<D>, StoreError> {
         let mut files = catalog::logs(disk, dir)?;
         // The newest file that starts at or below the first wanted record contains it.
-        let first = files.partition_point(|file| file.zxid <= from).saturating_sub(1);
+        let first = files.partition_point(|file| file.zxid <= range.from).saturating_sub(1);
         let waiting = files.split_off(first.min(files.len())).into();
         Ok(LogStream {
             disk: disk.clone(),
@@ -92,14 +87,17 @@ impl<D: Disk> LogStream<D> {
             reader: None,
             opened: None,
             read: Vec::new(),
-            from,
-            last,
+            range,
+            is_past_range: false,
+            last: range.after,
             live,
             torn: None,
         })
     }
 
-    /// Returns the next record, or `None` at the end. A torn tail ends the stream like a clean one.
+    /// Returns the next record, or `None` at the end of the range or of the log. A torn tail ends
+    /// the stream like a clean one. After the end of the log, a stream beside a writer returns the
+    /// records that were appended since.
     #[expect(clippy::should_implement_trait, reason = "records borrow from the stream")]
     pub fn next(&mut self) -> Result<Option<Located<'_>>, StoreError> {
         if !self.advance()? {
@@ -112,6 +110,9 @@ impl<D: Disk> LogStream<D> {
     /// Moves to the next wanted record. Returns `false` at the end.
     fn advance(&mut self) -> Result<bool, StoreError> {
         let mut refreshed = false;
+        if self.is_past_range {
+            return Ok(false);
+        }
         loop {
             let Some(reader) = &mut self.reader else {
                 let Some(file) = self.waiting.pop_front() else { return Ok(false) };
@@ -126,7 +127,7 @@ impl<D: Disk> LogStream<D> {
             };
             let (offset, end) = match reader.next()? {
                 Next::Record(record) => {
-                    if record.zxid < self.from {
+                    if record.zxid < self.range.from {
                         continue;
                     }
                     if self.last == Some(record.zxid) && is_refusal(record.body) {
@@ -140,7 +141,8 @@ impl<D: Disk> LogStream<D> {
                         return Err(StoreError::Gap { file, offset, before: last, found });
                     }
                     self.last = Some(record.zxid);
-                    return Ok(true);
+                    self.is_past_range = self.range.ends_before(&record);
+                    return Ok(!self.is_past_range);
                 }
                 Next::End { offset, end } => (offset, end),
             };

@@ -6,6 +6,7 @@
 
 use ironkeeper_proto::Zxid;
 
+use super::range::LogRange;
 use super::reader::{LogEnd, LogReader, Next};
 use super::stream::LogStream;
 use crate::catalog;
@@ -36,7 +37,7 @@ impl<D: Disk> Store<D> {
         };
 
         let mut reached = base;
-        let mut records = LogStream::after(&self.disk, &self.log_dir, base)?;
+        let mut records = LogStream::at_rest(&self.disk, &self.log_dir, LogRange::after(base))?;
         loop {
             match records.next() {
                 Ok(Some(located)) if located.record.zxid <= zxid => {

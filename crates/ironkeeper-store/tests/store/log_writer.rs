@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use ironkeeper_proto::Zxid;
 use ironkeeper_simdisk::{Fault, SimDisk};
-use ironkeeper_store::{LogWriter, Store, StoreError, StoreOptions};
+use ironkeeper_store::{LogRange, LogWriter, Store, StoreError, StoreOptions};
 
 use crate::recorder::*;
 
@@ -163,7 +163,7 @@ fn reading_goes_on_where_the_writer_is() {
         writer.commit().unwrap();
     };
     append(&mut writer, 6);
-    let mut records = store.read_log_from(Zxid(4)).unwrap();
+    let mut records = store.read_log(LogRange::from(Zxid(4))).unwrap();
     let mut read = || {
         let mut zxids = Vec::new();
         while let Some(located) = records.next().unwrap() {
@@ -184,9 +184,9 @@ fn reading_goes_on_where_the_writer_is() {
     }
     writer.commit().unwrap();
     assert_eq!(read(), [9, 10, 11, 12, 13]);
-    assert!(store.read_log_from(Zxid(14)).unwrap().next().unwrap().is_none());
+    assert!(store.read_log(LogRange::from(Zxid(14))).unwrap().next().unwrap().is_none());
     // From a zxid before the first record.
-    let mut all = store.read_log_from(Zxid(0)).unwrap();
+    let mut all = store.read_log(LogRange::from(Zxid(0))).unwrap();
     assert_eq!(all.next().unwrap().unwrap().record.zxid, Zxid(1));
 }
 

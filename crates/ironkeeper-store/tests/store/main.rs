@@ -11,6 +11,7 @@ mod failed_sync;
 mod files;
 mod format;
 mod install;
+mod log_range;
 mod log_tail;
 mod log_writer;
 mod purge;

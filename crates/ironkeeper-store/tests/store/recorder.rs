@@ -69,6 +69,13 @@ pub fn set_data(zxid: i64, data: &[u8]) -> Vec<u8> {
     body
 }
 
+/// Returns the body of a `setData` of /n that was proposed at this time.
+pub fn set_data_at(zxid: i64, time_ms: i64) -> Vec<u8> {
+    let mut body = header_at(zxid, OpCode::SetData, time_ms);
+    txn::encode::set_data("/n", Some(b"data"), 3, &mut body);
+    body
+}
+
 /// Returns the body of an error transaction.
 pub fn refusal(zxid: i64) -> Vec<u8> {
     let mut body = header(zxid, OpCode::Error);
@@ -77,15 +84,13 @@ pub fn refusal(zxid: i64) -> Vec<u8> {
 }
 
 fn header(zxid: i64, op: OpCode) -> Vec<u8> {
+    header_at(zxid, op, 1_700_000_000_000)
+}
+
+fn header_at(zxid: i64, op: OpCode, time: i64) -> Vec<u8> {
     let mut body = Vec::new();
-    TxnHeader {
-        session: SessionId(0x1_0000),
-        cxid: 7,
-        zxid: Zxid(zxid),
-        time: 1_700_000_000_000,
-        op,
-    }
-    .encode(&mut body);
+    TxnHeader { session: SessionId(0x1_0000), cxid: 7, zxid: Zxid(zxid), time, op }
+        .encode(&mut body);
     body
 }
 
