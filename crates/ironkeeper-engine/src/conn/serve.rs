@@ -269,12 +269,14 @@ impl<'t> Run<'_, 't, '_> {
     }
 
     /// Submits a request for a reply with an error, after the replies to all earlier requests.
+    #[cold]
     fn submit_rejected(&mut self, xid: Xid, op: OpCode) {
         let (session, error) = (self.inner.session, ErrorCode::ThrottledOp);
         self.submit(xid, SubmitKind::Refuse { session, xid, op, error });
     }
 
-    #[inline]
+    // Always inlined: otherwise the request is built on the stack first and copied.
+    #[inline(always)]
     fn submit(&mut self, xid: Xid, kind: SubmitKind) {
         self.inner.lane.push_write(xid);
         self.turn.db.outstanding.fetch_add(1, Relaxed);
