@@ -140,6 +140,16 @@ impl<S: ?Sized> Metric<S> {
         Metric::new(name, Kind::Gauge, unit, help, Getter::Computed(get))
     }
 
+    /// A counter that is computed when it is read.
+    pub const fn computed_counter(
+        name: &'static str,
+        unit: Unit,
+        help: &'static str,
+        get: fn(&S) -> Option<Reading>,
+    ) -> Metric<S> {
+        Metric::new(name, Kind::Counter, unit, help, Getter::Computed(get))
+    }
+
     /// Excludes a metric from [`reset`].
     pub const fn kept(mut metric: Metric<S>) -> Metric<S> {
         metric.is_kept = true;

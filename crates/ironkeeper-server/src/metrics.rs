@@ -77,8 +77,8 @@ impl Metrics {
     }
 }
 
-/// The metrics, in the order of `mntr`. Names are Apache's; where our value differs from Apache's,
-/// the row says so.
+/// The metrics, in the order of `mntr`. Names are Apache's; a comment at the row states where our
+/// value differs from Apache's.
 pub const METRICS: &[Metric<Metrics>] = &[
     // Apache measures the sync alone, for each log file that is synced.
     Metric::summary(

@@ -1,6 +1,6 @@
 //! The metrics of the engine: one row for each, in the order of `mntr`.
 //!
-//! Names are Apache's; where our value differs from Apache's, the row says so.
+//! Names are Apache's; a comment at the row states where our value differs from Apache's.
 
 use ironkeeper_metrics::{LastMinMax, Metric, Reading, Unit, four_decimals};
 

@@ -131,9 +131,12 @@ pub(super) const SERVER_METRICS: &[Metric<Gauges>] = &[
         Some(Reading::Integer(gauges.open_files_max))
     }),
     // Such a failure stops the server, so the count is at most one.
-    Metric::gauge("unrecoverable_error_count", Unit::Count, "Fatal failures", |gauges| {
-        flag(gauges.has_failed)
-    }),
+    Metric::computed_counter(
+        "unrecoverable_error_count",
+        Unit::Count,
+        "Fatal failures",
+        |gauges| flag(gauges.has_failed),
+    ),
     // The next two are Ironkeeper's own; monitors ignore unknown keys.
     Metric::gauge("disk_full", Unit::Count, "1 while the disk of the log is full", |gauges| {
         flag(gauges.is_disk_full)
