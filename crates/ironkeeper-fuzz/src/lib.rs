@@ -11,6 +11,7 @@
 mod client;
 mod election;
 mod files;
+mod link;
 mod memory_disk;
 mod mutate;
 mod packet;
@@ -36,6 +37,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "connect", run: request::connect },
     Target { name: "credentials", run: text::credentials },
     Target { name: "election", run: election::election },
+    Target { name: "link", run: link::link },
     Target { name: "log_file", run: files::log_file },
     Target { name: "membership", run: text::membership },
     Target { name: "packets_of_leader", run: packet::packets_of_leader },

@@ -1,4 +1,4 @@
-//! A disk with one file, in memory and without write access.
+//! A disk with one file, in memory. Writes succeed and have no effect.
 
 use std::io;
 use std::path::Path;
@@ -13,10 +13,6 @@ pub(crate) struct MemoryDisk(pub(crate) Arc<[u8]>);
 #[derive(Debug)]
 pub(crate) struct MemoryFile(Arc<[u8]>);
 
-fn read_only<T>() -> io::Result<T> {
-    Err(io::ErrorKind::ReadOnlyFilesystem.into())
-}
-
 impl Disk for MemoryDisk {
     type File = MemoryFile;
     type Lock = ();
@@ -29,20 +25,20 @@ impl Disk for MemoryDisk {
         Ok(MemoryFile(Arc::clone(&self.0)))
     }
 
-    fn open_to_write(&self, _: &Path) -> io::Result<MemoryFile> {
-        read_only()
+    fn open_to_write(&self, path: &Path) -> io::Result<MemoryFile> {
+        self.open(path)
     }
 
-    fn create(&self, _: &Path) -> io::Result<MemoryFile> {
-        read_only()
+    fn create(&self, path: &Path) -> io::Result<MemoryFile> {
+        self.open(path)
     }
 
     fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
-        read_only()
+        Ok(())
     }
 
     fn remove(&self, _: &Path) -> io::Result<()> {
-        read_only()
+        Ok(())
     }
 
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
@@ -54,7 +50,7 @@ impl Disk for MemoryDisk {
     }
 
     fn create_dir_all(&self, _: &Path) -> io::Result<()> {
-        read_only()
+        Ok(())
     }
 
     fn exists(&self, _: &Path) -> io::Result<bool> {
@@ -76,11 +72,11 @@ impl DiskFile for MemoryFile {
     }
 
     fn write_at(&mut self, _: &[u8], _: u64) -> io::Result<()> {
-        read_only()
+        Ok(())
     }
 
     fn set_len(&mut self, _: u64) -> io::Result<()> {
-        read_only()
+        Ok(())
     }
 
     fn sync_data(&mut self) -> io::Result<()> {

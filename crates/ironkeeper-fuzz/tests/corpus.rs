@@ -73,6 +73,7 @@ checks! {
     connect,
     credentials,
     election,
+    link,
     log_file,
     membership,
     packets_of_leader,
