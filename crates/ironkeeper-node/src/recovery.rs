@@ -210,3 +210,101 @@ pub fn write_first_snapshot<D: Disk>(
     state.tree.end_snapshot(job.into_walk());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use ironkeeper_proto::txn::{self, CreateKind, TxnHeader};
+    use ironkeeper_proto::{AclVec, OpCode};
+    use ironkeeper_simdisk::SimDisk;
+    use ironkeeper_store::{Dirs, StoreOptions};
+
+    use super::*;
+
+    const MEMBER: ServerKind =
+        ServerKind::Member { history_count_max: 500, history_bytes_max: 1 << 20 };
+
+    fn store(disk: &SimDisk) -> Store<SimDisk> {
+        let options = StoreOptions { trust_empty: true, ..StoreOptions::default() };
+        Store::open(disk.clone(), Dirs::single("/data"), options).expect("a good disk")
+    }
+
+    fn recovered(store: &Store<SimDisk>) -> Recovery {
+        recover(store, TreeConfig::default(), MEMBER, || {}).expect("the files are good")
+    }
+
+    /// Appends a create of `/n<zxid>`.
+    fn append(store: &Store<SimDisk>, zxids: std::ops::RangeInclusive<i64>) {
+        let mut writer = store.log_writer();
+        for zxid in zxids {
+            let (path, kind) = (format!("/n{zxid}"), CreateKind::Persistent);
+            let header = TxnHeader {
+                session: SessionId(1),
+                cxid: 1,
+                zxid: Zxid(zxid),
+                time: 1,
+                op: OpCode::Create,
+            };
+            let mut body = Vec::new();
+            header.encode(&mut body);
+            let version = zxid as i32;
+            let acl = AclVec::OPEN;
+            txn::encode::create(OpCode::Create, &path, None, acl, kind, version, &mut body);
+            writer.append(Zxid(zxid), &body).expect("it is small");
+        }
+        writer.commit().expect("there is room");
+    }
+
+    #[test]
+    fn a_first_start_continues_with_the_state_that_the_next_start_recovers() {
+        for txns in [0, 5] {
+            let disk = SimDisk::new(7);
+            let store = store(&disk);
+            if txns > 0 {
+                append(&store, 1..=txns);
+            }
+            let mut first = recovered(&store);
+            assert_eq!((first.report.snapshot.is_none(), first.report.fresh), (true, txns == 0));
+            write_first_snapshot(&store, &mut first).expect("there is room");
+
+            let second = recovered(&store);
+            let zxid = Zxid(txns);
+            assert_eq!(second.report.snapshot.map(|(zxid, _)| zxid), Some(zxid));
+            assert_eq!(second.report.txns, 0);
+            let digest = |recovered: &Recovered| recovered.state.tree.digest();
+            assert_eq!(digest(&first.recovered), digest(&second.recovered));
+            assert_eq!(first.recovered.state.applied(), zxid);
+            let position = |of: &LogHistory| (of.base, of.last, of.txns_base, of.txns.len());
+            assert_eq!(position(&first.history), position(&second.history));
+            append(&store, txns + 1..=txns + 2);
+            let third = recovered(&store);
+            assert_eq!((third.report.txns, third.history.txns.len()), (2, 2));
+            assert_eq!(third.recovered.digest_mismatches, 0);
+        }
+    }
+
+    #[test]
+    fn the_driver_learns_when_the_replay_begins() {
+        let store = store(&SimDisk::new(7));
+        let mut first = recovered(&store);
+        write_first_snapshot(&store, &mut first).expect("there is room");
+        append(&store, 1..=3);
+        let mut calls = 0;
+        recover(&store, TreeConfig::default(), MEMBER, || calls += 1).expect("the files are good");
+        assert_eq!(calls, 1);
+    }
+
+    #[test]
+    fn the_history_in_memory_is_the_end_of_the_log_within_its_bound() {
+        let store = store(&SimDisk::new(7));
+        append(&store, 1..=9);
+        let kind = ServerKind::Member { history_count_max: 4, history_bytes_max: 1 << 20 };
+        let history =
+            recover(&store, TreeConfig::default(), kind, || {}).expect("good files").history;
+        let zxids: Vec<i64> = history.txns.iter().map(|(zxid, _)| zxid.0).collect();
+        assert_eq!((zxids, history.txns_base, history.last), (vec![6, 7, 8, 9], Zxid(5), Zxid(9)));
+        let kind = ServerKind::Standalone;
+        let history =
+            recover(&store, TreeConfig::default(), kind, || {}).expect("good files").history;
+        assert_eq!((history.txns.len(), history.last), (0, Zxid(9)));
+    }
+}
