@@ -113,8 +113,9 @@ impl Membership {
                 let weight = value.parse().ok().filter(|weight| (0..=1 << 32).contains(weight));
                 membership.weights.insert(id, weight.ok_or(fail("the weight is no number"))?);
             } else if key == "version" {
-                let version = i64::from_str_radix(value, 16);
-                membership.version = version.map_err(|_| fail("the version is no number"))?;
+                // A negative version would be printed as a number that cannot be parsed.
+                let version = i64::from_str_radix(value, 16).ok().filter(|version| *version >= 0);
+                membership.version = version.ok_or(fail("the version is no number"))?;
             }
         }
         let whole = |what| MembershipError { line: String::new(), what };
@@ -326,6 +327,7 @@ mod tests {
             "server.1",
             "server.x=a:1:2",
             "server.-1=a:1:2",
+            "server.1=a:1:2\nversion=-ff0",
             "server.1=a:1:2\nserver.1=b:1:2",
             "server.1=a:1",
             "server.1=a:1:1",
