@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use ironkeeper_steps::count::Count;
 use ironkeeper_steps::limited::End;
-use ironkeeper_steps::slots::Lanes;
+use ironkeeper_steps::slots::Slots;
 use ironkeeper_steps::stages::{self, Stage, Step};
 use ironkeeper_steps::test_binaries::{self, TestBinary};
 use ironkeeper_steps::{builds, process};
@@ -107,7 +107,7 @@ fn run_binaries(binaries: &[TestBinary], logs: &std::path::Path) -> Result<Count
         Ok(count)
     };
     let mut all = Count::default();
-    for count in Lanes::new(TEST_BINARIES_AT_ONCE).run(&binaries, run)? {
+    for count in Slots::new(TEST_BINARIES_AT_ONCE).run(&binaries, run)? {
         all.add(count);
     }
     Ok(all)

@@ -15,11 +15,11 @@
 //! A handover between sessions is one write, for which the server syncs its log. On a shared disk
 //! the time of a sync changes within seconds by more than the libraries differ. Therefore the
 //! processes of both libraries exist at the same time, each library with its own lock, and run in
-//! alternating turns of half a second: one library is stopped while the other runs (`crowd.rs`).
-//! The table shows medians; a ratio is the median of the ratios of neighbouring turns. No turn is
-//! counted before the process is warm: of 32 JVMs in which the lock rotates, each takes about four
-//! minutes until all of its code is compiled, and its rate rises by half in the last of these
-//! minutes.
+//! alternating turns of half a second: one library is stopped while the other runs
+//! (`contenders.rs`). The table shows medians; a ratio is the median of the ratios of neighbouring
+//! turns. No turn is counted before the process is warm: of 32 JVMs in which the lock rotates, each
+//! takes about four minutes until all of its code is compiled, and its rate rises by half in the
+//! last of these minutes.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -32,7 +32,7 @@ use ironkeeper_peers::java;
 use ironkeeper_peers::server::{Program, Server, Setup};
 use ironkeeper_steps::builds;
 
-use crate::crowd::Crowd;
+use crate::contenders::Contenders;
 use crate::measured::{Load, median};
 
 /// The required ratio of handovers per second to Curator's on the same server.
@@ -137,10 +137,10 @@ pub fn run(options: &Options) -> Result<bool> {
             let running = Server::start(&program, setup, dir.path())?;
             // Curator warms up first, then ours: a session expires if its process is stopped for
             // too long.
-            let mut theirs = crowd(options, setting, &running, "/curator", curators)?;
+            let mut theirs = contenders(options, setting, &running, "/curator", curators)?;
             thread::sleep(setting.curator_warm);
             theirs.halt()?;
-            let mut mine = crowd(options, setting, &running, "/ours", ours)?;
+            let mut mine = contenders(options, setting, &running, "/ours", ours)?;
             thread::sleep(OURS_WARM);
             mine.halt()?;
             let mut turns: Vec<[Load; 2]> = Vec::new();
@@ -178,13 +178,13 @@ pub fn run(options: &Options) -> Result<bool> {
 }
 
 /// Starts the contenders of one library on their own lock.
-fn crowd(
+fn contenders(
     options: &Options,
     setting: &Setting,
     server: &Server,
     path: &str,
     mut program: impl FnMut() -> Result<Command>,
-) -> Result<Crowd> {
+) -> Result<Contenders> {
     let (processes, each) = match setting.apart {
         true => (options.contenders, 1),
         false => (1, options.contenders),
@@ -196,5 +196,5 @@ fn crowd(
         command.args([each, (setting.sessions)(each)].map(|number| number.to_string()));
         commands.push(command);
     }
-    Crowd::start(commands)
+    Contenders::start(commands)
 }

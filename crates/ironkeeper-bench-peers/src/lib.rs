@@ -9,5 +9,5 @@
 pub mod bench;
 pub mod bench_clients;
 pub mod bench_handovers;
-mod crowd;
+mod contenders;
 mod measured;

@@ -1,6 +1,6 @@
 //! `cargo xtask ensemble`: runs ensembles of real processes under load while faults are injected.
 //!
-//! A [`Scenario`] runs on an ensemble described by a [`Cast`]: Ironkeeper alone, Apache alone
+//! A [`Scenario`] runs on an ensemble described by a [`Membership`]: Ironkeeper alone, Apache alone
 //! (which validates the scenario), or both together. [`load`] is the clients' side, [`history`] the
 //! checker of its results, [`ironkeeper_peers::cluster`] the processes, [`ironkeeper_peers::links`]
 //! the connections between them. A scenario waits for conditions instead of fixed times; time
@@ -23,10 +23,10 @@ use ironkeeper_peers::cluster::Cluster;
 use ironkeeper_peers::server::Program;
 use ironkeeper_steps::builds;
 use ironkeeper_steps::count::Count;
-use ironkeeper_steps::slots::Lanes;
+use ironkeeper_steps::slots::Slots;
 use ironkeeper_steps::tally::Tally;
 
-use ironkeeper_peers::members::{Cast, Kind, Programs};
+use ironkeeper_peers::members::{Kind, Membership, Programs};
 use scenarios::Scenario;
 
 /// Options of `cargo xtask ensemble`.
@@ -41,7 +41,7 @@ pub struct Options {
     /// The members in the order of their ids: ours, apache or apache38, followed by `:observer` for
     /// observers [default: each scenario has its own ensembles]
     #[arg(long, value_name = "LIST")]
-    members: Option<Cast>,
+    members: Option<Membership>,
     /// Run every ensemble of every scenario, including the previous Apache release line.
     #[arg(long)]
     long: bool,
@@ -59,7 +59,7 @@ pub struct Options {
 /// The context of one scenario run.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
-    cast: Cast,
+    membership: Membership,
     programs: &'a Programs,
     dir: PathBuf,
     seed: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Stage<'a> {
 
 struct Row {
     scenario: Scenario,
-    cast: Cast,
+    membership: Membership,
     took: Duration,
     failures: Vec<String>,
     missing: Option<&'static str>,
@@ -75,25 +75,26 @@ struct Row {
 
 /// Runs the scenarios and prints a table; returns `false` when any of them failed.
 pub fn run(options: &Options) -> Result<bool> {
-    Ok(play(options, &Lanes::new(options.at_once))?.is_good())
+    Ok(play(options, &Slots::new(options.at_once))?.is_good())
 }
 
-/// Runs the scenarios, at most as many at a time as `lanes` has slots, and prints a table.
-pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
+/// Runs the scenarios, at most as many at a time as `slots` has slots, and prints a table.
+pub fn play(options: &Options, slots: &Slots) -> Result<Count> {
     let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
     let cache = Cache::open()?;
     let scenarios: &[Scenario] =
         if options.only.is_empty() { Scenario::value_variants() } else { &options.only };
     let mut plays = Vec::new();
     for &scenario in scenarios {
-        let casts = match &options.members {
-            Some(cast) => vec![cast.clone()],
-            None => scenario.casts(options.long),
+        let memberships = match &options.members {
+            Some(membership) => vec![membership.clone()],
+            None => scenario.memberships(options.long),
         };
-        plays.extend(casts.into_iter().map(|cast| (scenario, cast)));
+        plays.extend(memberships.into_iter().map(|membership| (scenario, membership)));
     }
-    let wants_ours =
-        plays.iter().any(|(scenario, cast)| scenario.needs_ours() || cast.has(Kind::Ours));
+    let wants_ours = plays
+        .iter()
+        .any(|(scenario, membership)| scenario.needs_ours() || membership.has(Kind::Ours));
     let mut programs = if wants_ours {
         let binary = match &options.server {
             Some(given) => fs::canonicalize(given)?,
@@ -104,13 +105,14 @@ pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
         Programs::default()
     };
     let work = tempfile::Builder::new().prefix("ironkeeper-ensemble-").tempdir()?;
-    let everybody = plays.iter().flat_map(|(scenario, cast)| scenario.all_kinds(cast).0);
-    let missing = programs.fetch(&Cast(everybody.collect()), &cache).err();
+    let everybody =
+        plays.iter().flat_map(|(scenario, membership)| scenario.all_kinds(membership).0);
+    let missing = programs.fetch(&Membership(everybody.collect()), &cache).err();
     let numbers: Vec<usize> = (0..plays.len()).collect();
-    let mut rows = lanes.run(&numbers, |number| {
-        let (scenario, cast) = &plays[*number];
+    let mut rows = slots.run(&numbers, |number| {
+        let (scenario, membership) = &plays[*number];
         let dir = work.path().join(format!("{number}-{}", scenario.name()));
-        let row = play_one(*scenario, cast, &programs, missing.as_ref(), &dir, options.seed);
+        let row = play_one(*scenario, membership, &programs, missing.as_ref(), &dir, options.seed);
         Ok((*number, row))
     })?;
     rows.sort_by_key(|(number, _)| *number);
@@ -118,8 +120,8 @@ pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
     let (table, count) = summarise(&rows, in_ci);
     print!("{table}");
     for row in rows.iter().filter(|row| !row.failures.is_empty()) {
-        let (scenario, cast) = (row.scenario.name(), &row.cast);
-        println!("to run it again: cargo xtask ensemble --only {scenario} --members {cast}");
+        let (scenario, membership) = (row.scenario.name(), &row.membership);
+        println!("to run it again: cargo xtask ensemble --only {scenario} --members {membership}");
     }
     if !count.is_good() || options.keep {
         println!("logs and data are kept in {}", work.keep().display());
@@ -129,23 +131,23 @@ pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
 
 fn play_one(
     scenario: Scenario,
-    cast: &Cast,
+    membership: &Membership,
     programs: &Programs,
     missing: Option<&anyhow::Error>,
     dir: &Path,
     seed: u64,
 ) -> Row {
-    let title = format!("{} with {cast}", scenario.name());
+    let title = format!("{} with {membership}", scenario.name());
     println!("== {title}");
     let start = Instant::now();
     let row = |failures, missing| Row {
         scenario,
-        cast: cast.clone(),
+        membership: membership.clone(),
         took: start.elapsed(),
         failures,
         missing,
     };
-    if let Some(why) = missing.filter(|_| !programs.have(&scenario.all_kinds(cast))) {
+    if let Some(why) = missing.filter(|_| !programs.have(&scenario.all_kinds(membership))) {
         println!("== {title}: not run: {why:#}");
         return match why.downcast_ref::<MissingPeer>() {
             Some(peer) => row(Vec::new(), Some(peer.peer)),
@@ -153,7 +155,12 @@ fn play_one(
         };
     }
     let result = fs::create_dir_all(dir).map_err(Into::into).and_then(|()| {
-        scenario.play(&Stage { cast: cast.clone(), programs, dir: dir.to_owned(), seed })
+        scenario.play(&Stage {
+            membership: membership.clone(),
+            programs,
+            dir: dir.to_owned(),
+            seed,
+        })
     });
     let failures = match result {
         Ok(tally) => {
@@ -190,7 +197,7 @@ fn summarise(rows: &[Row], in_ci: bool) -> (String, Count) {
         text += &format!(
             "{:<10} {:<36} {:>8.1}  {result}\n",
             row.scenario.name(),
-            row.cast.to_string(),
+            row.membership.to_string(),
             row.took.as_secs_f64()
         );
     }

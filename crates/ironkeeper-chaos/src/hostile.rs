@@ -13,10 +13,10 @@ mod fuzz;
 mod limits;
 mod log;
 mod memory;
+mod non_member;
 mod op;
 mod round;
 mod row;
-mod stranger;
 mod target;
 mod victim;
 

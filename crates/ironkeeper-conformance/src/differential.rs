@@ -31,14 +31,14 @@ use ironkeeper_peers::cache::Cache;
 use ironkeeper_peers::server::{Program, Server, Setup};
 use ironkeeper_steps::builds;
 use ironkeeper_steps::count::{Count, SecondTry};
-use ironkeeper_steps::slots::Lanes;
+use ironkeeper_steps::slots::Slots;
 
 use player::Transcript;
 use script::Script;
 use transcript::Purpose;
 
 /// In one of this many seeds all connections write concurrently.
-const CROWDS: u64 = 10;
+const CONCURRENT_EVERY: u64 = 10;
 
 /// Options of `cargo xtask differential`.
 #[derive(Debug, Args)]
@@ -204,11 +204,11 @@ const RACE: &str = "requests of several connections, or a clock, race inside Apa
 /// Runs the comparison, one arrangement after the other; returns `false` when a difference is
 /// found.
 pub fn run(options: &Options) -> Result<bool> {
-    Ok(play(options, &Lanes::new(1))?.is_good())
+    Ok(play(options, &Slots::new(1))?.is_good())
 }
 
-/// Runs the comparison; at most as many arrangements run at a time as `lanes` has slots.
-pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
+/// Runs the comparison; at most as many arrangements run at a time as `slots` has slots.
+pub fn play(options: &Options, slots: &Slots) -> Result<Count> {
     if options.alone {
         return alone(options);
     }
@@ -226,7 +226,7 @@ pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
         options.arrangement.is_empty() || options.arrangement.contains(arrangement)
     };
     let arrangements: Vec<Arrangement> = Arrangement::ALL.into_iter().filter(wanted).collect();
-    let labs = lanes.run(&arrangements, |arrangement| {
+    let labs = slots.run(&arrangements, |arrangement| {
         let mut lab = Lab::new(options, programs.clone());
         lab.arrangement(*arrangement)?;
         Ok(lab)
@@ -325,11 +325,11 @@ impl<'a> Lab<'a> {
                 return Ok(());
             }
             let again = format!("--arrangement {} --seed {seed}", arrangement.name());
-            let script = match seed % CROWDS {
+            let script = match seed % CONCURRENT_EVERY {
                 _ if arrangement == Arrangement::Quota => {
                     generate::one_by_one(generate::script(seed, self.options.steps))
                 }
-                0 => generate::crowd(seed, self.options.steps),
+                0 => generate::concurrent(seed, self.options.steps),
                 _ => generate::script(seed, self.options.steps),
             };
             self.compare(&mut pair, &format!("seed {seed} ({again})"), &script, true)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::links::{Links, PeerPorts};
-use crate::members::{Cast, Kind, Programs};
+use crate::members::{Kind, Membership, Programs};
 use crate::ports;
 use crate::server::{Server, Setup};
 
@@ -49,14 +49,19 @@ pub struct Terms {
 impl Cluster {
     /// Creates directories, ports and configurations of all members in `dir`, without starting a
     /// process.
-    pub fn prepare(cast: &Cast, programs: &Programs, terms: &Terms, dir: &Path) -> Result<Cluster> {
+    pub fn prepare(
+        membership: &Membership,
+        programs: &Programs,
+        terms: &Terms,
+        dir: &Path,
+    ) -> Result<Cluster> {
         let mut real = Vec::new();
-        for _ in &cast.0 {
+        for _ in &membership.0 {
             real.push(PeerPorts { quorum: ports::one()?, election: ports::one()? });
         }
         let links = terms.links.then(|| Links::between(&real)).transpose()?;
         let mut members = Vec::new();
-        for (at, part) in cast.0.iter().enumerate() {
+        for (at, part) in membership.0.iter().enumerate() {
             let mut setup = Setup::on_free_port()?
                 .set("tickTime", 1000)
                 .set("initLimit", 30)
@@ -73,7 +78,7 @@ impl Cluster {
             if part.observer {
                 setup = setup.set("peerType", "observer");
             }
-            for (other, part) in cast.0.iter().enumerate() {
+            for (other, part) in membership.0.iter().enumerate() {
                 let (host, ports) = match &links {
                     Some(_) if other == at => ("0.0.0.0", real[at]),
                     Some(links) => ("127.0.0.1", links.ports(at, other)),
@@ -91,13 +96,18 @@ impl Cluster {
             members.push(server);
         }
         let was_apache = members.iter().map(is_apache).collect();
-        let title = format!("{} {cast}", dir.file_name().unwrap_or_default().display());
+        let title = format!("{} {membership}", dir.file_name().unwrap_or_default().display());
         Ok(Cluster { title, members, peer_ports: real, links, was_apache })
     }
 
     /// Starts all members and waits until all of them serve.
-    pub fn start(cast: &Cast, programs: &Programs, terms: &Terms, dir: &Path) -> Result<Cluster> {
-        let mut cluster = Self::prepare(cast, programs, terms, dir)?;
+    pub fn start(
+        membership: &Membership,
+        programs: &Programs,
+        terms: &Terms,
+        dir: &Path,
+    ) -> Result<Cluster> {
+        let mut cluster = Self::prepare(membership, programs, terms, dir)?;
         for server in &mut cluster.members {
             server.launch()?;
         }
@@ -224,7 +234,7 @@ impl Cluster {
     }
 
     /// Replaces the program of a stopped member; the data stays.
-    pub fn recast(&mut self, at: usize, kind: Kind, programs: &Programs) -> Result<()> {
+    pub fn change_program(&mut self, at: usize, kind: Kind, programs: &Programs) -> Result<()> {
         self.members[at].replace_program(programs.get(kind)?)?;
         self.was_apache[at] |= self.is_apache(at);
         Ok(())

@@ -19,19 +19,19 @@ pub enum Kind {
 
 /// One member, before it has a directory and ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct Member {
     pub kind: Kind,
     pub observer: bool,
 }
 
 /// The members of an ensemble; ids count from one. With equal histories the largest id is elected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cast(pub Vec<Part>);
+pub struct Membership(pub Vec<Member>);
 
-impl Cast {
+impl Membership {
     /// Parses a list of members that is a literal in this program.
-    pub fn of(text: &str) -> Cast {
-        text.parse().expect("casts in the code are well-formed")
+    pub fn of(text: &str) -> Membership {
+        text.parse().expect("memberships in the code are well-formed")
     }
 
     pub fn has(&self, kind: Kind) -> bool {
@@ -39,11 +39,11 @@ impl Cast {
     }
 }
 
-impl FromStr for Cast {
+impl FromStr for Membership {
     type Err = anyhow::Error;
 
     /// Parses `apache,ours,ours:observer`.
-    fn from_str(text: &str) -> Result<Cast> {
+    fn from_str(text: &str) -> Result<Membership> {
         let parts = text.split(',').map(|word| {
             let (kind, role) = word.split_once(':').unwrap_or((word, "participant"));
             let kind = match kind {
@@ -57,13 +57,13 @@ impl FromStr for Cast {
                 "observer" => true,
                 _ => bail!("{role:?} is no role: participant or observer"),
             };
-            Ok(Part { kind, observer })
+            Ok(Member { kind, observer })
         });
-        Ok(Cast(parts.collect::<Result<_>>()?))
+        Ok(Membership(parts.collect::<Result<_>>()?))
     }
 }
 
-impl fmt::Display for Cast {
+impl fmt::Display for Membership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, part) in self.0.iter().enumerate() {
             let comma = if at == 0 { "" } else { "," };
@@ -105,19 +105,19 @@ impl Programs {
     }
 
     /// Downloads the Apache releases that the ensemble needs.
-    pub fn fetch(&mut self, cast: &Cast, cache: &Cache) -> Result<()> {
-        if cast.has(Kind::Apache) && self.apache.is_none() {
+    pub fn fetch(&mut self, membership: &Membership, cache: &Cache) -> Result<()> {
+        if membership.has(Kind::Apache) && self.apache.is_none() {
             self.apache = Some(Program::Apache(cache.apache()?));
         }
-        if cast.has(Kind::Apache38) && self.apache38.is_none() {
+        if membership.has(Kind::Apache38) && self.apache38.is_none() {
             self.apache38 = Some(Program::Apache(cache.apache_before()?));
         }
         Ok(())
     }
 
     /// Returns whether the programs of all members are available.
-    pub fn have(&self, cast: &Cast) -> bool {
-        cast.0.iter().all(|part| self.get(part.kind).is_ok())
+    pub fn have(&self, membership: &Membership) -> bool {
+        membership.0.iter().all(|part| self.get(part.kind).is_ok())
     }
 
     pub fn get(&self, kind: Kind) -> Result<&Program> {
@@ -135,11 +135,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cast_is_read_and_printed_alike() {
+    fn a_membership_is_read_and_printed_alike() {
         let text = "apache,apache38,ours:observer";
-        assert_eq!(Cast::of(text).to_string(), text);
-        assert!(Cast::of(text).has(Kind::Apache38) && !Cast::of("ours").has(Kind::Apache));
-        assert!("apache,theirs".parse::<Cast>().is_err());
-        assert!("ours:leader".parse::<Cast>().is_err());
+        assert_eq!(Membership::of(text).to_string(), text);
+        assert!(
+            Membership::of(text).has(Kind::Apache38) && !Membership::of("ours").has(Kind::Apache)
+        );
+        assert!("apache,theirs".parse::<Membership>().is_err());
+        assert!("ours:leader".parse::<Membership>().is_err());
     }
 }

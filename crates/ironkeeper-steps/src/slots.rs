@@ -8,26 +8,26 @@ use anyhow::Result;
 /// Work slots: a bound of concurrent work. Chores that run concurrently share one, so that the
 /// machine is not overloaded.
 #[derive(Debug)]
-pub struct Lanes {
+pub struct Slots {
     count: usize,
     free: Mutex<usize>,
     freed: Condvar,
 }
 
-impl Lanes {
+impl Slots {
     /// Creates `count` slots, at least one.
-    pub fn new(count: usize) -> Lanes {
+    pub fn new(count: usize) -> Slots {
         let count = count.max(1);
-        Lanes { count, free: Mutex::new(count), freed: Condvar::new() }
+        Slots { count, free: Mutex::new(count), freed: Condvar::new() }
     }
 
     /// Waits for a free slot and takes it until the returned value is dropped.
-    fn enter(&self) -> Lane<'_> {
+    fn enter(&self) -> Slot<'_> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let mut free =
             self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
         *free -= 1;
-        Lane(self)
+        Slot(self)
     }
 
     /// Calls `work` with each item, in this order, as slots become free.
@@ -41,7 +41,7 @@ impl Lanes {
         let worker = || {
             let mut done = Vec::new();
             loop {
-                let _lane = self.enter();
+                let _slot = self.enter();
                 let Some(item) = next() else { return Ok(done) };
                 done.push(work(item)?);
             }
@@ -60,9 +60,9 @@ impl Lanes {
     }
 }
 
-struct Lane<'a>(&'a Lanes);
+struct Slot<'a>(&'a Slots);
 
-impl Drop for Lane<'_> {
+impl Drop for Slot<'_> {
     fn drop(&mut self) {
         *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.0.freed.notify_one();
@@ -79,11 +79,11 @@ mod tests {
 
     #[test]
     fn everything_is_done_once_and_an_error_is_told() {
-        let lanes = Lanes::new(3);
-        let mut done = lanes.run(&[1, 2, 3, 4, 5], |item| Ok(item * 2)).unwrap();
+        let slots = Slots::new(3);
+        let mut done = slots.run(&[1, 2, 3, 4, 5], |item| Ok(item * 2)).unwrap();
         done.sort_unstable();
         assert_eq!(done, [2, 4, 6, 8, 10]);
-        let failed = lanes.run(&[1, 2], |item| {
+        let failed = slots.run(&[1, 2], |item| {
             ensure!(*item < 2, "too much");
             Ok(())
         });
@@ -91,8 +91,8 @@ mod tests {
     }
 
     #[test]
-    fn chores_that_share_lanes_share_their_bound() {
-        let lanes = Lanes::new(2);
+    fn chores_that_share_slots_share_their_bound() {
+        let slots = Slots::new(2);
         let (busy, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let work = |_: &usize| {
             most.fetch_max(busy.fetch_add(1, Ordering::AcqRel) + 1, Ordering::AcqRel);
@@ -103,7 +103,7 @@ mod tests {
         let items: Vec<usize> = (0..200).collect();
         thread::scope(|scope| {
             for _ in 0..3 {
-                scope.spawn(|| lanes.run(&items, work).unwrap());
+                scope.spawn(|| slots.run(&items, work).unwrap());
             }
         });
         assert!((1..=2).contains(&most.into_inner()));

@@ -6,7 +6,7 @@ use clap::Args;
 use ironkeeper_chaos::{ensemble, hostile};
 use ironkeeper_conformance::{differential, interop};
 use ironkeeper_steps::count::Count;
-use ironkeeper_steps::slots::Lanes;
+use ironkeeper_steps::slots::Slots;
 use ironkeeper_steps::stages::{self, Stage, Step};
 use ironkeeper_steps::{builds, test_binaries};
 
@@ -23,7 +23,7 @@ pub struct Options {
 
 /// Runs all steps; returns `false` when any of them failed.
 pub fn run(options: &Options) -> Result<bool> {
-    let lanes = Lanes::new(options.at_once);
+    let slots = Slots::new(options.at_once);
     let build = || {
         builds::build_checked()?;
         test_binaries::build()?;
@@ -33,14 +33,14 @@ pub fn run(options: &Options) -> Result<bool> {
         vec![vec![Step::new("building the checked server and the tests", build)]],
         vec![
             vec![Step::new("foreign software against the server, our own against Apache", || {
-                interop::play(&stages::options(""), &lanes)
+                interop::play(&stages::options(""), &slots)
             })],
             vec![Step::new("ensembles under load, with Apache's members", || {
-                ensemble::play(&stages::options(""), &lanes)
+                ensemble::play(&stages::options(""), &slots)
             })],
             vec![Step::new("the same requests to Apache and to Ironkeeper", || {
                 let seeds = format!("--seeds {}", options.seeds);
-                differential::play(&stages::options(&seeds), &lanes)
+                differential::play(&stages::options(&seeds), &slots)
             })],
         ],
         // Runs alone, because it measures how long a client waits.

@@ -15,14 +15,14 @@ use anyhow::{Context, Result};
 use ironkeeper_chaos::ensemble::load::Load;
 use ironkeeper_peers::cache::Cache;
 use ironkeeper_peers::cluster::{Cluster, Terms};
-use ironkeeper_peers::members::{Cast, Kind, Part, Programs};
+use ironkeeper_peers::members::{Kind, Member, Membership, Programs};
 use ironkeeper_peers::server::Program;
 use ironkeeper_steps::builds;
 
 use super::load::{ENSEMBLE_LOADS, Target};
 use super::table::{Measures, Side};
 use super::{APACHE_HEAP, Plan, SETTLE, etcd, resident_bytes};
-use crate::crowd::Crowd;
+use crate::contenders::Contenders;
 
 const CONTENDERS: &str = "100";
 /// Writes before a leader is killed, so that clients are connected to all members and active.
@@ -78,7 +78,8 @@ impl Round<'_> {
             Program::Apache(_) => Kind::Apache,
             Program::Ironkeeper(_) => Kind::Ours,
         };
-        let cast = Cast((0..members).map(|_| Part { kind, observer: false }).collect());
+        let membership =
+            Membership((0..members).map(|_| Member { kind, observer: false }).collect());
         let terms = Terms {
             lines: vec![
                 ("tickTime", "2000".to_owned()),
@@ -90,7 +91,7 @@ impl Round<'_> {
             ..Terms::default()
         };
         let programs = Programs::only(kind, program.clone());
-        let mut cluster = Cluster::start(&cast, &programs, &terms, dir)?;
+        let mut cluster = Cluster::start(&membership, &programs, &terms, dir)?;
         if self.plan.wants(&["ensemble-idle"]) {
             thread::sleep(SETTLE);
             let bytes = cluster.members().map(resident_bytes).sum::<Result<u64>>()?;
@@ -129,7 +130,7 @@ impl Round<'_> {
         let mut command = Command::new(program);
         // Each contender has its own session.
         command.args([&cluster.connect_string(), "/handovers", CONTENDERS, CONTENDERS]);
-        let mut contenders = Crowd::start(vec![command])?;
+        let mut contenders = Contenders::start(vec![command])?;
         // Wait until all contenders are queued.
         thread::sleep(Duration::from_secs(1));
         let length = Duration::from_secs_f64(self.plan.seconds);

@@ -6,8 +6,8 @@
 //!
 //! A [`Load`] has one thread with one runtime. Other threads read its counters while it runs.
 
-mod actor;
 mod ending;
+mod load_client;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use ironkeeper_peers::server::Server;
 use tokio::sync::{oneshot, watch};
 
 use super::history::FIRST_VALUE;
-use actor::Actor;
+use load_client::LoadClient;
 
 const CLIENTS: usize = 6;
 const REGISTERS: usize = 5;
@@ -180,20 +180,21 @@ impl Run {
             let value = FIRST_VALUE.to_string();
             first.create(&register_path(register), value, CreateMode::Persistent).await?;
         }
-        let mut actors = Vec::new();
+        let mut load_clients = Vec::new();
         for number in 0..CLIENTS {
             let client = connect(&connect_string, SESSION).await?;
             client.create(&live_path(number), "", CreateMode::Ephemeral).await?;
             let seed = self.seed.wrapping_mul(1000) + number as u64;
-            let actor = Actor::new(number, client, seed, self.shared.clone(), self.stopped.clone());
-            actors.push(tokio::spawn(actor.run()));
+            let load_client =
+                LoadClient::new(number, client, seed, self.shared.clone(), self.stopped.clone());
+            load_clients.push(tokio::spawn(load_client.run()));
         }
         first.close().await?;
         // The receiver is dropped only when the program ends.
         let _ = ready.send(());
         let mut ended = Vec::new();
-        for actor in actors {
-            ended.push(actor.await.context("a client of the load panicked")?);
+        for load_client in load_clients {
+            ended.push(load_client.await.context("a client of the load panicked")?);
         }
         let acknowledged = self.shared.acknowledged.load(Ordering::Relaxed);
         ending::judge(&self.members, ended, acknowledged, &self.shared).await

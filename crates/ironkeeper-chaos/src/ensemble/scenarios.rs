@@ -11,7 +11,7 @@ mod sessions;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use ironkeeper_peers::members::{Cast, Kind, Part};
+use ironkeeper_peers::members::{Kind, Member, Membership};
 use ironkeeper_steps::tally::Tally;
 
 use super::Stage;
@@ -43,7 +43,7 @@ impl Scenario {
     }
 
     /// Returns the ensembles that run the scenario: a few by default, all of them in a long run.
-    pub fn casts(self, long: bool) -> Vec<Cast> {
+    pub fn memberships(self, long: bool) -> Vec<Membership> {
         let (usual, more): (&[&str], &[&str]) = match self {
             Self::Kills => (
                 &[
@@ -77,7 +77,7 @@ impl Scenario {
             Self::Sessions => (&["apache,ours,ours"], &["ours,ours,ours", "apache,apache,ours"]),
         };
         let more = if long { more } else { &[] };
-        usual.iter().chain(more).map(|text| Cast::of(text)).collect()
+        usual.iter().chain(more).map(|text| Membership::of(text)).collect()
     }
 
     /// Returns whether the scenario needs the Ironkeeper program although no member runs it at
@@ -87,10 +87,10 @@ impl Scenario {
     }
 
     /// Returns all kinds of programs that occur in the scenario.
-    pub fn all_kinds(self, cast: &Cast) -> Cast {
-        let mut all = cast.clone();
-        if self == Self::Rolling && cast.has(Kind::Ours) {
-            all.0.push(Part { kind: Kind::Apache, observer: false });
+    pub fn all_kinds(self, membership: &Membership) -> Membership {
+        let mut all = membership.clone();
+        if self == Self::Rolling && membership.has(Kind::Ours) {
+            all.0.push(Member { kind: Kind::Apache, observer: false });
         }
         all
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use ironkeeper_peers::cluster::{Cluster, Terms};
 use ironkeeper_peers::links::PeerPorts;
-use ironkeeper_peers::members::{Cast, Kind, Programs};
+use ironkeeper_peers::members::{Kind, Membership, Programs};
 use ironkeeper_peers::server::{Program, Server, Setup};
 
 /// A fresh server or ensemble, and the size of the attacks on it.
@@ -46,7 +46,7 @@ impl Target {
             ("reconfigEnabled", "true".to_owned()),
         ];
         let terms = Terms { lines, ..Terms::default() };
-        let cluster = Cluster::start(&Cast::of("ours,ours,ours"), &programs, &terms, dir)?;
+        let cluster = Cluster::start(&Membership::of("ours,ours,ours"), &programs, &terms, dir)?;
         let leader = cluster.wait_for_leader(|_| true)?;
         Ok(Target { servers: Servers::Ensemble { cluster, leader }, size })
     }

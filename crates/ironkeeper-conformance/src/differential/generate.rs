@@ -24,7 +24,7 @@ pub fn script(seed: u64, steps: usize) -> Script {
 
 /// Returns a script in which all connections write concurrently, each below its own node, so that
 /// the replies to one connection do not depend on the others.
-pub fn crowd(seed: u64, steps: usize) -> Script {
+pub fn concurrent(seed: u64, steps: usize) -> Script {
     const FRAMES: usize = 25;
     let mut generator = Generator::new(seed);
     generator.apart = true;

@@ -27,7 +27,7 @@ use super::transcript::{Names, Purpose, hex};
 /// The xid of the `sync` that ends a step. Scripts use other xids.
 const FENCE_XID: i32 = 0x5eed_0000;
 /// A session id that no server assigns.
-const NOBODY: i64 = 0x00de_ad00_beef_0000;
+const UNKNOWN_SESSION: i64 = 0x00de_ad00_beef_0000;
 /// The timeout for a close that is expected at once.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -172,7 +172,7 @@ impl Player {
                 .sessions
                 .get(&label)
                 .copied()
-                .unwrap_or(Session { id: SessionId(NOBODY), password: [7; PASSWORD_LEN] }),
+                .unwrap_or(Session { id: SessionId(UNKNOWN_SESSION), password: [7; PASSWORD_LEN] }),
         };
         let mut body = Vec::new();
         body.put_i32(connect.version);

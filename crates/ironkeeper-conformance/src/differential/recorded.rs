@@ -10,7 +10,7 @@ use anyhow::{Result, bail, ensure};
 use ironkeeper_peers::ports;
 use ironkeeper_peers::server::{Program, Server};
 use ironkeeper_steps::count::Count;
-use ironkeeper_steps::slots::Lanes;
+use ironkeeper_steps::slots::Slots;
 
 use super::player::Transcript;
 use super::scenarios::{self, Scenario};
@@ -32,7 +32,7 @@ pub fn play(program: &Program, mode: Mode, is_wanted: impl Fn(&Scenario) -> bool
     let mut scenarios = scenarios::all()?;
     scenarios.retain(|scenario| scenario.arrangement != Arrangement::Quick && is_wanted(scenario));
     ensure!(!scenarios.is_empty(), "no such scenario is recorded");
-    let results = Lanes::new(AT_ONCE).run(&scenarios, |scenario| {
+    let results = Slots::new(AT_ONCE).run(&scenarios, |scenario| {
         let text = transcript(program, scenario)?;
         let path = path(scenario);
         if mode == Mode::Record {

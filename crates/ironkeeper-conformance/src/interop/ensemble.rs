@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use ironkeeper_peers::apache::QUICK_START;
 use ironkeeper_peers::cluster::{Cluster, Terms};
 use ironkeeper_peers::java as java_programs;
-use ironkeeper_peers::members::{Cast, Kind, Part, Programs};
+use ironkeeper_peers::members::{Kind, Member, Membership, Programs};
 use ironkeeper_peers::server::Program;
 
 use super::{Lab, Tally, c_client, driver, java};
@@ -41,7 +41,7 @@ fn start(lab: &Lab<'_>) -> Result<Cluster> {
         Program::Apache(_) => Kind::Apache,
         Program::Ironkeeper(_) => Kind::Ours,
     };
-    let cast = Cast(vec![Part { kind, observer: false }; 3]);
+    let membership = Membership(vec![Member { kind, observer: false }; 3]);
     let terms = Terms {
         lines: vec![
             ("extendedTypesEnabled", "true".to_owned()),
@@ -50,7 +50,7 @@ fn start(lab: &Lab<'_>) -> Result<Cluster> {
         flags: java::SERVER_FLAGS.to_vec(),
         ..Terms::default()
     };
-    Cluster::start(&cast, &Programs::only(kind, lab.program.clone()), &terms, &lab.dir)
+    Cluster::start(&membership, &Programs::only(kind, lab.program.clone()), &terms, &lab.dir)
 }
 
 /// Returns the address of a follower. All sessions of a driver use it: one session reads what

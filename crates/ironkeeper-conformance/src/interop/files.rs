@@ -9,8 +9,8 @@
 //! rejected requests advance the zxid to the next multiple without a change of the tree.
 
 mod client;
-mod garden;
 mod load;
+mod sample_tree;
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -304,7 +304,7 @@ impl Suite {
         round: usize,
     ) -> Result<(Observation, Vec<SessionId>)> {
         let before = place.snapshots()?.len();
-        let sessions = garden::plant(server.port(), round)?;
+        let sessions = sample_tree::create(server.port(), round)?;
         let load = Load::start(server.port(), round)?;
         for _ in 0..PATIENCE {
             load.wait_for(WRITES)?;
@@ -416,7 +416,7 @@ impl Suite {
     fn apache_killed(&mut self) -> Result<()> {
         let place = self.place("apache-killed");
         let mut server = place.start(&self.apache)?;
-        let sessions = garden::plant(server.port(), 0)?;
+        let sessions = sample_tree::create(server.port(), 0)?;
         let load = Load::start(server.port(), 0)?;
         load.wait_for(WRITES)?;
         server.kill()?;
@@ -476,7 +476,7 @@ impl Suite {
     fn ours_killed(&mut self) -> Result<()> {
         let place = self.place("killed");
         let mut server = place.start(&self.ours)?;
-        let sessions = garden::plant(server.port(), 0)?;
+        let sessions = sample_tree::create(server.port(), 0)?;
         for round in 0..3 {
             let load = Load::start(server.port(), round)?;
             load.wait_for(WRITES)?;

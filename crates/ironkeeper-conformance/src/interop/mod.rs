@@ -35,7 +35,7 @@ use ironkeeper_peers::cache::{Cache, MissingPeer};
 use ironkeeper_peers::server::{Program, Server, Setup};
 use ironkeeper_steps::builds;
 use ironkeeper_steps::count::{Count, SecondTry};
-use ironkeeper_steps::slots::Lanes;
+use ironkeeper_steps::slots::Slots;
 use ironkeeper_steps::tally::Tally;
 
 /// Options of `cargo xtask interop`.
@@ -243,11 +243,11 @@ fn jobs(options: &Options) -> Vec<Job> {
 
 /// Runs the selected suites and prints a table; returns `false` when any of them failed.
 pub fn run(options: &Options) -> Result<bool> {
-    Ok(play(options, &Lanes::new(options.at_once))?.is_good())
+    Ok(play(options, &Slots::new(options.at_once))?.is_good())
 }
 
-/// Runs the selected suites, at most as many at a time as `lanes` has slots, and prints a table.
-pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
+/// Runs the selected suites, at most as many at a time as `slots` has slots, and prints a table.
+pub fn play(options: &Options, slots: &Slots) -> Result<Count> {
     if options.bless && options.peer != Some(Peer::Apache) {
         bail!("only Apache's behaviour is worth recording: --bless needs --peer apache");
     }
@@ -286,7 +286,7 @@ pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
         };
         Ok(run_one(&lab, job))
     };
-    let rows = run_all(&jobs, lanes, run)?;
+    let rows = run_all(&jobs, slots, run)?;
 
     let (table, count) = summarise(&rows, in_ci);
     print!("{table}");
@@ -304,12 +304,12 @@ pub fn play(options: &Options, lanes: &Lanes) -> Result<Count> {
 /// jobs.
 fn run_all(
     jobs: &[Job],
-    lanes: &Lanes,
+    slots: &Slots,
     run: impl Fn(Job) -> Result<Row> + Sync,
 ) -> Result<Vec<Row>> {
     let mut places: Vec<usize> = (0..jobs.len()).collect();
     places.sort_by_key(|at| !jobs[*at].suite.takes_long());
-    let mut rows = lanes.run(&places, |at| Ok((*at, run(jobs[*at])?)))?;
+    let mut rows = slots.run(&places, |at| Ok((*at, run(jobs[*at])?)))?;
     rows.sort_by_key(|(at, _)| *at);
     Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
@@ -413,7 +413,7 @@ mod tests {
     fn suites_run_side_by_side_and_are_told_in_order() {
         let jobs = jobs_of(&[]);
         let began = Mutex::new(Vec::new());
-        let rows = run_all(&jobs, &Lanes::new(2), |job| {
+        let rows = run_all(&jobs, &Slots::new(2), |job| {
             began.lock().unwrap().push(job);
             Ok(Row { job, verdict: Verdict::Ran(Tally::default()), took: Duration::ZERO })
         })

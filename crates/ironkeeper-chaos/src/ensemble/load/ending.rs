@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use ironkeeper_client::{Client, Stat};
 
-use super::actor::{Actor, seen};
+use super::load_client::{LoadClient, seen};
 use super::{REGISTERS, Report, SESSION, Shared, connect, live_path, register_path};
 use crate::ensemble::history::{self, Action, Op, Outcome};
 
@@ -21,16 +21,17 @@ const SHOWN: usize = 5;
 /// their ephemeral nodes are deleted.
 pub async fn judge(
     members: &[String],
-    actors: Vec<Actor>,
+    load_clients: Vec<LoadClient>,
     acknowledged: u64,
     shared: &Arc<Shared>,
 ) -> Result<Report> {
     let mut failures = Vec::new();
-    let mut ops: Vec<Op> = actors.iter().flat_map(|actor| actor.ops.iter().cloned()).collect();
+    let mut ops: Vec<Op> =
+        load_clients.iter().flat_map(|load_client| load_client.ops.iter().cloned()).collect();
     let unknown = ops.iter().filter(|op| op.outcome == Outcome::Unknown).count();
-    for actor in &actors {
-        let name = actor.number;
-        failures.extend(actor.trouble.iter().map(|what| format!("client {name}: {what}")));
+    for load_client in &load_clients {
+        let name = load_client.number;
+        failures.extend(load_client.trouble.iter().map(|what| format!("client {name}: {what}")));
     }
 
     let mut trees = Vec::new();
@@ -69,13 +70,14 @@ pub async fn judge(
                 differences(first, tree).map(|what| format!("members 1 and {}: {what}", at + 2)),
             );
         }
-        failures.extend(missing_from_line(first, &actors));
-        failures.extend(missing_sessions(first, &actors));
+        failures.extend(missing_from_line(first, &load_clients));
+        failures.extend(missing_sessions(first, &load_clients));
     }
 
-    for actor in &actors {
-        if let Err(error) = actor.client.close().await {
-            failures.push(format!("client {} could not end its session: {error}", actor.number));
+    for load_client in &load_clients {
+        if let Err(error) = load_client.client.close().await {
+            failures
+                .push(format!("client {} could not end its session: {error}", load_client.number));
         }
     }
     for (at, member) in members.iter().enumerate() {
@@ -88,7 +90,7 @@ pub async fn judge(
             failures.push(format!("member {} keeps {left:?} of sessions that have ended", at + 1));
         }
     }
-    let reconnects = actors.iter().map(|actor| actor.reconnects).sum();
+    let reconnects = load_clients.iter().map(|load_client| load_client.reconnects).sum();
     Ok(Report { acknowledged, unknown, reconnects, stale, failures })
 }
 
@@ -120,25 +122,26 @@ fn differences(one: &Tree, other: &Tree) -> impl Iterator<Item = String> {
 }
 
 /// Returns appended nodes that are missing, duplicated or unexpected.
-fn missing_from_line(tree: &Tree, actors: &[Actor]) -> Vec<String> {
+fn missing_from_line(tree: &Tree, load_clients: &[LoadClient]) -> Vec<String> {
     let mut failures = Vec::new();
     let mut acknowledged = BTreeSet::new();
-    for (actor, path) in
-        actors.iter().flat_map(|actor| actor.appended.iter().map(move |path| (actor, path)))
+    for (load_client, path) in load_clients
+        .iter()
+        .flat_map(|load_client| load_client.appended.iter().map(move |path| (load_client, path)))
     {
         if !acknowledged.insert(path) {
             failures.push(format!("{path} was given to two"));
         }
         let owner = tree.get(path).map(|(_, data)| data.as_ref());
-        if owner != Some(actor.number.to_string().as_bytes()) {
+        if owner != Some(load_client.number.to_string().as_bytes()) {
             failures.push(format!(
                 "{path} of client {} was acknowledged, and is {owner:?}",
-                actor.number
+                load_client.number
             ));
         }
     }
     let there = tree.keys().filter(|path| path.starts_with("/load/log/")).count();
-    let unknown: usize = actors.iter().map(|actor| actor.appended_unknown).sum();
+    let unknown: usize = load_clients.iter().map(|load_client| load_client.appended_unknown).sum();
     if there > acknowledged.len() + unknown {
         failures.push(format!(
             "{there} nodes in the line, of {} acknowledged and {unknown} unknown",
@@ -152,14 +155,18 @@ fn missing_from_line(tree: &Tree, actors: &[Actor]) -> Vec<String> {
 }
 
 /// Checks that each open session has its ephemeral node and owns it.
-fn missing_sessions(tree: &Tree, actors: &[Actor]) -> Vec<String> {
-    actors
+fn missing_sessions(tree: &Tree, load_clients: &[LoadClient]) -> Vec<String> {
+    load_clients
         .iter()
-        .filter_map(|actor| {
-            let owner = tree.get(&live_path(actor.number)).map(|(stat, _)| stat.ephemeral_owner);
-            let session = actor.client.session_id().0;
+        .filter_map(|load_client| {
+            let owner =
+                tree.get(&live_path(load_client.number)).map(|(stat, _)| stat.ephemeral_owner);
+            let session = load_client.client.session_id().0;
             (owner != Some(session)).then(|| {
-                format!("client {} lives as {session:?}; its node is of {owner:?}", actor.number)
+                format!(
+                    "client {} lives as {session:?}; its node is of {owner:?}",
+                    load_client.number
+                )
             })
         })
         .collect()

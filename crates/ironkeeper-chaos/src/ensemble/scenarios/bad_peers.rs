@@ -23,13 +23,14 @@ const LOG_WRITES: u64 = 500;
 const LOG_BYTES_MIN: usize = 10_000;
 
 pub fn play(stage: &Stage<'_>) -> Result<Tally> {
-    let mut cluster = Cluster::start(&stage.cast, stage.programs, &Terms::default(), &stage.dir)?;
+    let mut cluster =
+        Cluster::start(&stage.membership, stage.programs, &Terms::default(), &stage.dir)?;
     let load = Load::start(&cluster, stage.seed)?;
     load.wait_for_writes(WRITES)?;
     let mut play = Play { stage, cluster: &mut cluster, load: &load, tally: Tally::default() };
     play.attacks()?;
     play.second_of_an_id()?;
-    play.stranger_with_history()?;
+    play.non_member_with_history()?;
     play.damaged_log()?;
     let mut tally = play.tally;
     tally.add(judge(&cluster, load)?);
@@ -99,7 +100,7 @@ impl Play<'_> {
 
     /// Configures an Ironkeeper server outside of the ensemble: it knows the members, and has `id`
     /// and its own directory.
-    fn stranger(&self, id: usize, name: &str) -> Result<Server> {
+    fn non_member(&self, id: usize, name: &str) -> Result<Server> {
         let port = ports::one()?;
         let (quorum, election) = (ports::one()?, ports::one()?);
         let member = self.cluster.member(self.ours_after(0)?);
@@ -116,7 +117,7 @@ impl Play<'_> {
     /// Starts a server with a copied configuration whose `myid` was not changed.
     fn second_of_an_id(&mut self) -> Result<()> {
         let pids = self.pids();
-        let mut double = self.stranger(1, "double")?;
+        let mut double = self.non_member(1, "double")?;
         double.launch()?;
         self.load.wait_for_writes(5 * WRITES).context("two servers have the id 1")?;
         double.kill()?;
@@ -127,10 +128,10 @@ impl Play<'_> {
     }
 
     /// Starts a server with another history, with larger zxids, that is configured as a member.
-    fn stranger_with_history(&mut self) -> Result<()> {
+    fn non_member_with_history(&mut self) -> Result<()> {
         let pids = self.pids();
         let id = self.cluster.size() + 1;
-        let mut other = self.stranger(id, "other")?;
+        let mut other = self.non_member(id, "other")?;
         // Epochs that no member has reached yet.
         let files = other.data_dir().join("version-2");
         fs::create_dir_all(&files)?;

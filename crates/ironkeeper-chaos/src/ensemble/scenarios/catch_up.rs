@@ -46,7 +46,7 @@ pub fn play(stage: &Stage<'_>) -> Result<Tally> {
     // With this flag neither program synchronizes from the log on disk, so a member far behind gets
     // a SNAP.
     let terms = Terms { flags: vec!["-Dzookeeper.snapshotSizeFactor=-1"], ..Terms::default() };
-    let cluster = Cluster::prepare(&stage.cast, stage.programs, &terms, &stage.dir)?;
+    let cluster = Cluster::prepare(&stage.membership, stage.programs, &terms, &stage.dir)?;
     ensure!(cluster.size() == 3, "three members play this");
     let mut play =
         Play { cluster, clients: Background::start()?, tally: Tally::default(), written: 0 };

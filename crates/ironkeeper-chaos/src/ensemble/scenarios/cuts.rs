@@ -13,7 +13,7 @@ const WRITES: u64 = 200;
 
 pub fn play(stage: &Stage<'_>) -> Result<Tally> {
     let terms = Terms { links: true, ..Terms::default() };
-    let mut cluster = Cluster::start(&stage.cast, stage.programs, &terms, &stage.dir)?;
+    let mut cluster = Cluster::start(&stage.membership, stage.programs, &terms, &stage.dir)?;
     let load = Load::start(&cluster, stage.seed)?;
     load.wait_for_writes(WRITES)?;
     for cut in [Cut::Silent, Cut::Refused] {

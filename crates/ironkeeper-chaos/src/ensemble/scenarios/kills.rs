@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use ironkeeper_peers::cluster::{Cluster, Terms};
-use ironkeeper_peers::members::Cast;
+use ironkeeper_peers::members::Membership;
 use ironkeeper_steps::tally::Tally;
 
 use crate::ensemble::load::Load;
@@ -16,35 +16,41 @@ const WRITES: u64 = 300;
 const LEADER_KILLS: usize = 2;
 
 pub fn play(stage: &Stage<'_>) -> Result<Tally> {
-    let mut cluster = Cluster::start(&stage.cast, stage.programs, &Terms::default(), &stage.dir)?;
+    let mut cluster =
+        Cluster::start(&stage.membership, stage.programs, &Terms::default(), &stage.dir)?;
     let load = Load::start(&cluster, stage.seed)?;
     let mut led = BTreeSet::new();
     load.wait_for_writes(WRITES)?;
     for victim in 0..cluster.size() {
-        led.insert(leading_program(&cluster, &stage.cast)?);
+        led.insert(leading_program(&cluster, &stage.membership)?);
         kill_one(&mut cluster, &load, victim)?;
     }
     for _ in 0..LEADER_KILLS {
-        led.insert(leading_program(&cluster, &stage.cast)?);
+        led.insert(leading_program(&cluster, &stage.membership)?);
         let leader = cluster.wait_for_leader(|_| true)?;
         kill_one(&mut cluster, &load, leader)?;
     }
-    led.insert(leading_program(&cluster, &stage.cast)?);
-    for idle in voting_programs(&stage.cast).difference(&led) {
-        let candidate = voters(&stage.cast)
-            .find(|at| stage.cast.0[*at].kind.to_string() == *idle)
+    led.insert(leading_program(&cluster, &stage.membership)?);
+    for idle in voting_programs(&stage.membership).difference(&led) {
+        let candidate = voters(&stage.membership)
+            .find(|at| stage.membership.0[*at].kind.to_string() == *idle)
             .context("every program has a member")?;
-        make_lead(&mut cluster, &stage.cast, &load, candidate)?;
+        make_lead(&mut cluster, &stage.membership, &load, candidate)?;
     }
     judge(&cluster, load)
 }
 
 /// Makes one of three voters the leader: its log is longer than that of the only other running
 /// voter.
-fn make_lead(cluster: &mut Cluster, cast: &Cast, load: &Load, candidate: usize) -> Result<()> {
-    ensure!(voters(cast).count() == 3, "three voters play this");
+fn make_lead(
+    cluster: &mut Cluster,
+    membership: &Membership,
+    load: &Load,
+    candidate: usize,
+) -> Result<()> {
+    ensure!(voters(membership).count() == 3, "three voters play this");
     let leader = cluster.wait_for_leader(|at| at != candidate)?;
-    let behind = voters(cast)
+    let behind = voters(membership)
         .find(|at| *at != leader && *at != candidate)
         .context("there is a third voter")?;
     cluster.member_mut(behind).kill()?;
@@ -61,18 +67,18 @@ fn make_lead(cluster: &mut Cluster, cast: &Cast, load: &Load, candidate: usize) 
 }
 
 /// Returns the indices of the voters.
-fn voters(cast: &Cast) -> impl Iterator<Item = usize> {
-    (0..cast.0.len()).filter(|at| !cast.0[*at].observer)
+fn voters(membership: &Membership) -> impl Iterator<Item = usize> {
+    (0..membership.0.len()).filter(|at| !membership.0[*at].observer)
 }
 
 /// Returns the programs of the members that may lead.
-fn voting_programs(cast: &Cast) -> BTreeSet<String> {
-    voters(cast).map(|at| cast.0[at].kind.to_string()).collect()
+fn voting_programs(membership: &Membership) -> BTreeSet<String> {
+    voters(membership).map(|at| membership.0[at].kind.to_string()).collect()
 }
 
-fn leading_program(cluster: &Cluster, cast: &Cast) -> Result<String> {
+fn leading_program(cluster: &Cluster, membership: &Membership) -> Result<String> {
     let leader = cluster.wait_for_leader(|_| true)?;
-    Ok(cast.0[leader].kind.to_string())
+    Ok(membership.0[leader].kind.to_string())
 }
 
 fn kill_one(cluster: &mut Cluster, load: &Load, victim: usize) -> Result<()> {
@@ -94,7 +100,7 @@ mod tests {
 
     #[test]
     fn observers_are_not_asked_to_lead() {
-        let programs = voting_programs(&Cast::of("ours,apache38,ours,apache:observer"));
+        let programs = voting_programs(&Membership::of("ours,apache38,ours,apache:observer"));
         assert_eq!(programs.into_iter().collect::<Vec<_>>(), ["apache38", "ours"]);
     }
 }

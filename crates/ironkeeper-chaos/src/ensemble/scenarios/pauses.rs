@@ -11,7 +11,8 @@ use crate::ensemble::{Stage, judge};
 const WRITES: u64 = 200;
 
 pub fn play(stage: &Stage<'_>) -> Result<Tally> {
-    let mut cluster = Cluster::start(&stage.cast, stage.programs, &Terms::default(), &stage.dir)?;
+    let mut cluster =
+        Cluster::start(&stage.membership, stage.programs, &Terms::default(), &stage.dir)?;
     let load = Load::start(&cluster, stage.seed)?;
     load.wait_for_writes(WRITES)?;
     let leader = cluster.wait_for_leader(|_| true)?;

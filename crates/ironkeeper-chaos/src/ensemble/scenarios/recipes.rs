@@ -31,7 +31,8 @@ const SESSION: Duration = Duration::from_secs(40);
 const USERS: usize = 3;
 
 pub fn play(stage: &Stage<'_>) -> Result<Tally> {
-    let mut cluster = Cluster::start(&stage.cast, stage.programs, &Terms::default(), &stage.dir)?;
+    let mut cluster =
+        Cluster::start(&stage.membership, stage.programs, &Terms::default(), &stage.dir)?;
     let background = Background::start()?;
     let mut company = Company { cluster: &cluster, background: &background, plays: Vec::new() };
     company.add("mutex", fenced::mutex)?;

@@ -12,8 +12,9 @@ use crate::ensemble::{Stage, judge};
 const WRITES: u64 = 200;
 
 pub fn play(stage: &Stage<'_>) -> Result<Tally> {
-    let mut cluster = Cluster::start(&stage.cast, stage.programs, &Terms::default(), &stage.dir)?;
-    let before: Vec<Kind> = stage.cast.0.iter().map(|part| part.kind).collect();
+    let mut cluster =
+        Cluster::start(&stage.membership, stage.programs, &Terms::default(), &stage.dir)?;
+    let before: Vec<Kind> = stage.membership.0.iter().map(|part| part.kind).collect();
     let after: Vec<Kind> = before
         .iter()
         .map(|kind| if *kind == Kind::Ours { Kind::Apache } else { Kind::Ours })
@@ -38,7 +39,7 @@ fn replace(
     kind: Kind,
 ) -> Result<()> {
     cluster.member_mut(at).stop()?;
-    cluster.recast(at, kind, stage.programs)?;
+    cluster.change_program(at, kind, stage.programs)?;
     let what = format!("member {} becomes {kind}", at + 1);
     cluster.member_mut(at).start_again().with_context(|| what.clone())?;
     load.wait_for_writes(WRITES).with_context(|| what.clone())?;

@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_secs(5);
 
 pub fn play(stage: &Stage<'_>) -> Result<Tally> {
-    let cluster = Cluster::start(&stage.cast, stage.programs, &Terms::default(), &stage.dir)?;
+    let cluster = Cluster::start(&stage.membership, stage.programs, &Terms::default(), &stage.dir)?;
     let clients = Background::start()?;
     let mut observers = Vec::new();
     for server in cluster.members() {

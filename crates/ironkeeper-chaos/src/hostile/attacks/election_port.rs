@@ -9,16 +9,16 @@ use ironkeeper_proto::{Epoch, Put, ServerId, Zxid};
 
 use super::repeat_with;
 use crate::hostile::attack::{Attack, Strike, attack, hold, strike};
-use crate::hostile::stranger::Stranger;
+use crate::hostile::non_member::NonMember;
 use crate::hostile::target::Target;
 
 const PLACES: usize = 600;
 
 pub const ALL: &[Attack] = &[
     attack("election port: filled", "600 connections that send nothing.", filled).on_ensemble(),
-    attack("election port: names", "A stranger opens with the members' numbers.", names)
+    attack("election port: names", "A non-member opens with the members' numbers.", names)
         .on_ensemble(),
-    attack("election port: crowd", "Ten thousand servers that want to be dialled.", crowd)
+    attack("election port: crowd", "Ten thousand servers that want to be dialled.", many_servers)
         .on_ensemble(),
     attack("election port: votes", "Better votes of a member, without end.", votes).on_ensemble(),
     attack("election port: configuration", "Votes with a newer configuration.", configuration)
@@ -33,7 +33,7 @@ pub const ALL: &[Attack] = &[
 fn filled(target: &Target) -> Result<Strike> {
     let port = target.leader_ports()?.election;
     Ok(strike(move |until| {
-        let held: Vec<Stranger> = (0..PLACES).filter_map(|_| Stranger::dial(port).ok()).collect();
+        let held: Vec<NonMember> = (0..PLACES).filter_map(|_| NonMember::dial(port).ok()).collect();
         hold(until, held);
     }))
 }
@@ -45,8 +45,8 @@ fn sent_in_a_loop(
 ) -> Result<Strike> {
     let port = target.leader_ports()?.election;
     Ok(repeat_with(move |turn| {
-        if let Ok(mut stranger) = Stranger::dial(port) {
-            stranger.send_raw(&bytes(turn));
+        if let Ok(mut non_member) = NonMember::dial(port) {
+            non_member.send_raw(&bytes(turn));
         }
     }))
 }
@@ -79,7 +79,7 @@ fn names(target: &Target) -> Result<Strike> {
     sent_in_a_loop(target, |turn| opening(1 + turn as i64 % 3))
 }
 
-fn crowd(target: &Target) -> Result<Strike> {
+fn many_servers(target: &Target) -> Result<Strike> {
     sent_in_a_loop(target, |turn| opening(10 + turn as i64 % 10_000))
 }
 
@@ -127,12 +127,12 @@ fn half_frames(target: &Target) -> Result<Strike> {
     Ok(strike(move |until| {
         let mut held = Vec::new();
         for at in 0..300 {
-            if let Ok(mut stranger) = Stranger::dial(port) {
+            if let Ok(mut non_member) = NonMember::dial(port) {
                 let mut bytes = opening(10 + at);
                 bytes.put_i32(500_000);
                 bytes.resize(250_000, 0);
-                stranger.send_raw(&bytes);
-                held.push(stranger);
+                non_member.send_raw(&bytes);
+                held.push(non_member);
             }
         }
         hold(until, held);

@@ -13,8 +13,8 @@ use ironkeeper_proto::{Epoch, OpCode, Packet, SessionId, Zxid};
 use super::{repeat, repeat_with};
 use crate::hostile::attack::{Attack, Strike, attack, hold, is_over, strike};
 use crate::hostile::client::Client;
+use crate::hostile::non_member::{NonMember, announced, follower, observer};
 use crate::hostile::op::Op;
-use crate::hostile::stranger::{Stranger, announced, follower, observer};
 use crate::hostile::target::Target;
 
 /// An id that no member has.
@@ -24,11 +24,11 @@ const PLACES: usize = 600;
 const REQUEST: i32 = 1;
 
 pub const ALL: &[Attack] = &[
-    attack("later promise", "A stranger is a member with a later promise.", later_promise)
+    attack("later promise", "A non-member is a member with a later promise.", later_promise)
         .on_ensemble(),
     attack("quorum port: filled", "600 connections, then followers are displaced.", filled)
         .on_ensemble(),
-    attack("quorum port: displaced", "A stranger has a follower's number.", displaced)
+    attack("quorum port: displaced", "A non-member has a follower's number.", displaced)
         .on_ensemble(),
     // Each of three members keeps 64 MiB of its latest transactions for learners, and its allocator
     // keeps some 40 MB of freed memory.
@@ -55,14 +55,14 @@ fn later_promise(target: &Target) -> Result<Strike> {
     Ok(repeat_with(move |_| {
         // Tries to replace the follower's connection first: the leader rejects another connection
         // with the id of a follower that is connected.
-        let epoch = Stranger::dial(port).ok().and_then(|mut stranger| {
-            let epoch = stranger.greet(&follower(member, Epoch(0)));
-            drop(stranger);
+        let epoch = NonMember::dial(port).ok().and_then(|mut non_member| {
+            let epoch = non_member.greet(&follower(member, Epoch(0)));
+            drop(non_member);
             epoch
         });
-        if let Ok(mut stranger) = Stranger::dial(port) {
-            stranger.send(&follower(member, Epoch(epoch.map_or(1, |epoch| epoch.0) + 1)));
-            stranger.wait_for_end();
+        if let Ok(mut non_member) = NonMember::dial(port) {
+            non_member.send(&follower(member, Epoch(epoch.map_or(1, |epoch| epoch.0) + 1)));
+            non_member.wait_for_end();
         }
     }))
 }
@@ -70,10 +70,10 @@ fn later_promise(target: &Target) -> Result<Strike> {
 fn filled(target: &Target) -> Result<Strike> {
     let port = target.leader_ports()?.quorum;
     Ok(strike(move |until| {
-        let mut held: Vec<Stranger> =
-            (0..PLACES).filter_map(|_| Stranger::dial(port).ok()).collect();
-        for (member, stranger) in (1..=3).zip(&mut held) {
-            stranger.send(&follower(member, Epoch(0)));
+        let mut held: Vec<NonMember> =
+            (0..PLACES).filter_map(|_| NonMember::dial(port).ok()).collect();
+        for (member, non_member) in (1..=3).zip(&mut held) {
+            non_member.send(&follower(member, Epoch(0)));
         }
         hold(until, held);
     }))
@@ -82,8 +82,8 @@ fn filled(target: &Target) -> Result<Strike> {
 fn displaced(target: &Target) -> Result<Strike> {
     let (port, member) = (target.leader_ports()?.quorum, target.follower_id());
     Ok(repeat_with(move |_| {
-        if let Ok(mut stranger) = Stranger::dial(port) {
-            stranger.greet(&follower(member, Epoch(0)));
+        if let Ok(mut non_member) = NonMember::dial(port) {
+            non_member.greet(&follower(member, Epoch(0)));
         }
     }))
 }
@@ -94,10 +94,10 @@ fn unread(target: &Target) -> Result<Strike> {
     writer.ask(&Op::create("/large", b""))?;
     let mut observers = Vec::new();
     for at in 0..20 {
-        let mut stranger = Stranger::dial(port)?;
+        let mut non_member = NonMember::dial(port)?;
         // A leader may accept only some of them.
-        if let Ok(epoch) = stranger.join(&observer(UNLISTED + at)) {
-            observers.push((stranger, epoch));
+        if let Ok(epoch) = non_member.join(&observer(UNLISTED + at)) {
+            observers.push((non_member, epoch));
         }
     }
     let writes = repeat(writer, client_port, vec![Op::set_data("/large", &[7; 1_000_000]); 4]);
@@ -106,9 +106,9 @@ fn unread(target: &Target) -> Result<Strike> {
             scope.spawn(|| drop(writes.run(until)));
             while !is_over(until) {
                 // Prevents the leader from closing the connections by timeout.
-                for (stranger, epoch) in &mut observers {
+                for (non_member, epoch) in &mut observers {
                     let (zxid, report) = (Zxid::new(*epoch, 0), Bytes::new());
-                    stranger.send(&Packet::Pong { zxid, report });
+                    non_member.send(&Packet::Pong { zxid, report });
                 }
                 thread::sleep(Duration::from_millis(300));
             }
@@ -118,10 +118,10 @@ fn unread(target: &Target) -> Result<Strike> {
 }
 
 /// Joins as an observer that the leader accepts.
-fn joined(target: &Target) -> Result<Stranger> {
-    let mut stranger = Stranger::dial(target.leader_ports()?.quorum)?;
-    stranger.join(&observer(UNLISTED))?;
-    Ok(stranger)
+fn joined(target: &Target) -> Result<NonMember> {
+    let mut non_member = NonMember::dial(target.leader_ports()?.quorum)?;
+    non_member.join(&observer(UNLISTED))?;
+    Ok(non_member)
 }
 
 fn forwarded(session: SessionId, op: &Op) -> Packet {
@@ -132,13 +132,13 @@ fn forwarded(session: SessionId, op: &Op) -> Packet {
 }
 
 fn close_sessions(target: &Target) -> Result<Strike> {
-    let mut stranger = joined(target)?;
+    let mut non_member = joined(target)?;
     let client = Client::connect(target.port())?;
     let close = forwarded(client.session.session, &Op::bare(OpCode::CloseSession));
     let client = Arc::new(Mutex::new(client));
     let pinged = Arc::clone(&client);
     let closing = repeat_with(move |_| {
-        stranger.send(&close);
+        non_member.send(&close);
         thread::sleep(Duration::from_millis(20));
         let mut client = pinged.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = client.ask(&Op::bare(OpCode::Ping));
@@ -151,11 +151,11 @@ fn close_sessions(target: &Target) -> Result<Strike> {
 }
 
 fn requests(target: &Target) -> Result<Strike> {
-    let (mut stranger, client) = (joined(target)?, Client::connect(target.port())?);
+    let (mut non_member, client) = (joined(target)?, Client::connect(target.port())?);
     let session = client.session.session;
     let large = forwarded(session, &Op::set_data("/", &[7; 1_000_000]));
     Ok(repeat_with(move |_| {
-        if !stranger.send(&large) {
+        if !non_member.send(&large) {
             thread::sleep(Duration::from_millis(10));
         }
         let _ = &client;
@@ -169,9 +169,9 @@ fn sent_in_a_loop(
 ) -> Result<Strike> {
     let port = target.leader_ports()?.quorum;
     Ok(repeat_with(move |turn| {
-        if let Ok(mut stranger) = Stranger::dial(port) {
-            stranger.send_raw(&bytes(turn));
-            stranger.wait_for_end();
+        if let Ok(mut non_member) = NonMember::dial(port) {
+            non_member.send_raw(&bytes(turn));
+            non_member.wait_for_end();
         }
     }))
 }
@@ -195,9 +195,9 @@ fn half_packets(target: &Target) -> Result<Strike> {
         half.resize(500_000, 0);
         let mut held = Vec::new();
         for _ in 0..300 {
-            if let Ok(mut stranger) = Stranger::dial(port) {
-                stranger.send_raw(&half);
-                held.push(stranger);
+            if let Ok(mut non_member) = NonMember::dial(port) {
+                non_member.send_raw(&half);
+                held.push(non_member);
             }
         }
         hold(until, held);
@@ -218,11 +218,11 @@ fn refusals(target: &Target) -> Result<Strike> {
 }
 
 fn touches(target: &Target) -> Result<Strike> {
-    let mut stranger = joined(target)?;
+    let mut non_member = joined(target)?;
     Ok(repeat_with(move |turn| {
         let session = |at| (SessionId((turn * 10_000 + at) as i64), 30_000);
         let report = Touches::new((0..10_000).map(session)).into();
-        if !stranger.send(&Packet::Pong { zxid: Zxid::ZERO, report }) {
+        if !non_member.send(&Packet::Pong { zxid: Zxid::ZERO, report }) {
             thread::sleep(Duration::from_millis(10));
         }
     }))

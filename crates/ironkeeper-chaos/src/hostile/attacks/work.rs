@@ -21,7 +21,7 @@ pub const ALL: &[Attack] = &[
     attack("deep events", "Events below 10,000 levels, twenty recursive watchers.", deep_events),
     attack("deep watches", "A recursive watch on each of 10,000 levels, and events.", deep_watches),
     attack("deep events: long names", "Recursive watches, levels of long names.", long_names),
-    attack("watched by 500", "500 connections watch one node that is written.", crowd),
+    attack("watched by 500", "500 connections watch one node that is written.", watchers),
 ];
 
 /// Connects a client whose identities are in no entry of the ACL of the node `/acl`.
@@ -110,7 +110,7 @@ fn long_names(target: &Target) -> Result<Strike> {
     write_while(vec![watcher], client, port, &path)
 }
 
-fn crowd(target: &Target) -> Result<Strike> {
+fn watchers(target: &Target) -> Result<Strike> {
     let port = target.port();
     let mut client = Client::connect(port)?;
     client.ask(&Op::create("/watched", b""))?;

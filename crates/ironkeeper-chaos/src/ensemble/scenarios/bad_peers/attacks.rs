@@ -38,7 +38,7 @@ pub const ALL: [Attack; 7] = [
 ];
 
 /// An id that no member has.
-const STRANGER: ServerId = ServerId(77);
+const NON_MEMBER: ServerId = ServerId(77);
 const CONNECTIONS: usize = 100;
 /// The longest wait for a reply; no reply is acceptable.
 const ANSWER_MAX: Duration = Duration::from_millis(300);
@@ -74,11 +74,11 @@ fn lengths(ports: PeerPorts, _: u64) -> Result<()> {
     for length in [i32::MAX, i32::MIN, -2, 600_000] {
         let mut opening = Vec::new();
         opening.put_i64(-65536);
-        opening.put_i64(STRANGER.0);
+        opening.put_i64(NON_MEMBER.0);
         opening.put_i32(length);
         let _ = say(ports.election, &opening);
 
-        let mut notification = opening_of(STRANGER);
+        let mut notification = opening_of(NON_MEMBER);
         notification.put_i32(length);
         let _ = say(ports.election, &notification);
 
@@ -117,8 +117,8 @@ fn votes(ports: PeerPorts, _: u64) -> Result<()> {
     let states =
         [PeerState::Looking, PeerState::Following, PeerState::Leading, PeerState::Observing];
     for state in states {
-        for leader in [STRANGER, ServerId(1)] {
-            let mut bytes = opening_of(STRANGER);
+        for leader in [NON_MEMBER, ServerId(1)] {
+            let mut bytes = opening_of(NON_MEMBER);
             let mut body = Vec::new();
             Notification {
                 state,
@@ -153,10 +153,10 @@ fn packets(packets: &[Packet]) -> Vec<u8> {
 /// Sends FOLLOWERINFO and ACKEPOCH of a non-member, with epochs up to the largest possible one.
 fn epochs(ports: PeerPorts, _: u64) -> Result<()> {
     for epoch in [Epoch(0), Epoch(1_000_000), EPOCH_MAX] {
-        let hello = [learner(STRANGER, epoch)];
+        let hello = [learner(NON_MEMBER, epoch)];
         let _ = say(ports.quorum, &packets(&hello));
         let both = [
-            learner(STRANGER, epoch),
+            learner(NON_MEMBER, epoch),
             Packet::AckEpoch { last: Zxid(i64::MAX), current: Some(EPOCH_MAX) },
         ];
         let _ = say(ports.quorum, &packets(&both));
@@ -176,7 +176,7 @@ fn epochs_of_a_member(ports: PeerPorts, _: u64) -> Result<()> {
 /// Joins as a follower that is not a member and acknowledges all possible zxids.
 fn acks(ports: PeerPorts, _: u64) -> Result<()> {
     let mut conversation = vec![
-        learner(STRANGER, Epoch(0)),
+        learner(NON_MEMBER, Epoch(0)),
         Packet::AckEpoch { last: Zxid(0), current: Some(Epoch(0)) },
     ];
     for zxid in [0, 1, i64::from(i32::MAX), 1 << 32, (1 << 32) + 1, i64::MAX - 1, i64::MAX, -1] {

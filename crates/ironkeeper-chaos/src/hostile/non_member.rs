@@ -18,20 +18,20 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const DIAL_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
-pub struct Stranger {
+pub struct NonMember {
     stream: TcpStream,
     unread: Vec<u8>,
 }
 
-impl Stranger {
-    pub fn dial(port: u16) -> Result<Stranger> {
+impl NonMember {
+    pub fn dial(port: u16) -> Result<NonMember> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.bind(&SocketAddr::from((ADDRESS, 0)).into())?;
         socket.connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into(), DIAL_MAX)?;
         let stream = TcpStream::from(socket);
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Stranger { stream, unread: Vec::new() })
+        Ok(NonMember { stream, unread: Vec::new() })
     }
 
     /// Sends bytes; returns `false` if the server has closed the connection or does not read.

@@ -14,9 +14,9 @@ const TTL_MS: i64 = 3_600_000;
 const LARGE: usize = 900_000;
 
 /// Creates the sample tree of one round and leaves two sessions open that own ephemeral nodes.
-pub fn plant(port: u16, round: usize) -> Result<Vec<SessionId>> {
+pub fn create(port: u16, round: usize) -> Result<Vec<SessionId>> {
     let mut client = Client::open(port)?;
-    let root = format!("/garden-{round}");
+    let root = format!("/sample-{round}");
     let open = acl::open();
     let keep = CreateMode::Persistent;
     let under = |name: &str| format!("{root}/{name}");
@@ -45,8 +45,8 @@ pub fn plant(port: u16, round: usize) -> Result<Vec<SessionId>> {
     client.create_ttl(&under("ttl"), CreateMode::PersistentWithTtl, TTL_MS)?;
     client.create_ttl(&under("ttl-"), CreateMode::PersistentSequentialWithTtl, TTL_MS + 1)?;
 
-    plant_acls(&mut client, &root)?;
-    plant_quota(&mut client, round)?;
+    create_acls(&mut client, &root)?;
+    create_quota(&mut client, round)?;
 
     let done = client.multi(&[
         (OpCode::Create, create_body(&under("multi"), Some(b"1"), keep, &open)),
@@ -98,7 +98,7 @@ pub fn plant(port: u16, round: usize) -> Result<Vec<SessionId>> {
     Ok(vec![client.session(), second.session()])
 }
 
-fn plant_acls(client: &mut Client, root: &str) -> Result<()> {
+fn create_acls(client: &mut Client, root: &str) -> Result<()> {
     let reader = Acl::new(Perms::READ, "world", "anyone");
     // user:password
     let user = Acl::new(Perms::ALL, "digest", "user:tpUq/4Pn5A64fVZyQ0gOJ8ZWqkY=");
@@ -124,7 +124,7 @@ fn plant_acls(client: &mut Client, root: &str) -> Result<()> {
 }
 
 /// Creates a quota as Apache's shell does, and nodes that it counts.
-fn plant_quota(client: &mut Client, round: usize) -> Result<()> {
+fn create_quota(client: &mut Client, round: usize) -> Result<()> {
     let open = acl::open();
     let name = format!("limited-{round}");
     let quota = format!("/zookeeper/quota/{name}");

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 const APPENDED: usize = 8;
 
 /// A client and the replies it received.
-pub struct Actor {
+pub struct LoadClient {
     pub number: usize,
     pub client: Client,
     pub ops: Vec<Op>,
@@ -36,7 +36,7 @@ pub struct Actor {
 }
 
 #[derive(Clone, Copy)]
-enum Deed {
+enum Choice {
     Set,
     SetIfUnchanged,
     SetTwo,
@@ -45,24 +45,24 @@ enum Deed {
     Append,
 }
 
-const DEEDS: [(usize, Deed); 6] = [
-    (35, Deed::Set),
-    (10, Deed::SetIfUnchanged),
-    (10, Deed::SetTwo),
-    (25, Deed::SyncedRead),
-    (10, Deed::Read),
-    (10, Deed::Append),
+const CHOICES: [(usize, Choice); 6] = [
+    (35, Choice::Set),
+    (10, Choice::SetIfUnchanged),
+    (10, Choice::SetTwo),
+    (25, Choice::SyncedRead),
+    (10, Choice::Read),
+    (10, Choice::Append),
 ];
 
-impl Actor {
+impl LoadClient {
     pub fn new(
         number: usize,
         client: Client,
         seed: u64,
         shared: Arc<Shared>,
         stopped: watch::Receiver<bool>,
-    ) -> Actor {
-        Actor {
+    ) -> LoadClient {
+        LoadClient {
             number,
             client,
             ops: Vec::new(),
@@ -77,11 +77,11 @@ impl Actor {
     }
 
     /// Runs until the load stops or the session is lost.
-    pub async fn run(mut self) -> Actor {
+    pub async fn run(mut self) -> LoadClient {
         while !self.is_stopped() {
-            let deed = self.rng.weighted(&DEEDS);
+            let choice = self.rng.weighted(&CHOICES);
             let register = self.rng.below(REGISTERS);
-            let done = match tokio::time::timeout(PATIENCE, self.act(deed, register)).await {
+            let done = match tokio::time::timeout(PATIENCE, self.act(choice, register)).await {
                 Ok(done) => done,
                 Err(_) => {
                     self.trouble.push(format!("no answer within {PATIENCE:?}"));
@@ -117,16 +117,16 @@ impl Actor {
         *self.stopped.borrow() || self.stopped.has_changed().is_err()
     }
 
-    async fn act(&mut self, deed: Deed, register: usize) -> Result<(), Error> {
+    async fn act(&mut self, choice: Choice, register: usize) -> Result<(), Error> {
         let path = register_path(register);
-        match deed {
-            Deed::Set => self.set(register, Version::Any).await,
-            Deed::SetIfUnchanged => {
+        match choice {
+            Choice::Set => self.set(register, Version::Any).await,
+            Choice::SetIfUnchanged => {
                 let node = self.client.get(&path).await?;
                 self.set(register, Version::Exact(node.stat.version)).await
             }
-            Deed::SetTwo => self.set_two(register).await,
-            Deed::SyncedRead => {
+            Choice::SetTwo => self.set_two(register).await,
+            Choice::SyncedRead => {
                 let began = self.shared.now();
                 let synced = self.client.sync(&path);
                 let node = self.client.get(&path);
@@ -134,13 +134,13 @@ impl Actor {
                 self.note_read(register, Action::SyncedRead, began, &node.await?);
                 Ok(())
             }
-            Deed::Read => {
+            Choice::Read => {
                 let began = self.shared.now();
                 let node = self.client.get(&path).await?;
                 self.note_read(register, Action::Read, began, &node);
                 Ok(())
             }
-            Deed::Append => self.append().await,
+            Choice::Append => self.append().await,
         }
     }
 

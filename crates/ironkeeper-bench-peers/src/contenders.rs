@@ -16,17 +16,17 @@ use crate::measured::{Load, cpu_seconds};
 /// The time between SIGCONT and the first measurement, in which the contenders resume.
 const START: Duration = Duration::from_millis(50);
 
-pub struct Crowd(Vec<Child>);
+pub struct Contenders(Vec<Child>);
 
-impl Crowd {
+impl Contenders {
     /// Starts the contenders; they run until they are halted.
-    pub fn start(commands: Vec<Command>) -> Result<Crowd> {
-        let mut crowd = Crowd(Vec::new());
+    pub fn start(commands: Vec<Command>) -> Result<Contenders> {
+        let mut contenders = Contenders(Vec::new());
         for mut command in commands {
             let child = command.stdout(Stdio::null()).spawn().context("cannot be started")?;
-            crowd.0.push(child);
+            contenders.0.push(child);
         }
-        Ok(crowd)
+        Ok(contenders)
     }
 
     pub fn halt(&mut self) -> Result<()> {
@@ -64,7 +64,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Crowd {
+impl Drop for Contenders {
     fn drop(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
