@@ -8,8 +8,8 @@
 //! records), [`SnapshotWriter`] and [`Visitor`] (the receiver of recovered records). A backup or a
 //! restore reads with [`Store::snapshots`], [`Store::read_snapshot`] and [`Store::read_log`], which
 //! takes a [`LogRange`]. All I/O goes
-//! through [`disk::Disk`]: [`disk::RealDisk`] is the file system; `SimDisk` of the unpublished crate
-//! `ironkeeper-simdisk` is a simulated disk with crashes.
+//! through [`disk::Disk`]: [`disk::RealDisk`] is the file system; `SimDisk` of the unpublished
+//! crate `ironkeeper-simdisk` is a simulated disk with crashes.
 //!
 //! Two guarantees determine the design:
 //!

@@ -26,7 +26,8 @@ use crate::tree::Tree;
 pub trait Changes {
     /// A node was created.
     fn created(&mut self, path: &str, acl: &Arc<AclList>, parent: &str, parent_acl: &Arc<AclList>);
-    /// A node was deleted. `oldest` is the czxid of the parent's oldest remaining child, or `None` if it is unknown.
+    /// A node was deleted. `oldest` is the czxid of the parent's oldest remaining child, or `None`
+    /// if it is unknown.
     fn deleted(
         &mut self,
         path: &str,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Crates that are not part of the product: tests, tools and the simulator.
-const NOT_PRODUCT: [&str; 9] = [
+const NOT_PRODUCT: [&str; 10] = [
     "ironkeeper-bench-peers",
     "ironkeeper-chaos",
     "ironkeeper-conformance",
@@ -11,6 +11,7 @@ const NOT_PRODUCT: [&str; 9] = [
     "ironkeeper-fuzz",
     "ironkeeper-peers",
     "ironkeeper-sim",
+    "ironkeeper-simdisk",
     "ironkeeper-steps",
     "ironkeeper-suites",
 ];
