@@ -24,7 +24,7 @@
 //! ```
 //! use ironkeeper_proto::{OpCode, Put, SessionId, TxnHeader, Zxid};
 //! use ironkeeper_store::disk::RealDisk;
-//! use ironkeeper_store::{Dirs, Store, StoreOptions};
+//! use ironkeeper_store::{Dirs, LogRange, Store, StoreOptions};
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let home = tempfile::tempdir()?;
@@ -37,7 +37,7 @@
 //!     let mut log = store.log_writer();
 //!     log.append(zxid, &txn)?;
 //!     log.commit()?; // now it is on the medium
-//!     let mut records = store.read_log_from(zxid)?;
+//!     let mut records = store.read_log(LogRange::from(zxid))?;
 //!     let first = records.next()?.expect("a durable record");
 //!     assert_eq!((first.record.zxid, first.record.body), (zxid, &txn[..]));
 //!     Ok(())
