@@ -20,10 +20,10 @@
 //!                     close, by the task: no byte is sent any more
 //! ```
 //!
-//! | state | `unsent` | sends | the task waits for |
+//! | state | `unsent` | sends | the task waits for a notification, or for |
 //! | --- | --- | --- | --- |
-//! | drained | empty | the task; another thread, if the task is not paused | bytes of the client, a notification |
-//! | blocked | not empty | the task | room in the stream, a notification |
+//! | drained | empty | the task, or another thread unless the task is paused | bytes |
+//! | blocked | not empty | the task | room in the stream |
 //! | closed | not used | no thread | |
 //!
 //! Every output is sent without a further event, because one of these holds for the thread that

@@ -117,8 +117,8 @@ impl EngineDriver {
         self.baton.run(|owner| self.work(owner, false, EventSender::IoThread));
     }
 
-    /// Does the same as [`EngineDriver::run`], on a thread that does not serve connections: it sends
-    /// watch events itself if they are the only output of a connection.
+    /// Does the same as [`EngineDriver::run`], on a thread that does not serve connections: it
+    /// sends watch events itself if they are the only output of a connection.
     pub fn run_and_send_events(&self) {
         self.baton.run(|owner| self.work(owner, false, EventSender::EngineThread));
     }

@@ -9,7 +9,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::settings::Endpoint;
@@ -41,11 +41,11 @@ pub(super) async fn dial(endpoints: &[Endpoint], within: Duration) -> io::Result
             return Err(failure);
         }
         tokio::select! {
-            Some(outcome) = lookups.join_next() => match outcome.map_err(io::Error::from).flatten() {
+            Some(outcome) = lookups.join_next() => match joined(outcome) {
                 Ok(found) => waiting.extend(found),
                 Err(error) => failure = error,
             },
-            Some(outcome) = attempts.join_next() => match outcome.map_err(io::Error::from).flatten() {
+            Some(outcome) = attempts.join_next() => match joined(outcome) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => failure = error,
             },
@@ -63,12 +63,17 @@ async fn look_up(Endpoint { host, port }: Endpoint) -> io::Result<Vec<SocketAddr
 pub(super) async fn any_is_at(endpoints: Vec<Endpoint>, ip: IpAddr) -> bool {
     let mut lookups: JoinSet<_> = endpoints.into_iter().map(look_up).collect();
     while let Some(found) = lookups.join_next().await {
-        let found = found.map_err(io::Error::from).flatten().unwrap_or_default();
+        let found = joined(found).unwrap_or_default();
         if found.iter().any(|address| address.ip().to_canonical() == ip) {
             return true;
         }
     }
     false
+}
+
+/// Returns the result of a task; an error if it panicked.
+fn joined<T>(outcome: Result<io::Result<T>, JoinError>) -> io::Result<T> {
+    outcome.map_err(io::Error::from).flatten()
 }
 
 fn late() -> io::Error {

@@ -88,8 +88,8 @@ impl Outbox {
         self.unsent_bytes
     }
 
-    /// Passes as many bytes as possible to `write`, which returns the number of bytes accepted, 0 if
-    /// there is no room at present.
+    /// Passes as many bytes as possible to `write`, which returns the number of bytes accepted, 0
+    /// if there is no room at present.
     pub(super) fn send(
         &mut self,
         mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,

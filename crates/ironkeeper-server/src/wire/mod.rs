@@ -18,6 +18,13 @@
 //!   Nothing else in the process writes to the stream, except what a transport sends by itself.
 //! - The end: dropping the [`Writer`] ends the sending direction, so that the peer receives
 //!   everything that was accepted; dropping both halves closes the socket.
+//!
+//! A transport with a handshake (TLS) performs it on the [`Stream`], before it is split: the
+//! dialling task within its timeout, the task of an accepted connection within the time in which
+//! its first message must arrive, and with its permit, so that handshakes count as connections.
+//! There the first bytes tell the transport of a shared port, and what the handshake proved about
+//! the peer is read from the stream. The halves share the state of such a transport under a lock of
+//! their own, which is taken last and held only while bytes are encoded or decoded.
 
 mod reader;
 mod stream;
