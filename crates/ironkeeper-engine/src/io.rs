@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ironkeeper_proto::{ServerId, SessionId};
+use ironkeeper_proto::{ServerId, SessionId, Zxid};
 use ironkeeper_tree::SnapshotWalk;
 use ironkeeper_zab::{
     Durable, DurableStep, Ensemble, LinkId, LinkOp, LogQuery, Reason, Settings, Status,
@@ -43,8 +43,8 @@ pub enum Output {
     /// The task of this connection must run: the connection has output, reads to serve, or is to be
     /// closed.
     Wake(Arc<Conn>),
-    /// A warning for the operator.
-    Warn(String),
+    /// A warning for the operator, which the driver logs.
+    Warn(Warning),
     /// A session has ended; for the server's message log. Emitted by the server that the client was
     /// connected to, and by the leader or the standalone server.
     SessionEnded(Box<SessionEnd>),
@@ -98,6 +98,31 @@ pub enum ToPeers {
         status: Status,
         reason: Option<Reason>,
     },
+}
+
+/// A warning for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// A request exceeded a quota. At most one warning for each quota in 15 seconds.
+    QuotaExceeded {
+        path: String,
+        resource: QuotaResource,
+        /// The count after the request.
+        used: i64,
+        limit: i64,
+        /// Whether the request was rejected (a hard limit) or not (a soft limit).
+        is_hard: bool,
+    },
+    /// After this transaction the tree of this server differs from the leader's. Emitted once;
+    /// `mntr` counts further mismatches.
+    DigestMismatch { zxid: Zxid },
+}
+
+/// What a quota limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuotaResource {
+    Nodes,
+    Bytes,
 }
 
 /// The end of a session.

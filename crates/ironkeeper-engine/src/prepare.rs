@@ -17,6 +17,7 @@ use ironkeeper_tree::{AclList, Tree, digest};
 
 use crate::auth::{self, Identity};
 use crate::config::EngineConfig;
+use crate::io::{QuotaResource, Warning};
 use crate::overlay::{Facts, Overlay};
 use crate::quota_warnings::QuotaWarnings;
 use crate::stats::ServerStats;
@@ -403,9 +404,9 @@ impl Prepare<'_> {
         }
         let Some(quota) = self.tree.quota_of(path) else { return Ok(()) };
         let (limits, usage) = (quota.limits, quota.usage);
-        for (what, change, used, soft, hard) in [
-            ("nodes", count, usage.count, limits.count, limits.count_hard),
-            ("bytes", bytes, usage.bytes, limits.bytes, limits.bytes_hard),
+        for (resource, change, used, soft, hard) in [
+            (QuotaResource::Nodes, count, usage.count, limits.count, limits.count_hard),
+            (QuotaResource::Bytes, bytes, usage.bytes, limits.bytes, limits.bytes_hard),
         ] {
             let is_hard = hard > -1;
             let limit = if is_hard { hard } else { soft };
@@ -414,12 +415,12 @@ impl Prepare<'_> {
             if change == 0 || limit <= -1 || after <= limit {
                 continue;
             }
-            self.warnings.note(self.time, &quota.path, || {
-                let kind = if is_hard { "hard" } else { "soft" };
-                format!(
-                    "the quota of {} is exceeded: {after} {what}, {kind} limit {limit}",
-                    quota.path
-                )
+            self.warnings.note(self.time, &quota.path, || Warning::QuotaExceeded {
+                path: quota.path.clone(),
+                resource,
+                used: after,
+                limit,
+                is_hard,
             });
             if is_hard {
                 self.stats.note_quota_refusal(&quota.path);

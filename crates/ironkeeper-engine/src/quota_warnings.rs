@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::io::Warning;
+
 /// The minimum time between two warnings about the same quota.
 const PAUSE_MS: u64 = 15_000;
 
@@ -12,12 +14,12 @@ const PAUSE_MS: u64 = 15_000;
 pub(crate) struct QuotaWarnings {
     /// The time of the last warning for each quota. Bounded by the quotas that ever existed.
     told_ms: BTreeMap<String, i64>,
-    due: Vec<String>,
+    due: Vec<Warning>,
 }
 
 impl QuotaWarnings {
     /// Adds a warning about the quota on `path`, unless there was one recently.
-    pub fn note(&mut self, wall_ms: i64, path: &str, warning: impl FnOnce() -> String) {
+    pub fn note(&mut self, wall_ms: i64, path: &str, warning: impl FnOnce() -> Warning) {
         let told_ms = self.told_ms.get(path);
         // Correct even if the clock was set forward or back.
         if told_ms.is_none_or(|told_ms| told_ms.abs_diff(wall_ms) >= PAUSE_MS) {
@@ -26,7 +28,7 @@ impl QuotaWarnings {
         }
     }
 
-    pub fn drain(&mut self) -> impl Iterator<Item = String> {
+    pub fn drain(&mut self) -> impl Iterator<Item = Warning> {
         self.due.drain(..)
     }
 }
@@ -34,15 +36,26 @@ impl QuotaWarnings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::QuotaResource;
 
     #[test]
     fn each_quota_is_warned_of_not_too_often() {
         let mut warnings = QuotaWarnings::default();
-        for (wall_ms, path) in [(0, "/a"), (1, "/a"), (2, "/b"), (14_999, "/a"), (15_000, "/a")] {
-            warnings.note(wall_ms, path, || format!("{path} at {wall_ms}"));
+        let warning = |path: &str, used| Warning::QuotaExceeded {
+            path: path.to_owned(),
+            resource: QuotaResource::Nodes,
+            used,
+            limit: 0,
+            is_hard: false,
+        };
+        // The last one after the clock was set back.
+        for (wall_ms, path) in
+            [(0, "/a"), (1, "/a"), (2, "/b"), (14_999, "/a"), (15_000, "/a"), (-500_000, "/b")]
+        {
+            warnings.note(wall_ms, path, || warning(path, wall_ms));
         }
-        warnings.note(-500_000, "/b", || "the clock was set back".to_owned());
-        let told: Vec<String> = warnings.drain().collect();
-        assert_eq!(told, ["/a at 0", "/b at 2", "/a at 15000", "the clock was set back"]);
+        let drained: Vec<Warning> = warnings.drain().collect();
+        let expected = [("/a", 0), ("/b", 2), ("/a", 15_000), ("/b", -500_000)];
+        assert_eq!(drained, expected.map(|(path, wall_ms)| warning(path, wall_ms)));
     }
 }

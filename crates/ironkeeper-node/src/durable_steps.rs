@@ -70,11 +70,11 @@ impl<D: Disk> DurableSteps<D> {
             *writer = self.store.log_writer();
             match self.store.truncate_log(zxid) {
                 Ok(()) => {
-                    tracing::info!("the log was cut behind {zxid}, as the leader asked");
+                    tracing::info!(%zxid, "log truncated to the leader's history");
                     Ok(Durable::Truncated { zxid, state: self.recover()? })
                 }
                 Err(error @ StoreError::CannotTruncate { .. }) => {
-                    tracing::info!("the leader's whole tree is needed: {error}");
+                    tracing::info!(%error, "log cannot be truncated, snapshot required");
                     Ok(Durable::CannotTruncate(zxid))
                 }
                 Err(error) => Err(format!("the log cannot be cut: {error}")),
@@ -98,7 +98,7 @@ impl<D: Disk> DurableSteps<D> {
             }
             let installed = self.store.install_snapshot(zxid, snapshot);
             installed.map_err(|error| format!("the leader's tree cannot be kept: {error}"))?;
-            tracing::info!("took over the leader's tree at {zxid}");
+            tracing::info!(%zxid, "leader's snapshot installed");
             Ok(Durable::Installed { zxid, state: self.recover()? })
         })
     }
@@ -115,8 +115,8 @@ impl<D: Disk> DurableSteps<D> {
             // as with Apache's servers.
             Err(error) if is_for_others_to_write(error.kind()) => {
                 tracing::warn!(
-                    "the members cannot be written down beside the configuration file ({error}): a \
-                     restart begins with those that it names now"
+                    %error,
+                    "membership file not writable, a restart uses the configuration file"
                 );
                 Ok(())
             }
@@ -134,14 +134,13 @@ impl<D: Disk> DurableSteps<D> {
     /// Copies the history of a standalone server, before the leader's snapshot replaces it:
     /// possibly no other server has it.
     fn set_aside(&self) -> Result<(), String> {
-        tracing::info!("this server was standalone: what it has is copied before it joins");
+        tracing::info!("copying the standalone history before joining the ensemble");
         let dir = self.store.set_aside().map_err(|error| {
             format!("this server was standalone, and what it has cannot be copied before it joins: {error}")
         })?;
         tracing::warn!(
-            "this server was standalone, and the leader's tree takes the place of what it had, of which there is \
-             a copy in {0}; to see it, start a server with dataDir={0}",
-            dir.display()
+            dir = %dir.display(),
+            "standalone history replaced by the leader's, copy kept"
         );
         Ok(())
     }
@@ -179,7 +178,8 @@ pub fn withdraw_unlogged(
     };
     match proposed {
         Some(next) if !is_logged(&next) => {
-            tracing::info!("the members proposed by {} were never logged", Zxid(next.version));
+            let zxid = Zxid(next.version);
+            tracing::info!(%zxid, "proposed membership withdrawn, it was never logged");
             files.map_or(Ok(()), |files| files.withdraw_proposed())?;
             Ok(None)
         }

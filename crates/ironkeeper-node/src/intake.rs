@@ -140,7 +140,7 @@ impl<D: Disk> Intake<D> {
         match Notification::decode(&body) {
             Ok(notification) => inputs.push(Input::Notification { link, notification }),
             // As in Apache: it may be of a later version, and the next one may be valid.
-            Err(error) => tracing::debug!("a notification was not understood: {error}"),
+            Err(error) => tracing::debug!(%error, "malformed notification ignored"),
         }
         Ok(true)
     }
@@ -155,7 +155,7 @@ impl<D: Disk> Intake<D> {
         let Some(len) = len else { return Ok(false) };
         let bytes = self.unread.split_to(len).freeze();
         if sender == Sender::Leader && quorum_packet::is_unknown_to_learners(&bytes) {
-            tracing::debug!("a packet of an unknown type was left aside: {:?}", bytes.get(..4));
+            tracing::debug!(kind = ?bytes.get(..4), "packet of unknown type ignored");
             return Ok(true);
         }
         let packet = Packet::decode(&bytes, sender)?;

@@ -164,17 +164,16 @@ pub fn recover<D: Disk>(
         on_snapshot_read,
     };
     let report = store.recover(&mut replay)?;
-    for (file, reason) in &report.refused_snapshots {
-        tracing::warn!("{} was not used: {reason}", file.display());
+    for (file, error) in &report.refused_snapshots {
+        tracing::warn!(file = %file.display(), %error, "snapshot rejected");
     }
     if let Some(tail) = &report.torn_tail {
         tracing::warn!(
-            "{}: the last {} bytes from offset {} are a write that was never finished ({}); \
-             nothing that was acknowledged is missing",
-            tail.file.display(),
-            tail.dropped_bytes,
-            tail.offset,
-            tail.reason
+            file = %tail.file.display(),
+            offset = tail.offset,
+            bytes = tail.dropped_bytes,
+            error = %tail.reason,
+            "torn tail of the log dropped, no acknowledged write is lost"
         );
     }
     let Stage::Log(mut recovered) = replay.stage else {
@@ -185,10 +184,7 @@ pub fn recover<D: Disk>(
         recovered.state.remove_orphans();
     }
     if recovered.digest_mismatches > 0 {
-        tracing::warn!(
-            "{} transactions lead to another digest than they carry",
-            recovered.digest_mismatches
-        );
+        tracing::warn!(txns = recovered.digest_mismatches, "digest mismatch while replaying");
     }
     let history = match report.last_zxid {
         NO_DATABASE => LogHistory::of_snapshot(NO_DATABASE),

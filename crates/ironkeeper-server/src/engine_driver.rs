@@ -15,6 +15,7 @@ use ironkeeper_zab::DurableStep;
 
 use crate::alarm::Alarm;
 use crate::clock::Clock;
+use crate::engine_warnings;
 use crate::io::IoHandle;
 use crate::log_thread::LogQueue;
 use crate::member::Member;
@@ -168,7 +169,7 @@ impl EngineDriver {
     }
 
     fn halt(&self, reason: String) {
-        tracing::error!("the server stops: {reason}");
+        tracing::error!(error = reason, "server stops after a failure");
         self.shutdown.halt(reason);
     }
 
@@ -198,7 +199,7 @@ impl EngineDriver {
                 },
                 Output::Snapshot(job) => self.snapshots.push(job),
                 Output::Wake(conn) => owner.ready.push(conn),
-                Output::Warn(warning) => tracing::warn!("{warning}"),
+                Output::Warn(warning) => engine_warnings::log(&warning),
                 Output::SessionEnded(end) => self.session_log.ended(&end),
                 Output::Halt(reason) => self.halt(reason),
                 Output::Peers(asked) => {

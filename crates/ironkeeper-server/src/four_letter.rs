@@ -43,7 +43,7 @@ pub async fn answer(
         let shared = Arc::clone(shared);
         let rendered = tokio::task::spawn_blocking(move || render(&shared, word, argument)).await;
         rendered.unwrap_or_else(|error| {
-            tracing::error!("no answer to {}: {error}", word.name());
+            tracing::error!(word = word.name(), %error, "four-letter word failed");
             String::new()
         })
     };

@@ -18,6 +18,7 @@ mod alarm;
 mod clock;
 mod cut_log;
 mod engine_driver;
+mod engine_warnings;
 mod four_letter;
 mod io;
 mod limits;

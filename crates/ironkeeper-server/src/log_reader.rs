@@ -49,17 +49,17 @@ pub fn run<D: Disk>(
         let learner = core.member.as_ref().and_then(|member| member.links.learner_to_log(link));
         let read = match read {
             Ok(read) => {
-                let found = if read.found { "read" } else { "of no use" };
                 if let Some(learner) = learner {
-                    let (server, txns) = (learner.server.map(|id| id.0), read.txns.len());
-                    tracing::info!(server, txns, "the log after {after}, for a learner: {found}");
+                    let (peer, txns) = (learner.server.map(|id| id.0), read.txns.len());
+                    let found = read.found;
+                    tracing::info!(peer, %after, txns, found, "log read for a learner");
                 }
                 read
             }
             Err(error) => {
                 if let Some(learner) = learner {
-                    let server = learner.server.map(|id| id.0);
-                    tracing::warn!(server, "a learner gets the whole tree: {error}");
+                    let peer = learner.server.map(|id| id.0);
+                    tracing::warn!(peer, %after, %error, "log not readable, learner gets a snapshot");
                 }
                 LogRead::default()
             }

@@ -217,14 +217,13 @@ fn commit(
                 let took = began.elapsed();
                 metrics.note_batch(txns, took);
                 if is_slow(took, settings.warn_after) {
-                    let (took_ms, threshold_ms) =
-                        (took.as_millis(), settings.warn_after.as_millis());
+                    let (took_ms, limit_ms) = (took.as_millis(), settings.warn_after.as_millis());
                     let dir = writer.dir().display();
-                    tracing::warn!(took_ms, threshold_ms, %dir, "a sync of the log was slow; writes wait for it");
+                    tracing::warn!(%dir, took_ms, limit_ms, "slow sync of the log");
                 }
                 if reported.is_some() {
                     core.db.disk_full.store(false, Relaxed);
-                    tracing::warn!("there is room on the disk again: writes go on");
+                    tracing::warn!("disk has room again, writes continue");
                 }
                 return Ok(());
             }
@@ -232,9 +231,7 @@ fn commit(
                 core.db.disk_full.store(true, Relaxed);
                 if reported.is_none_or(|at| at.elapsed() >= DISK_FULL_REPORT) {
                     reported = Some(Instant::now());
-                    tracing::error!(
-                        "the disk is full: writes wait until there is room, reads go on. {error}"
-                    );
+                    tracing::error!(%error, "disk full, writes wait for room");
                 }
                 if core.shutdown.has_begun() {
                     return Err(format!("the disk is full: {error}"));

@@ -201,22 +201,18 @@ impl Server {
         let Server { shared, report: StartReport { files, took }, .. } = self;
         let (data_dir, log_dir) =
             (shared.store.snap_dir().display(), shared.store.log_dir().display());
-        let found = match (&files.snapshot, files.fresh) {
-            (_, true) | (None, _) => "nothing".to_owned(),
-            (Some((_, snapshot)), false) => {
-                let name = snapshot.file_name().unwrap_or_default().to_string_lossy();
-                format!("{name} and {} transactions after it", files.txns)
-            }
-        };
-        let server_id = shared.config.ensemble.as_ref().map(|ensemble| ensemble.my_id.0);
+        let snapshot = files.snapshot.as_ref().filter(|_| !files.fresh);
+        let snapshot = snapshot.and_then(|(_, path)| path.file_name()?.to_str());
+        let server = shared.config.ensemble.as_ref().map(|ensemble| ensemble.my_id.0);
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
-            clients = %self.address,
+            server,
+            addr = %self.address,
             %data_dir,
             %log_dir,
-            found,
-            recovery_ms = (took.snapshot + took.txns).as_millis(),
-            server_id,
+            snapshot,
+            txns = files.txns,
+            took_ms = (took.snapshot + took.txns).as_millis(),
             "started",
         );
     }
@@ -413,8 +409,8 @@ fn remark_on(config: &Config) {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         for name in names.filter(|name| name.starts_with("version-") && name != "version-2") {
-            let dir = dir.display();
-            tracing::warn!("{dir}/{name} is not read: this server reads and writes version-2");
+            let dir = dir.join(name);
+            tracing::warn!(dir = %dir.display(), "directory ignored, only version-2 is supported");
         }
         if config.data_dir == config.data_log_dir {
             break;

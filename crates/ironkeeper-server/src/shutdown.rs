@@ -28,7 +28,7 @@ impl Shutdown {
 
     /// Stops because of `reason`: the state in memory is valid, and the last replies are sent.
     pub fn fail(&self, reason: String) {
-        tracing::error!("the server stops: {reason}");
+        tracing::error!(error = reason, "server stops after a failure");
         self.keep(reason);
         self.begin();
     }

@@ -170,11 +170,11 @@ pub fn run<D: Disk>(
                         let bytes = store.newest_snapshot_bytes().unwrap_or(0);
                         tracing::info!(%zxid, bytes, took_ms, "snapshot taken");
                     }
-                    Ok(false) => tracing::info!(%zxid, "the snapshot was given up"),
+                    Ok(false) => tracing::info!(%zxid, "snapshot abandoned"),
                     // Everything is in the log; the next snapshot may succeed.
                     Err(error) => {
                         metrics.note_snapshot_error();
-                        tracing::error!("the snapshot was given up: {error}");
+                        tracing::error!(%zxid, %error, "snapshot failed");
                     }
                 }
                 core.submit([Input::SnapshotDone(job.into_walk())]);
@@ -192,10 +192,9 @@ fn remove_old_files<D: Disk>(store: &Store<D>, retain: usize) {
         Ok(removed) => {
             let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into());
             let names: Vec<String> = removed.iter().take(NAMED_MAX).filter_map(name).collect();
-            let more = if removed.len() > NAMED_MAX { ", ..." } else { "" };
             let (files, names) = (removed.len(), names.join(", "));
-            tracing::info!(files, "old files removed: {names}{more}");
+            tracing::info!(files, names, "old files removed");
         }
-        Err(error) => tracing::warn!("old files could not be removed: {error}"),
+        Err(error) => tracing::warn!(%error, "old files cannot be removed"),
     }
 }

@@ -13,7 +13,7 @@ use super::replies::put_txn_reply;
 use super::role::Role;
 use super::{Engine, Ready};
 use crate::conn::{CloseReason, Conn, Inner};
-use crate::io::{LogItem, Output, SessionEnd};
+use crate::io::{LogItem, Output, SessionEnd, Warning};
 use crate::local_writes::{Answer, Waiting};
 use crate::planted::Place;
 use crate::reads::Reads;
@@ -155,11 +155,7 @@ impl Engine {
     fn note_mismatch(&mut self, header: &TxnHeader, out: &mut Vec<Output>) {
         debug_assert!(self.is_member(), "another digest after {header:?}");
         if self.db.stats.digest_mismatches.fetch_add(1, Relaxed) == 0 {
-            out.push(Output::Warn(format!(
-                "after transaction {} this tree is not what the leader's is; from now on this \
-                 is only counted. Remove this server's data and restart it to copy the leader's",
-                header.zxid
-            )));
+            out.push(Output::Warn(Warning::DigestMismatch { zxid: header.zxid }));
         }
     }
 

@@ -3,6 +3,7 @@
 
 use ironkeeper_engine::EngineConfig;
 use ironkeeper_engine::auth::{AuthConfig, DigestAlgorithm};
+use ironkeeper_engine::io::{QuotaResource, Warning};
 use ironkeeper_engine::outbox::AtSocket;
 use ironkeeper_engine::request_throttle::RequestThrottleConfig;
 use ironkeeper_engine::throttle::ConnectionThrottleConfig;
@@ -455,9 +456,14 @@ fn less_data_that_is_still_too_much_is_refused() {
 
 #[test]
 fn a_soft_quota_tells_the_operator_and_refuses_nothing() {
-    for (enforce_quota, told) in
-        [(true, &["the quota of /q is exceeded: 2 nodes, soft limit 1"][..]), (false, &[])]
-    {
+    let exceeded = Warning::QuotaExceeded {
+        path: "/q".to_owned(),
+        resource: QuotaResource::Nodes,
+        used: 2,
+        limit: 1,
+        is_hard: false,
+    };
+    for (enforce_quota, told) in [(true, &[exceeded][..]), (false, &[])] {
         let mut world = World::with(EngineConfig { enforce_quota, ..EngineConfig::default() });
         let mut client = world.connect();
         client.create(&mut world, "/q", Persistent).unwrap();

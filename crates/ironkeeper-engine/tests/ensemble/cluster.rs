@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ironkeeper_engine::conn::Submit;
 use ironkeeper_engine::database::Serving;
+use ironkeeper_engine::io::Warning;
 use ironkeeper_engine::snapshot::{Slice, SnapshotJob};
 use ironkeeper_engine::{
     Database, Engine, EngineConfig, Input, LogItem, MemberStart, Now, Output, ToPeers,
@@ -30,7 +31,7 @@ pub struct Node {
     pub engine: Option<Engine>,
     pub db: Arc<Database>,
     pub disk: Disk,
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// Snapshots for learners that are not yet on the wire.
     pub unsent: Vec<(LinkId, Box<SnapshotJob>)>,
     /// Packets that follow these snapshots.

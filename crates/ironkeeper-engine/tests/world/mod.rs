@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ironkeeper_engine::auth;
 use ironkeeper_engine::conn::{Conn, Next, Submit};
 use ironkeeper_engine::database::Hasher;
-use ironkeeper_engine::io::SessionEnd;
+use ironkeeper_engine::io::{SessionEnd, Warning};
 use ironkeeper_engine::recover::Recovered;
 use ironkeeper_engine::{Database, Engine, EngineConfig, Input, LogItem, Now, Output};
 use ironkeeper_proto::connect::{ConnectRequest, ConnectResponse};
@@ -107,7 +107,7 @@ pub struct World {
     /// All records that were appended.
     pub log: Vec<(Zxid, bytes::Bytes)>,
     /// Warnings for the operator.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     pub ended: Vec<SessionEnd>,
     outputs: Vec<Output>,
     next_conn: u64,

@@ -30,7 +30,7 @@ impl World {
             Output::Wake(conn) => self.plan_service(node, LinkId(conn.tag)),
             Output::Peers(asked) => self.perform_peers(node, asked),
             Output::Warn(warning) => {
-                self.fail(Err(format!("warning: server {}: {warning}", node + 1)));
+                self.fail(Err(format!("warning: server {}: {warning:?}", node + 1)));
             }
             Output::SessionEnded(_) => {}
             Output::Halt(reason) => {

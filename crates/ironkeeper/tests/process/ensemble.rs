@@ -302,7 +302,7 @@ fn what_a_standalone_server_had_is_kept_when_an_empty_majority_was_faster() {
     });
     ensemble.members[0].start();
     let joined = ensemble.members[0].process.as_ref().expect("it runs");
-    joined.await_log("to see it, start a server with dataDir=");
+    joined.await_log("standalone history replaced by the leader's, copy kept dir=");
     runtime.block_on(async {
         let own = Client::builder(&joined.address.to_string()).connect_timeout(PATIENCE);
         let own = own.connect().await.expect("it serves");

@@ -39,7 +39,7 @@ fn start_sessions_snapshots_purge_and_stop_are_in_the_log_by_default() {
         client.set("/v", &number.to_be_bytes());
     }
     server.await_log("snapshot taken zxid=0x");
-    server.await_log("old files removed: ");
+    server.await_log("old files removed files=");
     let (status, log) = server.terminate();
     assert!(status.success(), "{log}");
     assert!(log.contains("stopped reason=\"SIGTERM\""), "{log}");
