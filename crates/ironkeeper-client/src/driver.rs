@@ -137,14 +137,14 @@ impl Driver {
     fn carry_out(&mut self, output: Output<Token, WatchHandle>) {
         match output {
             Output::Connect(host) => {
-                tracing::debug!(%host, "connecting");
+                tracing::debug!(addr = %host, "connecting");
                 self.reset();
                 let opening = self.transport.open(&host);
                 self.link = Link::Opening(opening);
             }
             Output::Disconnect => self.reset(),
             Output::State(state) => {
-                tracing::debug!(%state, "connection state");
+                tracing::debug!(%state, "connection state changed");
                 if !state.is_connected() {
                     self.probe = None;
                 }
@@ -215,7 +215,7 @@ impl Driver {
                     true
                 }
                 Poll::Ready(Err(error)) => {
-                    tracing::debug!(%error, "could not connect");
+                    tracing::debug!(%error, "connection attempt failed");
                     self.lost(&error);
                     true
                 }

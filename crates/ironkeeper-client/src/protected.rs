@@ -167,7 +167,7 @@ impl Drop for Mark<'_> {
             if let Err(error) = removed
                 && error.kind() != ErrorKind::NoNode
             {
-                tracing::debug!(%error, "an abandoned protected create could not be cleaned up");
+                tracing::debug!(path = parent, %error, "abandoned protected node not deleted");
             }
         });
     }

@@ -432,7 +432,7 @@ impl Meant {
 /// Logs that a node could not be deleted. The end of the session will delete it.
 fn warn_of_leftover(path: &str, error: &RecipeError) {
     if !error.is_session_over() {
-        tracing::warn!(path, %error, "a node that is not needed any more stays");
+        tracing::warn!(path, %error, "unneeded node not deleted");
     }
 }
 

@@ -189,7 +189,7 @@ impl Drop for Removal<'_> {
                 Ok::<_, RecipeError>(())
             };
             if let Err(error) = put_back.await {
-                tracing::error!(path, %error, "an item of a queue may be lost");
+                tracing::error!(path, %error, "queue item may be lost");
             }
             taken_back.send_modify(|count| *count -= 1);
         });

@@ -963,7 +963,11 @@ impl<T, W: Watcher> Machine<T, W> {
         if self.is_global && response.session != self.session {
             // Another session in place of ours does not own our ephemeral nodes. Using it as if
             // nothing had happened would let two clients hold one lock.
-            tracing::warn!(ours = %self.session, theirs = %response.session, "session swapped");
+            tracing::warn!(
+                session = %self.session,
+                other = %response.session,
+                "server replied with another session"
+            );
             self.outputs.push_back(Output::Disconnect);
             return self.become_over(ConnectionState::Lost);
         }
@@ -972,11 +976,14 @@ impl<T, W: Watcher> Machine<T, W> {
         self.is_global |= !read_only;
         let granted = Duration::from_millis(response.timeout_ms as u64);
         if granted.as_millis() != self.timeout.as_millis() {
-            let asked = self.settings.session_timeout;
+            // The limits of a server are minSessionTimeout and maxSessionTimeout, 2 and 20 times
+            // tickTime by default.
+            let requested_ms = self.settings.session_timeout.as_millis();
             tracing::warn!(
-                session = %self.session, ?asked, ?granted,
-                "the server grants another session timeout than the client asked for; its limits \
-                 are minSessionTimeout and maxSessionTimeout, 2 and 20 times tickTime by default"
+                session = %self.session,
+                requested_ms,
+                timeout_ms = granted.as_millis(),
+                "server granted another session timeout"
             );
         }
         self.timeout = granted;
@@ -1076,7 +1083,7 @@ impl<T, W: Watcher> Machine<T, W> {
         };
         let Some(kind) = EventType::from_code(event.kind) else {
             // Newer servers may send events that this client does not know.
-            tracing::debug!(kind = event.kind, "unknown kind of watch event");
+            tracing::debug!(kind = event.kind, "watch event of unknown kind ignored");
             return;
         };
         // Servers before 3.9 do not send the zxid.

@@ -137,7 +137,7 @@ async fn read<T>(
                 match decode(&node.path, &node.data) {
                     Ok(value) => drop(known.good.insert(name, Arc::new(value))),
                     Err(error) => {
-                        tracing::warn!(%error, "left out of what is followed");
+                        tracing::warn!(path = node.path, %error, "malformed node ignored");
                         known.malformed.insert(name, error);
                     }
                 }

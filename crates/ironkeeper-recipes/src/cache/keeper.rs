@@ -35,7 +35,7 @@ impl Keeper {
                     Some(why) => why,
                     None => one_shot::keep(&client, &scope, &store).await,
                 };
-                tracing::debug!(path = scope.root(), %why, "cache is not kept any more");
+                tracing::debug!(path = scope.root(), error = %why, "cache no longer updated");
                 store.end(why.into());
             }
         });
@@ -57,7 +57,7 @@ impl Keeper {
                     store.ready();
                 })
                 .await;
-                tracing::debug!(%path, %why, "cache is not kept any more");
+                tracing::debug!(%path, error = %why, "cache no longer updated");
                 store.end(why.into());
             }
         });

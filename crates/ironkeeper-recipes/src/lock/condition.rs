@@ -297,7 +297,7 @@ impl Drop for Waiter {
         runtime.spawn(async move {
             match pass_on(place, &condition).await {
                 Err(error) if !error.is_session_over() => {
-                    tracing::warn!(condition, %error, "a notification may be lost");
+                    tracing::warn!(path = condition, %error, "notification may be lost");
                 }
                 _ => {}
             }

@@ -268,7 +268,7 @@ impl Drop for Assignment {
             let mut again = again;
             match again.end(State::Returned, b"dropped", |all| all).await {
                 Ok(()) | Err(RecipeError::Lost { .. }) => {}
-                Err(error) => tracing::warn!(task, %error, "a dropped task is not given back"),
+                Err(error) => tracing::warn!(task, %error, "dropped task not returned"),
             }
             // Prevents `drop` from returning the task a second time.
             again.is_open = false;

@@ -210,7 +210,9 @@ impl Duty {
             }
             let records = statuses.map(|name, data, version| {
                 let record = Record::decode(&self.layout.status(name), data);
-                let record = record.inspect_err(|error| tracing::warn!(%error, "left alone"));
+                let record = record.inspect_err(
+                    |error| tracing::warn!(task = name, %error, "malformed status ignored"),
+                );
                 Some((record.ok()?, version))
             });
             // A task with a malformed status is excluded, so that it takes no worker's capacity.

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ironkeeper_client::{
-    Acl, Client, CreateMode, CreateOptions, ErrorKind, Stat, Version, Watch, Zxid,
+    Acl, Client, CreateMode, CreateOptions, ErrorKind, SessionId, Stat, Version, Watch, Zxid,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -315,7 +315,7 @@ impl Keeper {
         let over = match self.run().await {
             Ok(()) => RecipeError::Closed { path: self.plan.path.clone() },
             Err(why) => {
-                tracing::debug!(path = self.plan.path, %why, "node is not kept any more");
+                tracing::debug!(path = self.plan.path, error = %why, "node no longer kept");
                 why
             }
         };
@@ -349,7 +349,6 @@ impl Keeper {
     /// place. Returns a watch that fires when the node has to be read again.
     async fn ensure(&mut self, wanted: &Wanted) -> Result<Watch> {
         let client = self.plan.client.clone();
-        let session = client.session_id().0;
         loop {
             let Some(path) = self.path.clone() else {
                 self.create_with_number(wanted).await?;
@@ -357,7 +356,6 @@ impl Keeper {
             };
             match client.retry(&patient(), || client.get_and_watch(&path)).await {
                 Ok((node, watch)) => {
-                    let owner = node.stat.ephemeral_owner;
                     let is_ours = self.is_ours(&node.stat);
                     self.is_there = is_ours;
                     // The next iteration reads the result, and tries again if the reply was lost.
@@ -367,7 +365,9 @@ impl Keeper {
                     }
                     self.plan.takes_over = false;
                     if !is_ours {
-                        tracing::debug!(path, owner, session, "the node is another one; waiting");
+                        let session = client.session_id();
+                        let owner = SessionId(node.stat.ephemeral_owner);
+                        tracing::debug!(path, %session, %owner, "node of another owner, waiting");
                         self.status.send_modify(|status| status.node = None);
                         return Ok(watch);
                     }

@@ -92,7 +92,7 @@ impl TtlNode {
             let (client, creations) = (client.clone(), node.creations());
             async move {
                 let Err(why) = renew(&client, &path, ttl, creations).await;
-                tracing::debug!(path, %why, "node is not renewed any more");
+                tracing::debug!(path, error = %why, "node no longer renewed");
             }
         });
         Ok(TtlNode { node, _renewals: renewals })

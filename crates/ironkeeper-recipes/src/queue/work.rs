@@ -307,7 +307,7 @@ impl<O: Order> Queue<O> {
             let worked = async {
                 for item in delivery.items() {
                     if let Err(error) = work(item.clone()).await {
-                        tracing::warn!(path = delivery.path(), %error, "an item of a queue failed");
+                        tracing::warn!(path = delivery.path(), %error, "queue item failed");
                         if mode == ErrorMode::Requeue {
                             return false;
                         }
@@ -321,7 +321,7 @@ impl<O: Order> Queue<O> {
                 biased;
                 worked = worked => worked,
                 lost = delivery.lost() => {
-                    tracing::warn!(path = delivery.path(), %lost, "given up the work on an item");
+                    tracing::warn!(path = delivery.path(), error = %lost, "work on a queue item abandoned");
                     continue;
                 }
             };
@@ -632,7 +632,7 @@ impl Delivery {
     /// Moves a malformed node out of the queue.
     async fn set_aside(self) -> Result<()> {
         let path = join(&self.queue.malformed, &self.name.name);
-        tracing::warn!(from = self.path, to = path, "a node in a queue is no item");
+        tracing::warn!(path = self.path, moved_to = path, "malformed queue item set aside");
         create_containers(&self.queue.client, &path).await?;
         let data = self.data.clone();
         let mode = CreateMode::PersistentSequential;

@@ -141,7 +141,7 @@ impl ServiceDiscovery {
             let Some(node) = node else { continue };
             match ServiceInstance::decode(&join(&path, name), &node.data) {
                 Ok(instance) => instances.push(Arc::new(instance)),
-                Err(error) => tracing::warn!(%error, "left out of a service's instances"),
+                Err(error) => tracing::warn!(path, %error, "malformed service instance ignored"),
             }
         }
         Ok(instances)

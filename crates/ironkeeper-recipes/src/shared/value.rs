@@ -131,7 +131,7 @@ impl SharedValue {
                     }
                 };
                 let why = follow(&client, &path, seen).await;
-                tracing::debug!(%path, %why, "shared value is not followed any more");
+                tracing::debug!(%path, error = %why, "shared value no longer followed");
                 latest.send_modify(|latest| latest.is_over = true);
             }
         });

@@ -145,7 +145,7 @@ impl Drop for Broadcast {
             };
             match withdrawn.await {
                 Err(error) if !error.is_session_over() => {
-                    tracing::warn!(mark, %error, "a command that was withdrawn may stay");
+                    tracing::warn!(path = paths.commands, mark, %error, "withdrawn command not deleted");
                 }
                 _ => {}
             }
