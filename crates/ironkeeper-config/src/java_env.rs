@@ -120,12 +120,17 @@ pub fn effects_beside(
 impl Property {
     /// Returns the advice for a flag that is lost, without its value, which may be a digest.
     pub fn advice(&self) -> String {
-        let key = self.name.strip_prefix("zookeeper.").unwrap_or(&self.name);
         format!(
-            "{} sets -D{}, and Ironkeeper does not run this file: write {key} into the zoo.cfg",
+            "{} sets -D{}, and Ironkeeper does not run this file: write {} into the zoo.cfg",
             self.file.display(),
-            self.name
+            self.name,
+            self.key()
         )
+    }
+
+    /// Returns the key of `zoo.cfg` with the same effect.
+    pub fn key(&self) -> &str {
+        self.name.strip_prefix("zookeeper.").unwrap_or(&self.name)
     }
 }
 

@@ -39,7 +39,7 @@ pub async fn run(listener: std::net::TcpListener, own: IoHandle, shared: Arc<Sha
                 admit(Stream::accepted(socket, peer), &own, &shared, &mut refusals);
             }
             Err(error) => {
-                tracing::warn!("a connection could not be accepted: {error}");
+                tracing::warn!(%error, "client connection not accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -93,7 +93,7 @@ impl Refusals {
         let untold = std::mem::take(&mut self.untold);
         self.told = Some(Instant::now());
         let client = peer.ip().to_canonical();
-        let others = (untold > 0).then_some(untold);
-        tracing::warn!(%client, others, "refused a connection: {full}");
+        let suppressed = (untold > 0).then_some(untold);
+        tracing::warn!(%client, reason = %full, suppressed, "client connection rejected");
     }
 }

@@ -115,7 +115,7 @@ pub(crate) fn dir_sizes(shared: &Shared) -> DirSizes {
     match shared.store.dir_sizes() {
         Ok((data, log)) => DirSizes { data_dir: data as i64, log_dir: log as i64 },
         Err(error) => {
-            tracing::warn!("the data directories cannot be measured: {error}");
+            tracing::warn!(%error, "size of the data directories unknown");
             DirSizes { data_dir: -1, log_dir: -1 }
         }
     }

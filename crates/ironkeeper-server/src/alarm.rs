@@ -59,27 +59,27 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn an_earlier_wish_ends_the_sleep() {
+    fn an_earlier_deadline_ends_the_sleep() {
         let alarm = Arc::new(Alarm::default());
-        let (planned, told) = std::sync::mpsc::channel();
+        let (begun, has_begun) = std::sync::mpsc::channel();
         let sleeper = std::thread::spawn({
             let alarm = Arc::clone(&alarm);
             move || {
                 alarm.begin();
-                planned.send(()).expect("somebody listens");
+                begun.send(()).expect("the test waits for it");
                 let began = Instant::now();
                 alarm.sleep(1_000_000, 0, LONG);
                 began.elapsed()
             }
         });
-        told.recv().expect("the thread plans");
+        has_begun.recv().expect("the thread begins");
         alarm.not_later_than(2_000_000);
         alarm.not_later_than(5);
         assert!(sleeper.join().expect("nothing to fail at") < Duration::from_secs(900));
     }
 
     #[test]
-    fn a_wish_of_the_sleeper_itself_lets_it_sleep() {
+    fn a_deadline_set_by_the_timer_thread_itself_does_not_end_its_sleep() {
         let alarm = Alarm::default();
         alarm.begin();
         alarm.not_later_than(100);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_that_came_before_the_sleep_counts() {
+    fn a_deadline_set_before_the_sleep_is_kept() {
         let alarm = Alarm::default();
         alarm.begin();
         alarm.not_later_than(7);

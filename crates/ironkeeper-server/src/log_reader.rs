@@ -51,8 +51,8 @@ pub fn run<D: Disk>(
             Ok(read) => {
                 if let Some(learner) = learner {
                     let (peer, txns) = (learner.server.map(|id| id.0), read.txns.len());
-                    let found = read.found;
-                    tracing::info!(peer, %after, txns, found, "log read for a learner");
+                    let (found, suppressed) = (read.found, learner.suppressed);
+                    tracing::info!(peer, %after, txns, found, suppressed, "log read for a learner");
                 }
                 read
             }

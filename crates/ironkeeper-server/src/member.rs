@@ -17,10 +17,10 @@ use ironkeeper_zab::{Ensemble, LinkId, LinkOp, MembersChange, Reason, Status};
 
 use crate::engine_driver::EngineDriver;
 use crate::log_reader::LogReads;
+use crate::membership_check::MembershipCheck;
 use crate::metrics::Metrics;
 use crate::peer::{Endpoint, OwnAddresses, OwnTree, PeerError, PeerLinks};
 use crate::role::Role;
-use crate::server_lists::ServerLists;
 use crate::settings;
 
 /// The time without a leader before the first warning, and between two warnings.
@@ -90,23 +90,25 @@ impl Member {
         let members = self.membership();
         let voters: Vec<ServerId> = members.voters().collect();
         let away = self.links.out_of_touch(voters.iter().copied().filter(|id| *id != self.me));
-        let in_touch = voters.len() - away.len();
-        let mut reasons: Vec<String> = away.into_iter().map(|(_, why)| why).collect();
-        if let Some(reason) = self.role.reason().filter(|reason| *reason != Reason::Started) {
-            reasons.push(format!("the last attempt: {reason}"));
-        }
+        let (voters, connected) = (voters.len(), voters.len() - away.len());
+        let unreachable: Vec<String> = away.into_iter().map(|(_, why)| why).collect();
+        let unreachable = (!unreachable.is_empty()).then(|| unreachable.join("; "));
+        let reason = self.role.reason().filter(|reason| *reason != Reason::Started);
         tracing::warn!(
             target: "ironkeeper_server::role",
-            "no leader for {} s: {in_touch} of {} voters in touch; {}",
-            age_ms / 1000,
-            voters.len(),
-            reasons.join("; ")
+            server = self.me.0,
+            took_ms = age_ms,
+            voters,
+            connected,
+            unreachable,
+            reason = reason.map(tracing::field::display),
+            "no leader"
         );
     }
 
     /// Logs how a learner is synchronized.
     fn log_sync(&self, link: LinkId, packet: &Packet) {
-        let (how, zxid) = match packet {
+        let (packet, zxid) = match packet {
             Packet::Diff { zxid } => ("DIFF", Some(*zxid)),
             Packet::Trunc { zxid } => ("TRUNC", Some(*zxid)),
             Packet::Snap { zxid } => ("SNAP", Some(*zxid)),
@@ -114,18 +116,17 @@ impl Member {
             _ => return,
         };
         let Some(learner) = self.links.learner_to_log(link) else { return };
-        let (server, address) = (learner.server.map(|server| server.0), learner.address);
-        let held_back = Some(learner.held_back).filter(|lines| *lines > 0);
-        let zxid = zxid.map(tracing::field::display);
-        match how {
-            "UPTODATE" => tracing::info!(server, %address, held_back, "a learner is up to date"),
-            how => tracing::info!(
-                server,
-                %address,
-                how,
+        let (peer, addr) = (learner.server.map(|id| id.0), learner.address);
+        let suppressed = learner.suppressed;
+        match zxid.map(tracing::field::display) {
+            None => tracing::info!(peer, %addr, suppressed, "learner up to date"),
+            Some(zxid) => tracing::info!(
+                peer,
+                %addr,
+                packet,
                 zxid,
-                held_back,
-                "a learner is brought up to date"
+                suppressed,
+                "learner synchronization started"
             ),
         }
     }
@@ -178,8 +179,8 @@ impl Member {
                 self.tell_links(|(_, proposed)| *proposed = Some((**next).clone()));
             }
             MembersChange::Committed(next) => {
-                if let Some(warning) = moved_clients(self.me, &self.membership(), next) {
-                    tracing::warn!("{warning}");
+                if let Some((addr, old_addr)) = moved_clients(self.me, &self.membership(), next) {
+                    tracing::warn!(addr, old_addr, "client address changes with the next start");
                 }
                 self.tell_links(|(committed, proposed)| {
                     *committed = (**next).clone();
@@ -201,7 +202,7 @@ impl Member {
         let engine = core.this();
         let metrics = Arc::clone(&self.metrics);
         let links = Arc::downgrade(&self.links);
-        let (members, lists) = (Arc::clone(&self.members), ServerLists::new());
+        let (members, check) = (Arc::clone(&self.members), MembershipCheck::default());
         let ran =
             self.links.run(move |inputs| {
                 for input in &inputs {
@@ -219,7 +220,7 @@ impl Member {
                             let links = links.upgrade();
                             if let Some(from) = links.and_then(|links| links.server_of(*link)) {
                                 let own = in_force(&members);
-                                lists.compare(&own, from, &notification.config);
+                                check.compare(&own, from, &notification.config);
                             }
                         }
                         _ => {}
@@ -247,19 +248,17 @@ impl Member {
     }
 }
 
-/// Returns a warning if the client address of this server changed: the server listens on the new
-/// address only after a restart.
-fn moved_clients(me: ServerId, before: &Membership, after: &Membership) -> Option<String> {
+/// Returns the new and the old client address of this server if it changed: the server listens on
+/// the new address only after a restart.
+fn moved_clients(
+    me: ServerId,
+    before: &Membership,
+    after: &Membership,
+) -> Option<(String, String)> {
     let place = |members: &Membership| members.members.get(&me)?.client.clone();
     let (before, after) = (place(before)?, place(after)?);
-    (before != after).then(|| {
-        let (host, port) = (&after.host, after.port);
-        format!(
-            "the members say from now on that this server serves clients at {host}:{port}; it does so after \
-             a restart, and until then where it did before (port {})",
-            before.port
-        )
-    })
+    let text = |address: membership::ClientAddress| format!("{}:{}", address.host, address.port);
+    (before != after).then(|| (text(after), text(before)))
 }
 
 /// Returns the state with which ZAB starts.
@@ -306,15 +305,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_place_for_clients_is_told_of() {
+    fn a_changed_client_address_is_noticed() {
         let members = |port: u16| {
             let lines = format!("server.1=a:2888:3888;{port}\nserver.2=b:2888:3888;{port}");
             Membership::parse(&lines).expect("members of our own making")
         };
         let me = ServerId(1);
         assert_eq!(moved_clients(me, &members(2181), &members(2181)), None);
-        let told = moved_clients(me, &members(2181), &members(2182)).expect("it has moved");
-        assert!(told.contains(":2182;") && told.contains("(port 2181)"), "{told}");
+        let (addr, old_addr) =
+            moved_clients(me, &members(2181), &members(2182)).expect("the port differs");
+        assert!(addr.ends_with(":2182") && old_addr.ends_with(":2181"), "{addr} {old_addr}");
         assert_eq!(moved_clients(ServerId(9), &members(2181), &members(2182)), None);
     }
 }

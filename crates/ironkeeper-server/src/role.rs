@@ -2,13 +2,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use ironkeeper_engine::Now;
 use ironkeeper_proto::ServerId;
 use ironkeeper_zab::{Reason, Status};
 
 use crate::metrics::Metrics;
-use crate::repeats::Repeats;
+use crate::rate_limited::{Admitted, LineLimit};
 
 /// The role of a member, and the time of its last change.
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub struct Role {
     me: ServerId,
     metrics: Arc<Metrics>,
     now: Mutex<Current>,
-    repeats: Repeats,
+    limit: LineLimit,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +33,7 @@ struct Current {
 impl Role {
     pub fn new(me: ServerId, metrics: Arc<Metrics>) -> Role {
         let now = Current { status: Status::Looking, since_ms: 0, leader: None, reason: None };
-        Role { me, metrics, now: Mutex::new(now), repeats: Repeats::default() }
+        Role { me, metrics, now: Mutex::new(now), limit: LineLimit::default() }
     }
 
     fn current(&self) -> Current {
@@ -53,16 +54,20 @@ impl Role {
         now.mono_ms.saturating_sub(self.current().since_ms)
     }
 
-    /// Records a change and logs it. These few lines are shown by default, and at most once a
-    /// minute during a lasting failure.
+    /// Records a change and logs it. During a lasting failure the same line is logged at most once a
+    /// minute.
     pub fn change(&self, status: Status, reason: Option<Reason>, now: Now) {
         if let (Status::Looking, Status::Looking, Some(reason)) =
             (self.status(), status, reason.filter(|reason| *reason != Reason::Started))
         {
             // A leader was elected, but was not established.
             self.now.lock().unwrap_or_else(PoisonError::into_inner).reason = Some(reason);
-            let line = format!("server {} looks for a leader again: {reason}", self.me);
-            return self.repeats.warn(line);
+            let line = format!("still looking: {reason}");
+            if let Some(Admitted { suppressed }) = self.limit.admit(line, Instant::now()) {
+                let server = self.me.0;
+                tracing::warn!(server, %reason, suppressed, "still looking for a leader");
+            }
+            return;
         }
         let leader = match status {
             Status::Looking => None,
@@ -83,23 +88,31 @@ impl Role {
         if leader.is_some() && leader != before.leader {
             self.metrics.leader_unavailable.add(took_ms);
         }
-        let me = self.me;
-        match (status, reason) {
-            (Status::Looking, Some(Reason::Started) | None) => {
-                tracing::info!("server {me} is looking for a leader");
+        self.log(status, reason, took_ms);
+    }
+
+    /// Logs the present role. `took_ms` is the time without one.
+    fn log(&self, status: Status, reason: Option<Reason>, took_ms: u64) {
+        let server = self.me.0;
+        match status {
+            Status::Looking => match reason.filter(|reason| *reason != Reason::Started) {
+                None => tracing::info!(server, "looking for a leader"),
+                Some(reason) => {
+                    let line = format!("looking: {reason}");
+                    if let Some(Admitted { suppressed }) = self.limit.admit(line, Instant::now()) {
+                        tracing::info!(server, %reason, suppressed, "looking for a leader");
+                    }
+                }
+            },
+            Status::Leading { epoch } => {
+                tracing::info!(server, epoch = epoch.0, took_ms, "leading");
             }
-            (Status::Looking, Some(reason)) => {
-                self.repeats.warn(format!("server {me} is looking for a leader: {reason}"));
+            Status::Following { leader, epoch } => {
+                tracing::info!(server, leader = leader.0, epoch = epoch.0, took_ms, "following");
             }
-            (Status::Leading { epoch }, _) => {
-                tracing::info!("server {me} leads in epoch {epoch}, after {took_ms} ms of looking");
+            Status::Observing { leader, epoch } => {
+                tracing::info!(server, leader = leader.0, epoch = epoch.0, took_ms, "observing");
             }
-            (Status::Following { leader, epoch }, _) => tracing::info!(
-                "server {me} follows server {leader} in epoch {epoch}, after {took_ms} ms of looking"
-            ),
-            (Status::Observing { leader, epoch }, _) => tracing::info!(
-                "server {me} observes server {leader} in epoch {epoch}, after {took_ms} ms of looking"
-            ),
         }
     }
 }

@@ -22,7 +22,7 @@ use ironkeeper_zab::Status;
 use thiserror::Error;
 
 use crate::clock::Clock;
-use crate::cut_log::CutLog;
+use crate::connection_log::ConnectionLog;
 use crate::engine_driver::EngineDriver;
 use crate::io::{IoHandle, NewConnection};
 use crate::limits::Limits;
@@ -177,7 +177,7 @@ impl Server {
             store,
             metrics,
             connections: Connections::default(),
-            cut_log: CutLog::default(),
+            connection_log: ConnectionLog::default(),
             trace_mask: AtomicI64::new(TRACE_MASK_DEFAULT),
             conn_ids: AtomicU64::new(1),
         });
@@ -472,7 +472,7 @@ fn run_timer(shared: &Arc<Shared>) {
         core.db.planted_panic.strike(Place::Timer);
         let due_ms = core.on_timer();
         core.session_log.flush();
-        shared.cut_log.flush();
+        shared.connection_log.flush();
         if let Some(member) = &core.member {
             member.report_no_leader(core.clock.now());
         }

@@ -7,28 +7,28 @@ use std::time::{Duration, Instant};
 
 use ironkeeper_engine::io::SessionEnd;
 
-use crate::repeats::Budget;
+use crate::rate_limited::RateLimit;
 
 const LINES_PER_SECOND: u32 = 100;
 
 #[derive(Debug)]
 pub struct SessionLog {
-    budget: Budget,
+    limit: RateLimit,
 }
 
 impl Default for SessionLog {
     fn default() -> SessionLog {
-        SessionLog { budget: Budget::new(LINES_PER_SECOND, Duration::from_secs(1)) }
+        SessionLog { limit: RateLimit::new(LINES_PER_SECOND, Duration::from_secs(1)) }
     }
 }
 
 impl SessionLog {
     pub fn ended(&self, end: &SessionEnd) {
         self.flush();
-        if !self.budget.admits(Instant::now()) {
+        if !self.limit.admits(Instant::now()) {
             return;
         }
-        let session = format_args!("0x{:x}", end.session.0);
+        let session = end.session;
         let client = end.client.map(canonical).map(tracing::field::display);
         let (timeout_ms, ephemerals) = (end.timeout_ms, end.ephemerals);
         match end.expired {
@@ -39,8 +39,8 @@ impl SessionLog {
 
     /// Logs how many lines were suppressed. To be called from time to time.
     pub fn flush(&self) {
-        if let Some(sessions) = self.budget.held_back(Instant::now()) {
-            tracing::info!(sessions, "more sessions have ended");
+        if let Some(sessions) = self.limit.suppressed(Instant::now()) {
+            tracing::info!(sessions, "further sessions ended");
         }
     }
 }

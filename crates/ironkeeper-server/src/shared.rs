@@ -11,7 +11,7 @@ use ironkeeper_engine::Conn;
 use ironkeeper_store::Store;
 use ironkeeper_store::disk::RealDisk;
 
-use crate::cut_log::CutLog;
+use crate::connection_log::ConnectionLog;
 use crate::engine_driver::EngineDriver;
 use crate::io::IoHandle;
 use crate::limits::Limits;
@@ -26,7 +26,7 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     pub connections: Connections,
     pub limits: Arc<Limits>,
-    pub cut_log: CutLog,
+    pub connection_log: ConnectionLog,
     pub sessionless_timeout: Duration,
     /// The actual port of the server.
     pub client_port: u16,

@@ -1,30 +1,48 @@
-//! The log format JSON: one object per line, with `time`, `level`, `target`, `message` and the
-//! fields of the event under their names.
+//! The log format JSON: one object per line, with `timestamp`, `level`, `target`, `message`, and
+//! the fields of the event in the object `fields`.
 
-use std::fmt::{Debug, Result};
+use std::fmt::{Debug, Error, Result};
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+
+use crate::log_time::UtcMillis;
 
 /// The log format JSON, see the head of this file.
 #[derive(Debug)]
 pub struct JsonLines;
 
-#[derive(Default)]
-struct Fields(Map<String, Value>);
+#[derive(Serialize)]
+struct Line<'event> {
+    timestamp: String,
+    level: &'event str,
+    target: &'event str,
+    message: String,
+    fields: Map<String, Value>,
+}
 
-impl Fields {
+#[derive(Default)]
+struct Content {
+    message: String,
+    fields: Map<String, Value>,
+}
+
+impl Content {
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
-        self.0.insert(field.name().to_owned(), value.into());
+        match (field.name(), value.into()) {
+            ("message", Value::String(message)) => self.message = message,
+            (name, value) => drop(self.fields.insert(name.to_owned(), value)),
+        }
     }
 }
 
-impl Visit for Fields {
+impl Visit for Content {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.put(field, format!("{value:?}"));
     }
@@ -62,14 +80,18 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> Result {
-        let mut time = String::new();
-        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        let mut timestamp = String::new();
+        UtcMillis.format_time(&mut Writer::new(&mut timestamp))?;
+        let mut content = Content::default();
+        event.record(&mut content);
         let metadata = event.metadata();
-        let mut line = Fields::default();
-        line.0.insert("time".to_owned(), time.into());
-        line.0.insert("level".to_owned(), metadata.level().to_string().into());
-        line.0.insert("target".to_owned(), metadata.target().into());
-        event.record(&mut line);
-        writeln!(writer, "{}", Value::Object(line.0))
+        let line = Line {
+            timestamp,
+            level: metadata.level().as_str(),
+            target: metadata.target(),
+            message: content.message,
+            fields: content.fields,
+        };
+        writeln!(writer, "{}", serde_json::to_string(&line).map_err(|_| Error)?)
     }
 }

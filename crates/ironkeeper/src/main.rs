@@ -9,6 +9,7 @@ mod huge_pages;
 mod journal;
 mod json_log;
 mod lock;
+mod log_time;
 mod migrate;
 mod open_files;
 mod panic_exit;
@@ -16,6 +17,7 @@ mod serve;
 #[cfg(unix)]
 mod service_manager;
 mod status;
+mod text_log;
 mod tools;
 mod top;
 
@@ -139,7 +141,11 @@ const LOG_FILTER: &str = "warn";
 fn start_logging(filter: Option<&str>, format: LogFormat, serves: bool) -> anyhow::Result<()> {
     let default = if serves { SERVER_LOG_FILTER } else { LOG_FILTER };
     let filter = log_filter(filter.unwrap_or(default))?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_timer(log_time::UtcMillis)
+        .fmt_fields(text_log::TextFields)
+        .with_writer(std::io::stderr);
     match (format, journal::is_connected()) {
         (LogFormat::Text, false) => lines.with_ansi(std::io::stderr().is_terminal()).init(),
         (LogFormat::Text, true) => {

@@ -57,11 +57,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = load(args)?;
     // Not in `Server`: the servers embedded in tests and demos are short-lived.
     if config.purge_interval_ms.is_none() {
-        tracing::warn!(
-            "old snapshots and logs are never removed: autopurge.purgeInterval is 0, the default \
-             of Apache ZooKeeper. Set autopurge.purgeInterval=1, or remove them before the disk is \
-             full"
-        );
+        // Zero is the default of Apache ZooKeeper.
+        let key = "autopurge.purgeInterval";
+        tracing::warn!(key, "old snapshots and logs are never removed");
     }
     panic_exit::install();
     let data_dir = config.data_dir.clone();
@@ -82,7 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 signal = signals.next() => signal,
             },
             Err(error) => {
-                tracing::warn!("signals cannot be received: {error}");
+                tracing::warn!(%error, "signals cannot be received");
                 server.stopped().await;
                 "a failure"
             }
@@ -128,11 +126,11 @@ fn load(args: &Args) -> anyhow::Result<Config> {
     let Loaded { mut config, notices } =
         loaded.map_err(|error| anyhow::Error::msg(error.shown_in(&name)))?;
     for notice in &notices {
-        let line = notice.shown_in(&name);
+        let (key, text) = (&notice.key, notice.shown_in(&name));
         if notice.deserves_attention() {
-            tracing::warn!("{line}");
+            tracing::warn!(key, notice = text, "setting not in effect as written");
         } else {
-            tracing::info!("{line}");
+            tracing::info!(key, notice = text, "setting without effect");
         }
     }
     if let Some(file) = file {
@@ -167,7 +165,8 @@ fn load(args: &Args) -> anyhow::Result<Config> {
 fn warn_of_flags_beside(file: &Path, with: &Overrides<'_>, config: &Config) {
     for (property, effect) in java_env::effects_beside(file, with, config) {
         if matches!(effect, Effect::Change | Effect::Refusal(_)) {
-            tracing::warn!("{}", property.advice());
+            let (file, key) = (property.file.display(), property.key());
+            tracing::warn!(%file, key, "Java flag of a start script is ignored, zoo.cfg needs its key");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 pub fn tell(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(&name.to_string_lossy(), state) {
-        tracing::warn!("systemd could not be told {state}: {error}");
+        tracing::warn!(state, %error, "systemd not notified");
     }
 }
 

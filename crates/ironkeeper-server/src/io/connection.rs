@@ -133,7 +133,7 @@ impl Connection {
         let end = self.serve().await;
         match &end {
             End::Gone | End::Close(CloseReason::SessionClosed) => {}
-            End::Close(reason) => self.shared.cut_log.cut(&self.conn, *reason),
+            End::Close(reason) => self.shared.connection_log.closed(&self.conn, *reason),
         }
         let mut watches = self.conn.disconnect(self.now(), &self.shared.core.db, &mut self.submits);
         self.submit();
@@ -222,7 +222,7 @@ impl Connection {
                         let stats = &self.shared.core.db.stats;
                         stats.sessionless_expired.fetch_add(1, Ordering::Relaxed);
                         if self.asked {
-                            self.shared.cut_log.late(&self.conn);
+                            self.shared.connection_log.without_session(&self.conn);
                         }
                     }
                     return End::Gone;
@@ -354,7 +354,7 @@ impl Connection {
         if self.conn.has_session() {
             self.deadline = None;
             tracing::debug!(
-                session = format_args!("0x{:x}", self.conn.session().0),
+                session = %self.conn.session(),
                 client = %canonical(self.conn.peer),
                 timeout_ms = self.conn.view().timeout_ms,
                 "session opened",

@@ -113,7 +113,7 @@ impl IoHandle {
         match new.stream.attach() {
             Ok(stream) => self.serve(stream, new.permit, shared),
             Err(error) => {
-                tracing::debug!("the connection of {peer} could not be set up: {error}");
+                tracing::debug!(client = %peer, %error, "client connection not set up");
                 self.mailbox.connections.fetch_sub(1, Ordering::Relaxed);
             }
         }
@@ -122,7 +122,7 @@ impl IoHandle {
     fn serve(&self, stream: Stream, permit: Permit, shared: &Arc<Shared>) {
         if let Err(error) = stream.set_nodelay() {
             let peer = stream.peer();
-            tracing::debug!("the connection of {peer} could not be set up: {error}");
+            tracing::debug!(client = %peer, %error, "client connection not set up");
             self.mailbox.connections.fetch_sub(1, Ordering::Relaxed);
             return;
         }

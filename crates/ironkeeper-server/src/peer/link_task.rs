@@ -16,8 +16,10 @@ use super::dial;
 use super::link::{End, Link};
 use super::outbox::Sent;
 use super::places::Place;
+use super::port_name;
 use super::switchboard::Switchboard;
 use super::tree_out::OutgoingTree;
+use crate::rate_limited::Admitted;
 use crate::wire::Reader;
 
 /// The maximum time for sending the last bytes after ZAB has closed the link.
@@ -91,7 +93,7 @@ struct TreeBeingSent {
 }
 
 /// The tree was replaced while its snapshot was being sent.
-const TREE_LOST: &str = "the tree it was being sent is gone";
+const TREE_LOST: &str = "the tree of the snapshot was replaced";
 
 /// The reason why a link has ended.
 enum Ended {
@@ -115,10 +117,12 @@ impl LinkTask {
                 if let Some(end) = side.end.take() {
                     return match end {
                         End::HungUp(reason) => Ended::HungUp(reason),
-                        End::TooSlow => Ended::Failed("it does not read what it is sent".into()),
+                        End::TooSlow => Ended::Failed("the peer does not read".into()),
                         End::Broken(error) => Ended::Failed(error.to_string()),
-                        End::Crowded => Ended::Failed("other connections need its place".into()),
-                        End::CutOff => Ended::Failed("it is cut off".into()),
+                        End::Crowded => {
+                            Ended::Failed("closed to make room for other connections".into())
+                        }
+                        End::CutOff => Ended::Failed("cut off by a test".into()),
                     };
                 }
                 (side.task_sends, std::mem::take(&mut side.receive_tree))
@@ -148,7 +152,7 @@ impl LinkTask {
                 Event::Read(Err(error)) | Event::Writable(Err(error)) => {
                     return Ended::Failed(error.to_string());
                 }
-                Event::Late => return Ended::Failed("it did not say who it is".into()),
+                Event::Late => return Ended::Failed("no first message in time".into()),
             }
         }
     }
@@ -199,9 +203,12 @@ impl LinkTask {
             self.board.report(inputs);
         }
         if let Err(broken) = &outcome {
-            let ip = self.link.peer.ip();
-            let line = format!("a server at {ip} was not understood: {broken}");
-            self.board.repeats.warn_of("not understood", line);
+            let addr = self.ip();
+            let line = format!("malformed from {addr}: {broken}");
+            let admitted = self.board.line_limit.admit_kind("malformed", line, now());
+            if let Some(Admitted { suppressed }) = admitted {
+                tracing::warn!(%addr, error = %broken, suppressed, "malformed bytes from a peer");
+            }
         }
         outcome.map_err(|broken| Ended::Failed(broken.to_string()))
     }
@@ -210,9 +217,7 @@ impl LinkTask {
     fn name(&mut self, first: &Input) -> Result<(), Ended> {
         let id = match first {
             Input::Opened { opening, .. } => {
-                if let Some(doubt) = self.board.doubt(opening) {
-                    self.board.repeats.warn_of("doubt", doubt);
-                }
+                self.board.check_opening(opening);
                 Some(opening.from)
             }
             Input::Packet {
@@ -233,7 +238,7 @@ impl LinkTask {
         }
         match &self.place {
             Some(place) if !place.name(id, is_member) => {
-                Err(Ended::Failed("too many servers that are no members are connected".into()))
+                Err(Ended::Failed("too many connections of non-members".into()))
             }
             _ => Ok(()),
         }
@@ -261,9 +266,9 @@ impl LinkTask {
                 return sending.next_slice();
             }
             let (server, bytes) = (self.link.peer_id(), sending.total);
-            if self.board.may_log_sync(server).is_some() {
-                let (server, address) = (server.map(|id| id.0), self.link.peer);
-                tracing::info!(server, %address, bytes, "sent the whole tree (SNAP)");
+            if let Some(Admitted { suppressed }) = self.board.may_log_sync(server) {
+                let (peer, addr) = (server.map(|id| id.0), self.link.peer);
+                tracing::info!(peer, %addr, bytes, suppressed, "snapshot sent to a learner");
             }
             self.tree = None;
             self.link.side().outbox.tree_sent();
@@ -291,19 +296,13 @@ impl LinkTask {
     }
 
     async fn end(mut self, ended: Ended) {
-        let (id, peer, port) = (self.link.id(), self.link.peer, self.link.port);
+        let (id, port) = (self.link.id(), self.link.port);
         self.board.remove(id);
         // A partly sent snapshot is returned before ZAB can send it again.
         let tree_cut = self.tree.take().is_some();
         match ended {
             Ended::HungUp(reason) => {
-                match refusal(reason) {
-                    Some(why) => {
-                        let line = format!("hung up on {}: {why}", self.who());
-                        self.board.repeats.warn_of(kind(reason), line);
-                    }
-                    None => tracing::debug!("hung up on {peer} ({port:?} port): {reason:?}"),
-                }
+                self.log_hangup(reason);
                 // Without this the last packets would be lost.
                 if !tree_cut {
                     let _ = timeout(LAST_WORDS, self.say_last_words()).await;
@@ -312,11 +311,14 @@ impl LinkTask {
             }
             Ended::Gone | Ended::Failed(_) => {
                 match ended {
-                    Ended::Failed(why) => self.tell_failure(&why),
+                    Ended::Failed(error) => self.log_lost(&error),
                     _ if port == Port::Quorum && self.link.peer_id().is_some() => {
-                        self.tell_failure("closed there");
+                        self.log_lost("closed by the peer");
                     }
-                    _ => tracing::debug!("{peer} has hung up ({port:?} port)"),
+                    _ => {
+                        let (addr, port) = (self.link.peer, port_name(port));
+                        tracing::debug!(%addr, port, "peer link closed by the peer");
+                    }
                 }
                 self.link.close();
                 if self.announced {
@@ -327,29 +329,42 @@ impl LinkTask {
     }
 
     /// Logs a lost connection. Any server can open one and have it fail, so such lines are limited.
-    fn tell_failure(&self, why: &str) {
-        let (who, port, now) = (self.who(), self.link.port, std::time::Instant::now());
-        let line = format!("lost the connection with {who} ({port:?} port): {why}");
+    fn log_lost(&self, error: &str) {
+        let (peer, addr, port) = (self.peer(), self.ip(), port_name(self.link.port));
+        let line = format!("lost {peer:?} at {addr}, {port}: {error}");
         let is_member = self.link.peer_id().is_some_and(|id| self.board.is_member(id));
-        let repeats = &self.board.repeats;
+        let limit = &self.board.line_limit;
         // Members are few, so each has its own limit.
-        let line = match is_member {
-            true => repeats.line(line, now),
-            false => repeats.line_of("lost a connection", line, now),
+        let admitted = match is_member {
+            true => limit.admit(line, now()),
+            false => limit.admit_kind("lost", line, now()),
         };
-        if let Some(line) = line {
-            tracing::info!("{line}");
+        if let Some(Admitted { suppressed }) = admitted {
+            tracing::info!(peer, %addr, port, error, suppressed, "peer link lost");
         }
     }
 
-    /// Returns the name of the other server, as far as it is known. Without its port, which changes
-    /// with each connection.
-    fn who(&self) -> String {
-        let ip = self.link.peer.ip().to_canonical();
-        match self.link.peer_id() {
-            Some(id) => format!("server {id} at {ip}"),
-            None => format!("a server at {ip}"),
+    /// Logs that ZAB has closed the link: a warning if the peer is misconfigured.
+    fn log_hangup(&self, reason: Hangup) {
+        let (peer, addr, port) = (self.peer(), self.ip(), port_name(self.link.port));
+        let Some(text) = misconfiguration(reason) else {
+            return tracing::debug!(peer, %addr, port, ?reason, "peer link closed");
+        };
+        let line = format!("closed {peer:?} at {addr}: {text}");
+        let admitted = self.board.line_limit.admit_kind(kind(reason), line, now());
+        if let Some(Admitted { suppressed }) = admitted {
+            tracing::warn!(peer, %addr, port, reason = text, suppressed, "peer rejected");
         }
+    }
+
+    /// Returns the id of the peer, if it is known.
+    fn peer(&self) -> Option<i64> {
+        self.link.peer_id().map(|id| id.0)
+    }
+
+    /// Returns the address of the peer without the port, which changes with each connection.
+    fn ip(&self) -> IpAddr {
+        self.link.peer.ip().to_canonical()
     }
 
     /// Passes the rest of the outbox to the kernel, up to a snapshot, which is not needed any more.
@@ -374,26 +389,24 @@ async fn is_at_home(board: &Switchboard, id: ServerId, ip: IpAddr) -> bool {
     timeout(LOOK_UP_MAX, dial::any_is_at(endpoints, ip)).await.unwrap_or(false)
 }
 
-/// Returns the warning for the operator when we close a link because the peer is misconfigured.
-fn refusal(reason: Hangup) -> Option<String> {
+/// Returns the present time, for the limits of log lines.
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+/// Returns the reason for the operator when we close a link because the peer is misconfigured.
+fn misconfiguration(reason: Hangup) -> Option<String> {
     Some(match reason {
-        Hangup::OwnId => "it has the number of this one (myid), which must be another".to_owned(),
-        Hangup::NewerConfig => {
-            "it has seen a newer configuration of the members than the one in force here".to_owned()
-        }
-        Hangup::LearnerAhead => "it has transactions that this server does not have".to_owned(),
-        Hangup::Connected => {
-            "it calls itself a server that is connected already: do two servers have the same number \
-             (myid)?"
-                .to_owned()
-        }
+        Hangup::OwnId => "the id of this server, a duplicate myid".to_owned(),
+        Hangup::NewerConfig => "a newer membership than the one in force here".to_owned(),
+        Hangup::LearnerAhead => "transactions that this server does not have".to_owned(),
+        Hangup::Connected => "a connected peer has this id, possibly a duplicate myid".to_owned(),
         Hangup::OtherAddress => {
-            "it calls itself a member that is connected from another address, and its own address \
-             is none of that member: do two servers have the same number (myid)?"
+            "a member with this id is connected from another address, possibly a duplicate myid"
                 .to_owned()
         }
-        Hangup::Protocol(what) => format!("it broke the protocol: {what}"),
-        Hangup::Silent => "it was silent, or acknowledged nothing, for too long".to_owned(),
+        Hangup::Protocol(what) => format!("protocol violation: {what}"),
+        Hangup::Silent => "timed out: no packets or no acknowledgements".to_owned(),
         _ => return None,
     })
 }

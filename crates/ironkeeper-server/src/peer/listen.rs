@@ -52,7 +52,7 @@ impl Ports {
             match opened {
                 Ok(open) => return Ok(Ports { open }),
                 Err(error) if Some(tried) == tries || error.is_in_use() => return Err(error),
-                Err(error) => tracing::warn!("{error}; this is tried again"),
+                Err(error) => tracing::warn!(%error, "peer port not bound, retrying"),
             }
             std::thread::sleep(BIND_PAUSE);
         }
@@ -87,7 +87,7 @@ impl Ports {
             if !self.open.iter().any(|open| (open.port, &open.endpoint) == (port, endpoint)) {
                 match OpenPort::open((port, endpoint)) {
                     Ok(opened) => self.open.push(opened),
-                    Err(error) => tracing::error!("{error}"),
+                    Err(error) => tracing::error!(%error, "peer port not bound"),
                 }
             }
         }
@@ -121,18 +121,18 @@ impl OpenPort {
 async fn accept(board: Arc<Switchboard>, listener: TcpListener, port: Port, places: Arc<Places>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
-        Err(error) => return tracing::error!("cannot wait for other servers: {error}"),
+        Err(error) => return tracing::error!(%error, "peer port not served"),
     };
     loop {
         match listener.accept().await {
             Ok((socket, peer)) => {
                 let stream = Stream::accepted(socket, peer);
                 if let Err(error) = admit(&board, stream, port, &places) {
-                    tracing::debug!("the connection of {peer} could not be set up: {error}");
+                    tracing::debug!(addr = %peer, %error, "peer connection not set up");
                 }
             }
             Err(error) => {
-                tracing::warn!("a connection could not be accepted: {error}");
+                tracing::warn!(%error, "peer connection not accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

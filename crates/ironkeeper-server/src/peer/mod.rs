@@ -54,6 +54,7 @@ pub use settings::{Endpoint, OwnAddresses, PeerSettings};
 use switchboard::Switchboard;
 use tree_out::OutgoingTree;
 
+use crate::rate_limited::Admitted;
 use crate::unused_memory;
 use crate::wire::{Reader, Stream, Writer};
 pub use tree_out::{OwnTree, TreeSource};
@@ -81,8 +82,8 @@ impl PeerError {
 pub struct LearnerToLog {
     pub server: Option<ServerId>,
     pub address: SocketAddr,
-    /// The number of log lines suppressed since the last one.
-    pub held_back: u64,
+    /// The number of log lines suppressed since the last one, if any were.
+    pub suppressed: Option<u64>,
 }
 
 /// A command for the thread `peers`.
@@ -190,8 +191,8 @@ impl PeerLinks {
     /// `None` if the link is closed, or if the rate limit suppresses the line.
     pub fn learner_to_log(&self, link: LinkId) -> Option<LearnerToLog> {
         let link = self.board.link(link)?;
-        let held_back = self.board.may_log_sync(link.peer_id())?;
-        Some(LearnerToLog { server: link.peer_id(), address: link.peer, held_back })
+        let Admitted { suppressed } = self.board.may_log_sync(link.peer_id())?;
+        Some(LearnerToLog { server: link.peer_id(), address: link.peer, suppressed })
     }
 
     /// Returns the members among `ids` without an election link, each with its addresses and the
@@ -281,6 +282,14 @@ impl PeerLinks {
     }
 }
 
+/// Returns the name of a port for log lines.
+fn port_name(port: Port) -> &'static str {
+    match port {
+        Port::Election => "election",
+        Port::Quorum => "quorum",
+    }
+}
+
 /// Dials a member and runs the task of the link.
 async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Option<String>) {
     if board.is_cut_off(peer) {
@@ -322,8 +331,9 @@ async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Op
             if port == Port::Election {
                 board.note_dialed(peer, Err(error.to_string()));
             }
-            let at = endpoints.iter().map(Endpoint::to_string).collect::<Vec<_>>().join(", ");
-            tracing::debug!("server {peer} cannot be reached at {at} ({port:?} port): {error}");
+            let addrs = endpoints.iter().map(Endpoint::to_string).collect::<Vec<_>>().join(", ");
+            let (peer_id, port_name) = (peer.0, port_name(port));
+            tracing::debug!(peer = peer_id, addrs, port = port_name, %error, "peer not reachable");
             board.report(vec![Input::Dialed { peer, port, link: None }]);
         }
     }

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use super::link::{End, Link};
 use super::settings::{Endpoint, OwnAddresses, PeerSettings};
-use crate::repeats::{About, LearnerLines, Repeats};
+use crate::rate_limited::{Admitted, LearnerLimit, LineLimit};
 use crate::wire::Stream;
 
 /// The receiver of inputs.
@@ -34,8 +34,9 @@ pub(super) struct Switchboard {
     /// Members that a test makes unreachable.
     cut_off: Mutex<BTreeSet<ServerId>>,
     next_id: AtomicU64,
-    pub(super) repeats: Repeats,
-    learner_lines: LearnerLines,
+    /// The limit of log lines about peers.
+    pub(super) line_limit: LineLimit,
+    learner_limit: LearnerLimit,
     /// The unsent bytes on all links.
     pub(super) unsent_total: Arc<AtomicUsize>,
     members: Mutex<BTreeMap<ServerId, Vec<PeerAddress>>>,
@@ -59,8 +60,8 @@ impl Switchboard {
             links: Mutex::default(),
             cut_off: Mutex::default(),
             next_id: AtomicU64::new(1),
-            repeats: Repeats::about(About::Peers),
-            learner_lines: LearnerLines::default(),
+            line_limit: LineLimit::default(),
+            learner_limit: LearnerLimit::default(),
             unsent_total: Arc::default(),
             members: Mutex::default(),
             unreachable: Mutex::default(),
@@ -175,11 +176,10 @@ impl Switchboard {
         self.members.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
     }
 
-    /// Returns whether a line about the synchronization of this server may be logged: `Some` with
-    /// the number of lines suppressed since the last one.
-    pub(super) fn may_log_sync(&self, server: Option<ServerId>) -> Option<u64> {
+    /// Returns whether a line about the synchronization of this server may be logged.
+    pub(super) fn may_log_sync(&self, server: Option<ServerId>) -> Option<Admitted> {
         let member = server.filter(|id| self.is_member(*id));
-        self.learner_lines.admits(member, Instant::now())
+        self.learner_limit.admit(member, Instant::now())
     }
 
     /// Records the result of dialling a member.
@@ -225,10 +225,25 @@ impl Switchboard {
         addresses.iter().map(endpoint).collect()
     }
 
-    /// Returns a warning if the opening of a connection does not match the member that it names.
-    pub(super) fn doubt(&self, opening: &Opening) -> Option<String> {
-        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        doubt_about(opening, members.get(&opening.from)?)
+    /// Logs a warning if the opening of a connection does not match the member that it names.
+    pub(super) fn check_opening(&self, opening: &Opening) {
+        let foreign_port = {
+            let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+            members.get(&opening.from).and_then(|known| foreign_port(opening, known))
+        };
+        let Some((announced, configured)) = foreign_port else { return };
+        let peer = opening.from.0;
+        let line = format!("{peer} at port {announced}, not {configured}");
+        let admitted = self.line_limit.admit_kind("foreign port", line, Instant::now());
+        if let Some(Admitted { suppressed }) = admitted {
+            tracing::warn!(
+                peer,
+                announced,
+                configured,
+                suppressed,
+                "peer announces another election port, possibly a duplicate myid"
+            );
+        }
     }
 
     pub(super) fn keep_tree(&self, link: LinkId, tree: ReceivedTree) {
@@ -249,20 +264,15 @@ impl Switchboard {
     }
 }
 
-/// Returns a warning if a server that names itself as a member listens on another port: most likely
-/// it is a second server with that id. Only ports are compared, because names and addresses have
-/// many forms.
-fn doubt_about(opening: &Opening, known: &[PeerAddress]) -> Option<String> {
+/// Returns the announced and the configured election port if a server that names itself as a member
+/// listens on another port: most likely it is a second server with that id. Only ports are compared,
+/// because names and addresses have many forms.
+fn foreign_port(opening: &Opening, known: &[PeerAddress]) -> Option<(u16, u16)> {
     let port = |address: &String| address.rsplit(':').next()?.parse::<u16>().ok();
-    let said: Vec<u16> = opening.addresses.iter().filter_map(port).collect();
+    let announced: Vec<u16> = opening.addresses.iter().filter_map(port).collect();
     let is_known = |port: &u16| known.iter().any(|address| address.election_port == *port);
-    let other = said.first().filter(|_| !said.iter().any(is_known))?;
-    Some(format!(
-        "somebody who listens on port {other} calls itself server {}, which is a member on port {}: do two \
-         servers have the same number (myid)?",
-        opening.from,
-        known.first()?.election_port
-    ))
+    let other = announced.first().filter(|_| !announced.iter().any(is_known))?;
+    Some((*other, known.first()?.election_port))
 }
 
 impl fmt::Debug for Switchboard {
@@ -279,13 +289,13 @@ mod tests {
     fn a_second_server_with_a_members_number_is_noticed_by_its_port() {
         let known =
             [PeerAddress { host: "db1".to_owned(), quorum_port: 2888, election_port: 3888 }];
-        let doubt = |addresses: &[&str]| {
+        let port_of = |addresses: &[&str]| {
             let addresses = addresses.iter().map(|address| (*address).to_owned()).collect();
-            doubt_about(&Opening { from: ServerId(1), addresses }, &known)
+            foreign_port(&Opening { from: ServerId(1), addresses }, &known)
         };
-        assert_eq!(doubt(&["10.0.0.7:3888"]), None);
-        assert_eq!(doubt(&["[fe80::1]:4000", "db1:3888"]), None);
-        assert_eq!(doubt(&[]), None);
-        assert!(doubt(&["10.0.0.7:4888"]).is_some_and(|line| line.contains("(myid)")));
+        assert_eq!(port_of(&["10.0.0.7:3888"]), None);
+        assert_eq!(port_of(&["[fe80::1]:4000", "db1:3888"]), None);
+        assert_eq!(port_of(&[]), None);
+        assert_eq!(port_of(&["10.0.0.7:4888"]), Some((4888, 3888)));
     }
 }

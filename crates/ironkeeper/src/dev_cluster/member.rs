@@ -108,7 +108,7 @@ impl Member {
         if let Some(process) = &mut self.process
             && timeout(END_WITHIN, process.wait()).await.is_err()
         {
-            tracing::warn!("server {} does not end; it is killed", self.place.id);
+            tracing::warn!(server = self.place.id, "server does not stop, killing it");
         }
         self.kill().await;
     }

@@ -178,10 +178,9 @@ fn the_leaders_log_names_learners_that_join_and_leave() {
     let log = |ensemble: &Ensemble, text: &str| {
         ensemble.members[leader].process.as_ref().expect("the leader runs").await_log(text);
     };
-    log(&ensemble, &format!("a learner is up to date server={} address=127.0.0.1:", follower + 1));
+    log(&ensemble, &format!("learner up to date peer={} addr=127.0.0.1:", follower + 1));
     ensemble.members[follower].process.take().expect("it runs").kill();
-    let lost =
-        format!("lost the connection with server {} at 127.0.0.1 (Quorum port)", follower + 1);
+    let lost = format!("peer link lost peer={} addr=127.0.0.1 port=quorum error=", follower + 1);
     log(&ensemble, &lost);
 }
 

@@ -38,7 +38,7 @@ fn writes_wait_for_room_on_the_disk_and_reads_do_not() {
     // letting the client wait.
     let refused = Client::open(server.address, Session::none(TIMEOUT_MS));
     assert!(refused.is_err(), "a session on a full disk");
-    server.await_log("closed a connection: the disk is full");
+    server.await_log(" reason=\"the disk is full: no session can be opened");
     disk.empty();
     server.await_log(HAS_ROOM);
     assert!(server.ask("mntr").contains("zk_disk_full\t0\n"));

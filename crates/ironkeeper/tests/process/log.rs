@@ -42,7 +42,7 @@ fn start_sessions_snapshots_purge_and_stop_are_in_the_log_by_default() {
     server.await_log("old files removed files=");
     let (status, log) = server.terminate();
     assert!(status.success(), "{log}");
-    assert!(log.contains("stopped reason=\"SIGTERM\""), "{log}");
+    assert!(log.contains("stopped reason=SIGTERM"), "{log}");
     assert!(!log.contains("autopurge"), "a server without zoo.cfg purges: {log}");
     let files = std::fs::read_dir(dir.path().join("data/version-2")).expect("the directory");
     let names = files.map(|file| file.expect("an entry").file_name().into_string().expect("text"));
@@ -55,7 +55,7 @@ fn a_server_that_never_purges_warns_of_it() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let whitelist = "4lw.commands.whitelist=mntr";
     let server = Setup::new(dir.path(), whitelist).start();
-    server.await_log("old snapshots and logs are never removed: autopurge.purgeInterval is 0");
+    server.await_log("old snapshots and logs are never removed key=autopurge.purgeInterval");
     assert!(server.ask("mntr").contains("zk_autopurge\t0\n"));
     server.kill();
     let setup = Setup::new(dir.path(), &format!("autopurge.purgeInterval=1\n{whitelist}"));
@@ -74,8 +74,8 @@ fn other_protocols_are_recognised_and_cannot_fill_the_log() {
         send_and_drain(server.address, b"GET / HTTP/1.1\r\n\r\n");
     }
     send_and_drain(server.address, &[0x16, 0x03, 0x01, 0x02, 0x00, 0x01]);
-    server
-        .await_log("closed a connection: HTTP on the port for ZooKeeper clients client=127.0.0.1:");
+    server.await_log("WARN ironkeeper_server::connection_log: client connection closed client=");
+    server.await_log(" protocol=HTTP ");
     let (status, log) = server.terminate();
     assert!(status.success(), "{log}");
     let lines = log.lines().filter(|line| line.contains("closed")).count();
@@ -89,9 +89,11 @@ fn a_request_that_is_too_long_is_logged_with_its_session() {
     let mut client = Client::connect(server.address);
     client.send_raw(&i32::MAX.to_be_bytes()).expect("a connection");
     client.drain_to_end().expect("the end of the connection");
-    server
-        .await_log("WARN ironkeeper_server::cut_log: closed a connection: frame length 2147483647");
-    server.await_log(&format!("session=0x{:x}", client.session.id.0));
+    server.await_log(&format!(
+        "WARN ironkeeper_server::connection_log: client connection closed session=0x{:x} client=",
+        client.session.id.0
+    ));
+    server.await_log(" reason=\"frame length 2147483647 is outside of ");
 }
 
 #[test]
@@ -106,7 +108,12 @@ fn the_log_can_be_json() {
     assert_eq!((&lines[0]["message"], &lines[0]["level"]), (&"started".into(), &"INFO".into()));
     assert_eq!(lines[0]["target"], "ironkeeper_server::server");
     let last = lines.last().expect("a line");
-    assert_eq!((&last["message"], &last["reason"]), (&"stopped".into(), &"SIGTERM".into()));
+    assert_eq!(
+        (&last["message"], &last["fields"]["reason"]),
+        (&"stopped".into(), &"SIGTERM".into())
+    );
+    assert!(lines[0]["timestamp"].as_str().is_some_and(|time| time.ends_with('Z')), "{log}");
+    assert!(lines[0]["fields"]["took_ms"].is_u64(), "{log}");
 }
 
 #[test]
@@ -126,7 +133,7 @@ fn lines_for_the_journal_have_a_priority_and_no_time() {
     for line in log.lines() {
         let line = line.strip_prefix("<6>").expect("a priority");
         let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
-        assert!(line["time"].is_string(), "{line}");
+        assert!(line["timestamp"].is_string(), "{line}");
     }
     // An error that ends the process.
     let unknown = setup(&["--set", "tickTime=-1"]).after(TO_THE_JOURNAL);
@@ -178,8 +185,8 @@ fn a_member_without_a_leader_tells_whom_it_cannot_reach_and_why() {
          server.2=127.0.0.1:{quorum}:{election}\nserver.3=no.such.host.invalid:1:2\n"
     );
     let server = Setup::new(dir.path(), &servers).start();
-    server.await_log("WARN ironkeeper_server::role: no leader for ");
-    server.await_log("1 of 3 voters in touch");
+    server.await_log("WARN ironkeeper_server::role: no leader server=1 took_ms=");
+    server.await_log(" voters=3 connected=1 unreachable=");
     server.await_log(&format!("server 2 (127.0.0.1:{election}): Connection refused"));
     server.await_log("server 3 (no.such.host.invalid:2): ");
 }
@@ -202,12 +209,12 @@ fn members_with_different_lists_of_servers_warn_of_each_other() {
     };
     let first = start(1, line(1) + &line(2) + &line(3));
     let second = start(2, line(1) + &line(2));
-    let warning = "WARN ironkeeper_server::peer: server 2 has another list of servers than this \
-                   one: server.3 is only listed here";
-    first.await_log(warning);
-    second.await_log(
-        "server 1 has another list of servers than this one: server.3 is only listed there",
+    first.await_log(
+        "WARN ironkeeper_server::membership_check: membership differs from the peer's peer=2 \
+         differences=\"server.3 is only listed here\"",
     );
+    second
+        .await_log("differs from the peer's peer=1 differences=\"server.3 is only listed there\"");
 }
 
 fn send_and_drain(address: SocketAddr, bytes: &[u8]) {

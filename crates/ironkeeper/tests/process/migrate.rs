@@ -109,7 +109,7 @@ fn flags_in_java_env_that_would_be_lost_stand_in_the_way() {
     let mut serve = Command::new(env!("CARGO_BIN_EXE_ironkeeper"));
     serve.args(["serve", "--config", config.to_str().unwrap(), "--client-port", &port]);
     let said = String::from_utf8(serve.output().unwrap().stderr).unwrap();
-    assert!(said.contains("java.env sets -Djute.maxbuffer"), "{said}");
+    assert!(said.contains("java.env key=jute.maxbuffer"), "{said}");
     // With the key in the zoo.cfg there is no obstacle.
     let text = std::fs::read_to_string(&config).unwrap() + "jute.maxbuffer=4194304\n";
     std::fs::write(&config, text).unwrap();

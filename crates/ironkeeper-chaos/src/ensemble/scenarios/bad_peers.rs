@@ -122,7 +122,7 @@ impl Play<'_> {
         self.load.wait_for_writes(5 * WRITES).context("two servers have the id 1")?;
         double.kill()?;
         self.unharmed("two servers with one id", &pids)?;
-        self.told("two servers with one id", "servers have the same number (myid)?");
+        self.told("two servers with one id", "duplicate myid");
         self.cluster.tell("two servers with one id: unharmed");
         Ok(())
     }

@@ -20,8 +20,8 @@ pub struct Attack {
 }
 
 pub const ALL: [Attack; 7] = [
-    Attack { name: "garbage", run: garbage, says: Some("was not understood") },
-    Attack { name: "impossible lengths", run: lengths, says: Some("was not understood") },
+    Attack { name: "garbage", run: garbage, says: Some("malformed bytes from a peer") },
+    Attack { name: "impossible lengths", run: lengths, says: Some("malformed bytes from a peer") },
     Attack { name: "connections that say nothing", run: silence, says: None },
     Attack { name: "votes for somebody with the best history", run: votes, says: None },
     Attack {

@@ -1,30 +1,36 @@
-//! Detects a server of the ensemble with another list of servers.
+//! Detects a peer with another membership than this server.
 //!
-//! Votes contain the membership of their sender. Two lists that an administrator wrote have the
-//! same version, zero, and should contain the same voters: with different lists two servers can
+//! Votes contain the membership of their sender. Two memberships that an administrator wrote have
+//! the same version, zero, and should contain the same voters: with different ones two servers can
 //! count different majorities.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use ironkeeper_proto::membership::{Member, PeerRole};
-use ironkeeper_proto::{Membership, ServerId};
+use ironkeeper_proto::{Membership, ServerId, Zxid};
 
-use crate::repeats::{About, Repeats};
+use crate::rate_limited::{Admitted, LineLimit};
 
 /// The maximum number of differences in a log line.
 const NAMED_MAX: usize = 4;
 
-/// Compares lists and logs warnings, at most once a minute for each peer and difference.
-#[derive(Debug)]
-pub struct ServerLists {
-    repeats: Repeats,
+/// Compares memberships and logs warnings, at most once a minute for each peer and difference.
+#[derive(Debug, Default)]
+pub struct MembershipCheck {
+    limit: LineLimit,
 }
 
-impl ServerLists {
-    pub fn new() -> ServerLists {
-        ServerLists { repeats: Repeats::about(About::Peers) }
-    }
+/// Why the membership of a peer does not agree with our own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Mismatch {
+    /// The peer counts itself among the voters, and our membership does not contain it.
+    NotListed,
+    /// The memberships have these differences.
+    Differences(String),
+}
 
+impl MembershipCheck {
     /// Compares the membership in a vote of this server.
     pub fn compare(&self, own: &Membership, from: ServerId, config: &[u8]) {
         // Servers before 3.5 send none.
@@ -32,33 +38,34 @@ impl ServerLists {
             return;
         }
         let Ok(theirs) = Membership::parse(&String::from_utf8_lossy(config)) else { return };
-        if let Some(warning) = warning(own, from, &theirs) {
-            self.repeats.warn_of("another list of servers", warning);
+        let Some(mismatch) = mismatch(own, from, &theirs) else { return };
+        let (peer, version) = (from.0, Zxid(own.version));
+        let line = format!("{peer} {version} {mismatch:?}");
+        let admitted = self.limit.admit_kind("membership", line, Instant::now());
+        let Some(Admitted { suppressed }) = admitted else { return };
+        match mismatch {
+            Mismatch::NotListed => {
+                tracing::warn!(peer, %version, suppressed, "voter not in the membership");
+            }
+            Mismatch::Differences(differences) => {
+                tracing::warn!(peer, differences, suppressed, "membership differs from the peer's");
+            }
         }
     }
 }
 
-fn warning(own: &Membership, from: ServerId, theirs: &Membership) -> Option<String> {
+fn mismatch(own: &Membership, from: ServerId, theirs: &Membership) -> Option<Mismatch> {
     // The newer membership is in force, and a server with an older one adopts it.
     if theirs.version > own.version {
         return None;
     }
     if !own.members.contains_key(&from) && theirs.is_voter(from) {
-        return Some(format!(
-            "server {from} counts itself among the voters and is not in the list of this server \
-             (version {:x}): it has no vote here until reconfig adds it, or a line server.{from} \
-             and a restart",
-            own.version
-        ));
+        return Some(Mismatch::NotListed);
     }
     if theirs.version < own.version {
         return None;
     }
-    let differences = differences(own, theirs)?;
-    Some(format!(
-        "server {from} has another list of servers than this one: {differences}. Give all members \
-         the same list"
-    ))
+    differences(own, theirs).map(Mismatch::Differences)
 }
 
 /// Returns the differences. Hosts are not compared, because a server has many names and can listen
@@ -131,14 +138,19 @@ mod tests {
     const OWN: [&str; 3] =
         ["server.1=db1:2888:3888", "server.2=db2:2888:3888", "server.3=db3:2888:3888"];
 
-    fn told(own: &[&str], theirs: &[&str]) -> Option<String> {
-        let line = warning(&members(own), ServerId(3), &members(theirs))?;
-        let named = line.strip_prefix("server 3 has another list of servers than this one: ");
-        Some(named.unwrap_or(&line).replace(". Give all members the same list", ""))
+    fn found(own: &[&str], theirs: &[&str]) -> Option<Mismatch> {
+        mismatch(&members(own), ServerId(3), &members(theirs))
+    }
+
+    fn differences_of(own: &[&str], theirs: &[&str]) -> String {
+        match found(own, theirs) {
+            Some(Mismatch::Differences(differences)) => differences,
+            other => panic!("{other:?} for {theirs:?}"),
+        }
     }
 
     #[test]
-    fn what_differs_is_named() {
+    fn differences_are_named() {
         for (theirs, expected) in [
             (&OWN[1..], "server.1 is only listed here"),
             (
@@ -156,11 +168,11 @@ mod tests {
             (&[OWN[0], OWN[1], OWN[2], "weight.1=0"], "server.1 weighs 0 there and 1 here"),
             (&[OWN[0], OWN[1], OWN[2], "group.1=1:2", "group.2=3"], "the groups differ"),
         ] {
-            assert_eq!(told(&OWN, theirs).as_deref(), Some(expected));
+            assert_eq!(differences_of(&OWN, theirs), expected);
         }
         let others: Vec<String> = (4..=9).map(|id| format!("server.{id}=x:1:2")).collect();
         let others: Vec<&str> = others.iter().map(String::as_str).collect();
-        let line = told(&OWN, &others).expect("no server is in both lists");
+        let line = differences_of(&OWN, &others);
         assert!(line.ends_with("; server.4 is only listed there; and 5 more"), "{line}");
     }
 
@@ -173,26 +185,24 @@ mod tests {
             // The newer one will be in force here as well.
             &[OWN[0], OWN[2], "version=100000005"],
         ] {
-            assert_eq!(told(&OWN, theirs), None, "{theirs:?}");
+            assert_eq!(found(&OWN, theirs), None, "{theirs:?}");
         }
     }
 
     #[test]
-    fn a_server_that_is_no_member_is_named_with_the_version_in_force() {
+    fn a_voter_that_is_no_member_is_noticed() {
         let own = ["server.1=db1:2888:3888", "version=100000005"];
-        let line = told(&own, &OWN).expect("server 3 is not listed");
-        assert!(line.contains("is not in the list of this server (version 100000005)"), "{line}");
-        let line = told(&OWN[..2], &OWN).expect("server 3 is not listed");
-        assert!(line.contains("until reconfig adds it, or a line server.3"), "{line}");
+        assert_eq!(found(&own, &OWN), Some(Mismatch::NotListed));
+        assert_eq!(found(&OWN[..2], &OWN), Some(Mismatch::NotListed));
         let observer = ["server.1=db1:2888:3888", "server.3=db3:2888:3888:observer"];
-        assert_eq!(told(&own, &observer), None);
+        assert_eq!(found(&own, &observer), None);
     }
 
     #[test]
-    fn what_is_no_configuration_is_left_aside() {
-        let lists = ServerLists::new();
+    fn bytes_that_are_no_membership_are_ignored() {
+        let check = MembershipCheck::default();
         for config in [&b""[..], b"server.x=\n", b"\xff\xfe"] {
-            lists.compare(&members(&OWN), ServerId(3), config);
+            check.compare(&members(&OWN), ServerId(3), config);
         }
     }
 }
