@@ -166,7 +166,7 @@ fn warn_of_flags_beside(file: &Path, with: &Overrides<'_>, config: &Config) {
     for (property, effect) in java_env::effects_beside(file, with, config) {
         if matches!(effect, Effect::Change | Effect::Refusal(_)) {
             let (file, key) = (property.file.display(), property.key());
-            tracing::warn!(%file, key, "Java flag of a start script is ignored, zoo.cfg needs its key");
+            tracing::warn!(%file, key, "flag of a start script ignored, zoo.cfg needs its key");
         }
     }
 }

@@ -13,6 +13,7 @@ mod ensemble;
 mod full_disk;
 mod large;
 mod log;
+mod log_messages;
 mod migrate;
 mod panic;
 #[path = "../shell/pseudo_terminal.rs"]
