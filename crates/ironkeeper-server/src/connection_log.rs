@@ -45,17 +45,37 @@ impl ConnectionLog {
         };
         let level = level(reason);
         if level == Level::DEBUG || !self.admits(reason) {
-            return tracing::debug!(%session, %client, protocol, %reason, "client connection closed");
+            return tracing::debug!(
+                %session,
+                %client,
+                protocol,
+                %reason,
+                "client connection closed"
+            );
         }
         let session = has_session.then(|| tracing::field::display(session));
         let users = conn.user_names();
         let users = (!users.is_empty()).then(|| users.join(", "));
         match level {
             Level::WARN => {
-                tracing::warn!(session, %client, users, protocol, %reason, "client connection closed");
+                tracing::warn!(
+                    session,
+                    %client,
+                    users,
+                    protocol,
+                    %reason,
+                    "client connection closed"
+                );
             }
             _ => {
-                tracing::info!(session, %client, users, protocol, %reason, "client connection closed");
+                tracing::info!(
+                    session,
+                    %client,
+                    users,
+                    protocol,
+                    %reason,
+                    "client connection closed"
+                );
             }
         }
     }

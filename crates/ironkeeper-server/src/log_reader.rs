@@ -59,7 +59,12 @@ pub fn run<D: Disk>(
             Err(error) => {
                 if let Some(learner) = learner {
                     let peer = learner.server.map(|id| id.0);
-                    tracing::warn!(peer, %after, %error, "log not readable, learner gets a snapshot");
+                    tracing::warn!(
+                        peer,
+                        %after,
+                        %error,
+                        "log not readable, learner gets a snapshot"
+                    );
                 }
                 LogRead::default()
             }

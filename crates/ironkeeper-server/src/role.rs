@@ -54,8 +54,8 @@ impl Role {
         now.mono_ms.saturating_sub(self.current().since_ms)
     }
 
-    /// Records a change and logs it. During a lasting failure the same line is logged at most once a
-    /// minute.
+    /// Records a change and logs it. During a lasting failure the same line is logged at most once
+    /// a minute.
     pub fn change(&self, status: Status, reason: Option<Reason>, now: Now) {
         if let (Status::Looking, Status::Looking, Some(reason)) =
             (self.status(), status, reason.filter(|reason| *reason != Reason::Started))

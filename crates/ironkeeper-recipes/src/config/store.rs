@@ -83,7 +83,11 @@ impl Config {
             let (client, paths, latest) = (client.clone(), paths.clone(), latest.clone());
             async move {
                 let why = follow(&client, &paths, &latest).await;
-                tracing::debug!(path = paths.root, error = %why, "configuration no longer followed");
+                tracing::debug!(
+                    path = paths.root,
+                    error = %why,
+                    "configuration no longer followed"
+                );
                 latest.send_modify(|latest| latest.is_over = true);
             }
         });
@@ -333,7 +337,11 @@ async fn follow(client: &Client, paths: &Paths, latest: &watch::Sender<Latest>) 
                 Ok(None) => {}
                 // The last known values stay until the configuration is valid again.
                 Err(error @ RecipeError::Malformed { .. }) => {
-                    tracing::warn!(path = paths.root, %error, "configuration malformed, last valid one kept");
+                    tracing::warn!(
+                        path = paths.root,
+                        %error,
+                        "configuration malformed, last valid one kept"
+                    );
                 }
                 Err(error) => return error,
             }

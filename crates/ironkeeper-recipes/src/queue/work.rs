@@ -321,7 +321,11 @@ impl<O: Order> Queue<O> {
                 biased;
                 worked = worked => worked,
                 lost = delivery.lost() => {
-                    tracing::warn!(path = delivery.path(), error = %lost, "work on a queue item abandoned");
+                    tracing::warn!(
+                        path = delivery.path(),
+                        error = %lost,
+                        "work on a queue item abandoned"
+                    );
                     continue;
                 }
             };

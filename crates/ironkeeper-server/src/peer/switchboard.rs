@@ -265,8 +265,8 @@ impl Switchboard {
 }
 
 /// Returns the announced and the configured election port if a server that names itself as a member
-/// listens on another port: most likely it is a second server with that id. Only ports are compared,
-/// because names and addresses have many forms.
+/// listens on another port: most likely it is a second server with that id. Only ports are
+/// compared, because names and addresses have many forms.
 fn foreign_port(opening: &Opening, known: &[PeerAddress]) -> Option<(u16, u16)> {
     let port = |address: &String| address.rsplit(':').next()?.parse::<u16>().ok();
     let announced: Vec<u16> = opening.addresses.iter().filter_map(port).collect();

@@ -118,7 +118,10 @@ impl LogLine {
                 continue;
             }
             // The sigils that select Display or Debug.
-            let is_sigil = |tree: &TokenTree| matches!(tree, TokenTree::Punct(mark) if matches!(mark.as_char(), '%' | '?'));
+            let is_sigil = |tree: &TokenTree| match tree {
+                TokenTree::Punct(mark) => matches!(mark.as_char(), '%' | '?'),
+                _ => false,
+            };
             let argument: Vec<TokenTree> = argument.into_iter().skip_while(is_sigil).collect();
             match argument.as_slice() {
                 [TokenTree::Literal(text)] => line.message = Some((unquoted(text), 0)),

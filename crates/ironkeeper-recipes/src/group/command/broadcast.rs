@@ -145,7 +145,12 @@ impl Drop for Broadcast {
             };
             match withdrawn.await {
                 Err(error) if !error.is_session_over() => {
-                    tracing::warn!(path = paths.commands, mark, %error, "withdrawn command not deleted");
+                    tracing::warn!(
+                        path = paths.commands,
+                        mark,
+                        %error,
+                        "withdrawn command not deleted"
+                    );
                 }
                 _ => {}
             }
