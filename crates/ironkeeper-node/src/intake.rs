@@ -55,7 +55,7 @@ pub struct Intake<D: Disk = RealDisk> {
     field_max: usize,
     /// Bytes of a snapshot that were not reported yet.
     tree_bytes: usize,
-    /// A complete snapshot, until the link's task has stored it in the switchboard.
+    /// A complete snapshot, until the link's task has stored it in the registry.
     pub received: Option<ReceivedTree<D>>,
 }
 

@@ -22,7 +22,7 @@ use crate::wire::Stream;
 /// The wait after a failed accept, for example for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The minimum time between two messages about rejected connections.
-const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
+const REJECTION_PAUSE: Duration = Duration::from_secs(1);
 
 /// Accepts connections until the runtime ends. `listener` does not block.
 pub async fn run(listener: std::net::TcpListener, own: IoHandle, shared: Arc<Shared>) {
@@ -32,11 +32,11 @@ pub async fn run(listener: std::net::TcpListener, own: IoHandle, shared: Arc<Sha
             return shared.core.shutdown.fail(format!("cannot wait for connections: {error}"));
         }
     };
-    let mut refusals = Refusals::default();
+    let mut rejections = Rejections::default();
     loop {
         match listener.accept().await {
             Ok((socket, peer)) => {
-                admit(Stream::accepted(socket, peer), &own, &shared, &mut refusals);
+                admit(Stream::accepted(socket, peer), &own, &shared, &mut rejections);
             }
             Err(error) => {
                 tracing::warn!(%error, "client connection not accepted");
@@ -46,13 +46,13 @@ pub async fn run(listener: std::net::TcpListener, own: IoHandle, shared: Arc<Sha
     }
 }
 
-fn admit(stream: Stream, own: &IoHandle, shared: &Arc<Shared>, refusals: &mut Refusals) {
+fn admit(stream: Stream, own: &IoHandle, shared: &Arc<Shared>, rejections: &mut Rejections) {
     let peer = stream.peer();
     let permit = match shared.limits.admit(peer.ip()) {
         Ok(permit) => permit,
         Err(full) => {
             shared.core.db.stats.connections_rejected.fetch_add(1, Relaxed);
-            return refusals.note(peer, full);
+            return rejections.log(peer, full);
         }
     };
     keep_alive(&stream, &shared.config);
@@ -79,21 +79,21 @@ pub(crate) fn keep_alive(stream: &impl AsFd, config: &Config) {
 /// Rate-limited log messages about rejected connections: a client that retries in a loop must not
 /// fill the log.
 #[derive(Default)]
-struct Refusals {
-    told: Option<Instant>,
-    untold: u64,
+struct Rejections {
+    logged_at: Option<Instant>,
+    suppressed: u64,
 }
 
-impl Refusals {
-    fn note(&mut self, peer: SocketAddr, full: Full) {
-        if self.told.is_some_and(|told| told.elapsed() < REFUSAL_PAUSE) {
-            self.untold += 1;
+impl Rejections {
+    fn log(&mut self, peer: SocketAddr, full: Full) {
+        if self.logged_at.is_some_and(|at| at.elapsed() < REJECTION_PAUSE) {
+            self.suppressed += 1;
             return;
         }
-        let untold = std::mem::take(&mut self.untold);
-        self.told = Some(Instant::now());
+        let suppressed = std::mem::take(&mut self.suppressed);
+        self.logged_at = Some(Instant::now());
         let client = peer.ip().to_canonical();
-        let suppressed = (untold > 0).then_some(untold);
+        let suppressed = (suppressed > 0).then_some(suppressed);
         tracing::warn!(%client, reason = %full, suppressed, "client connection rejected");
     }
 }

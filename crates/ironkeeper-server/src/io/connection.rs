@@ -65,7 +65,7 @@ pub(super) struct Connection {
     /// The connection has had large buffers, which are freed when it ends.
     was_large: bool,
     /// The client has requested a session.
-    asked: bool,
+    has_requested_session: bool,
     /// Until when the client must have sent its connect request, or the last reply must have been
     /// sent.
     deadline: Option<Pin<Box<Sleep>>>,
@@ -78,20 +78,20 @@ enum Event {
     Writable,
     /// Other connections have had their turn.
     Turn,
-    Late,
+    DeadlineReached,
     Stop,
 }
 
 /// The reason why a connection's task ends.
 enum End {
     /// The client or the network closed the connection.
-    Gone,
+    Lost,
     Close(CloseReason),
 }
 
 impl From<io::Error> for End {
     fn from(_: io::Error) -> End {
-        End::Gone
+        End::Lost
     }
 }
 
@@ -123,7 +123,7 @@ impl Connection {
             must_yield: false,
             turn_bytes: 0,
             was_large: false,
-            asked: false,
+            has_requested_session: false,
             deadline: Some(Box::pin(tokio::time::sleep(shared.sessionless_timeout))),
             _permit: permit,
         }
@@ -132,7 +132,7 @@ impl Connection {
     pub(super) async fn run(mut self) {
         let end = self.serve().await;
         match &end {
-            End::Gone | End::Close(CloseReason::SessionClosed) => {}
+            End::Lost | End::Close(CloseReason::SessionClosed) => {}
             End::Close(reason) => self.shared.connection_log.closed(&self.conn, *reason),
         }
         let mut watches = self.conn.disconnect(self.now(), &self.shared.core.db, &mut self.submits);
@@ -205,27 +205,27 @@ impl Connection {
                 Ok(Event::Received(0)) | Err(_) => {
                     let stats = &self.shared.core.db.stats;
                     stats.connections_dropped.fetch_add(1, Ordering::Relaxed);
-                    return End::Gone;
+                    return End::Lost;
                 }
                 Ok(Event::Received(len)) => self.on_bytes(len).await,
                 Ok(Event::Woken) if self.is_abandoned() => {
                     let stats = &self.shared.core.db.stats;
                     stats.throttle.stale_requests_dropped.fetch_add(1, Ordering::Relaxed);
                     stats.connections_dropped.fetch_add(1, Ordering::Relaxed);
-                    return End::Gone;
+                    return End::Lost;
                 }
                 Ok(Event::Woken) if self.is_paused => self.on_bytes(0).await,
                 Ok(Event::Turn) => self.on_bytes(0).await,
                 Ok(Event::Woken | Event::Writable) => Ok(()),
-                Ok(Event::Late) => {
+                Ok(Event::DeadlineReached) => {
                     if !self.conn.has_session() {
                         let stats = &self.shared.core.db.stats;
                         stats.sessionless_expired.fetch_add(1, Ordering::Relaxed);
-                        if self.asked {
+                        if self.has_requested_session {
                             self.shared.connection_log.without_session(&self.conn);
                         }
                     }
-                    return End::Gone;
+                    return End::Lost;
                 }
                 Ok(Event::Stop) => {
                     if !shutdown.is_halted() {
@@ -286,7 +286,7 @@ impl Connection {
         if let Some(deadline) = &mut self.deadline
             && deadline.as_mut().poll(cx).is_ready()
         {
-            return Poll::Ready(Ok(Event::Late));
+            return Poll::Ready(Ok(Event::DeadlineReached));
         }
         Poll::Pending
     }
@@ -336,7 +336,7 @@ impl Connection {
             }
         }
         if self.deadline.is_some() {
-            self.put_off_deadline();
+            self.extend_deadline();
         }
         Ok(())
     }
@@ -350,7 +350,7 @@ impl Connection {
 
     /// Extends the deadline once the client has requested a session: the server may take at most
     /// the session timeout.
-    fn put_off_deadline(&mut self) {
+    fn extend_deadline(&mut self) {
         if self.conn.has_session() {
             self.deadline = None;
             tracing::debug!(
@@ -359,10 +359,10 @@ impl Connection {
                 timeout_ms = self.conn.view().timeout_ms,
                 "session opened",
             );
-        } else if !self.asked
+        } else if !self.has_requested_session
             && let Some(timeout_ms) = self.conn.opening_timeout_ms()
         {
-            self.asked = true;
+            self.has_requested_session = true;
             let timeout = Duration::from_millis(timeout_ms);
             self.deadline = Some(Box::pin(tokio::time::sleep(timeout)));
         }
@@ -385,7 +385,7 @@ impl Connection {
             let sending = writer.write_all(answer.as_bytes());
             let _ = tokio::time::timeout(CLOSING_GRACE, sending).await;
         }
-        End::Gone
+        End::Lost
     }
 
     /// Sends what the stream accepts immediately.

@@ -1,8 +1,19 @@
 //! One connection to another server, as all threads see it.
 //!
 //! The task in `link_task` reads from it. Every thread may send: it appends bytes to the outbox and
-//! passes them to the kernel immediately. The lock of a link is held only for that; a send on a
-//! non-blocking socket takes microseconds, and the lock keeps the bytes in order.
+//! passes them to the stream immediately. The lock of a link is held only for that; a send that
+//! does not wait takes microseconds, and the lock keeps the bytes in order.
+//!
+//! ```text
+//!              put                 flush: all is sent
+//!  drained ──────────► queued ──────────────────────────► drained
+//!                        │ flush: no room, or a snapshot is next
+//!                        ▼
+//!                    task sends ─── all is sent ────────► drained
+//! ```
+//! From each state `end` leads to the close by the task; after that nothing is put or flushed. A
+//! thread that puts bytes while the task sends does not notify it: the task sends until the outbox
+//! is empty, and leaves this state under the lock.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,9 +33,9 @@ use crate::wire::Writer;
 /// synchronize at the same time.
 const UNSENT_TOTAL_MAX: usize = 1 << 30;
 /// Above this many unsent bytes on all links together, links of non-members are closed.
-const UNSENT_WITH_STRANGERS_MAX: usize = 256 << 20;
+const UNSENT_WITH_NON_MEMBERS_MAX: usize = 256 << 20;
 /// A link with at most this many unsent bytes is not closed because of the sum.
-const UNSENT_FAIR_BYTES: usize = 4 << 20;
+const UNSENT_KEPT_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]
 pub(super) struct Link {
@@ -34,18 +45,18 @@ pub(super) struct Link {
     /// The peer's server id, as far as it is known: the one we dialled, or the one it has sent.
     peer_id: OnceLock<ServerId>,
     /// The peer has sent its id, and is a non-member.
-    is_stranger: AtomicBool,
+    is_non_member: AtomicBool,
     /// The peer's address is accepted for the server id that it has sent.
-    is_at_home: AtomicBool,
+    is_at_member_address: AtomicBool,
     pub(super) writer: Writer,
-    /// Notified when the task has to check `side`.
+    /// Notified when the task has to check `state`.
     pub(super) signal: Notify,
-    side: Mutex<Side>,
+    state: Mutex<LinkState>,
 }
 
 /// The state shared between the link's task and other threads.
 #[derive(Debug, Default)]
-pub(super) struct Side {
+pub(super) struct LinkState {
     pub(super) outbox: Outbox,
     /// The task sends the rest of the outbox, when the kernel has room or a snapshot is sent.
     pub(super) task_sends: bool,
@@ -56,7 +67,7 @@ pub(super) struct Side {
     pub(super) end: Option<End>,
 }
 
-/// The reason why this side closes a link.
+/// The reason why this server closes a link.
 #[derive(Debug)]
 pub(super) enum End {
     /// ZAB closed the link, and receives no more inputs of it.
@@ -65,7 +76,7 @@ pub(super) enum End {
     TooSlow,
     Broken(io::Error),
     /// Another connection needs its permit.
-    Crowded,
+    Evicted,
     /// A test separates the two servers.
     CutOff,
 }
@@ -80,10 +91,11 @@ impl Link {
         unsent_total: Arc<AtomicUsize>,
     ) -> Link {
         let outbox = Outbox::counted_in(unsent_total);
-        let side = Mutex::new(Side { outbox, ..Side::default() });
-        let (is_stranger, is_at_home) = (AtomicBool::new(false), AtomicBool::new(false));
+        let state = Mutex::new(LinkState { outbox, ..LinkState::default() });
+        let (is_non_member, is_at_member_address) =
+            (AtomicBool::new(false), AtomicBool::new(false));
         let (peer_id, signal) = (OnceLock::new(), Notify::new());
-        Link { id, port, peer, peer_id, is_stranger, is_at_home, writer, signal, side }
+        Link { id, port, peer, peer_id, is_non_member, is_at_member_address, writer, signal, state }
     }
 
     pub(super) fn peer_id(&self) -> Option<ServerId> {
@@ -95,47 +107,47 @@ impl Link {
         let _ = self.peer_id.set(id);
     }
 
-    pub(super) fn set_stranger(&self) {
-        self.is_stranger.store(true, Relaxed);
+    pub(super) fn set_non_member(&self) {
+        self.is_non_member.store(true, Relaxed);
     }
 
-    pub(super) fn set_at_home(&self) {
-        self.is_at_home.store(true, Relaxed);
+    pub(super) fn set_at_member_address(&self) {
+        self.is_at_member_address.store(true, Relaxed);
     }
 
-    pub(super) fn is_at_home(&self) -> bool {
-        self.is_at_home.load(Relaxed)
+    pub(super) fn is_at_member_address(&self) -> bool {
+        self.is_at_member_address.load(Relaxed)
     }
 
     pub(super) fn id(&self) -> LinkId {
         self.id
     }
 
-    pub(super) fn side(&self) -> MutexGuard<'_, Side> {
-        self.side.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> MutexGuard<'_, LinkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends to the outbox. Returns true if the link has to be added to the list for
     /// [`Link::flush`].
     pub(super) fn put(&self, unsent_bytes_max: usize, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
-        let mut side = self.side();
-        if side.end.is_some() {
+        let mut state = self.state();
+        if state.end.is_some() {
             return false;
         }
-        side.outbox.put(encode);
+        state.outbox.put(encode);
         // If the sum over all links is too large, the links with a considerable share are closed.
-        let total_max = match self.is_stranger.load(Relaxed) {
-            true => UNSENT_WITH_STRANGERS_MAX,
+        let total_max = match self.is_non_member.load(Relaxed) {
+            true => UNSENT_WITH_NON_MEMBERS_MAX,
             false => UNSENT_TOTAL_MAX,
         };
-        let is_crowded =
-            side.outbox.total_bytes() > total_max && side.outbox.unsent_bytes() > UNSENT_FAIR_BYTES;
-        if side.outbox.unsent_bytes() > unsent_bytes_max || is_crowded {
-            side.end = Some(End::TooSlow);
+        let exceeds_total = state.outbox.total_bytes() > total_max
+            && state.outbox.unsent_bytes() > UNSENT_KEPT_BYTES;
+        if state.outbox.unsent_bytes() > unsent_bytes_max || exceeds_total {
+            state.end = Some(End::TooSlow);
             self.signal.notify_one();
             return false;
         }
-        !side.task_sends && !std::mem::replace(&mut side.queued, true)
+        !state.task_sends && !std::mem::replace(&mut state.queued, true)
     }
 
     pub(super) fn put_packet(&self, packet: &Packet, unsent_bytes_max: usize) -> bool {
@@ -146,44 +158,44 @@ impl Link {
         self.put(unsent_bytes_max, |out| encode_vote(vote, out))
     }
 
-    pub(super) fn put_tree(&self, tree: OutgoingTree) {
-        let mut side = self.side();
-        if side.end.is_some() {
+    pub(super) fn put_snapshot(&self, tree: OutgoingTree) {
+        let mut state = self.state();
+        if state.end.is_some() {
             // The lock is dropped before the snapshot, which is returned to its source.
-            drop(side);
+            drop(state);
             return drop(tree);
         }
-        side.outbox.put_tree(tree);
-        drop(side);
+        state.outbox.put_snapshot(tree);
+        drop(state);
         self.flush();
     }
 
-    /// Passes the outbox to the kernel, as far as the kernel accepts it.
+    /// Passes the outbox to the stream, as far as the stream accepts it.
     pub(super) fn flush(&self) {
-        let mut side = self.side();
-        side.queued = false;
-        if side.task_sends || side.end.is_some() {
+        let mut state = self.state();
+        state.queued = false;
+        if state.task_sends || state.end.is_some() {
             return;
         }
-        if self.send(&mut side) != Some(Sent::All) {
-            side.task_sends = true;
+        if self.send(&mut state) != Some(Sent::All) {
+            state.task_sends = true;
             self.signal.notify_one();
         }
     }
 
     /// Sends the outbox. Returns `None` if the connection is broken.
-    pub(super) fn send(&self, side: &mut Side) -> Option<Sent> {
-        match side.outbox.send(|slices| self.writer.try_write_vectored(slices)) {
+    pub(super) fn send(&self, state: &mut LinkState) -> Option<Sent> {
+        match state.outbox.send(|slices| self.writer.try_write_vectored(slices)) {
             Ok(sent) => Some(sent),
             Err(error) => {
-                side.end.get_or_insert(End::Broken(error));
+                state.end.get_or_insert(End::Broken(error));
                 None
             }
         }
     }
 
     pub(super) fn receive_tree(&self) {
-        self.side().receive_tree = true;
+        self.state().receive_tree = true;
         self.signal.notify_one();
     }
 
@@ -192,14 +204,14 @@ impl Link {
     }
 
     pub(super) fn end(&self, end: End) {
-        self.side().end = Some(end);
+        self.state().end = Some(end);
         self.signal.notify_one();
     }
 
     /// Closes the link at once, even if other threads still hold it.
     pub(super) fn close(&self) {
         // A snapshot that is returned to its source runs the engine, which may send on this link.
-        let unsent = std::mem::take(&mut self.side().outbox);
+        let unsent = std::mem::take(&mut self.state().outbox);
         drop(unsent);
         self.writer.shutdown();
     }

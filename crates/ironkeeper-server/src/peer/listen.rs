@@ -11,9 +11,9 @@ use ironkeeper_zab::{Input, Port};
 use tokio::task::AbortHandle;
 
 use super::link::Link;
-use super::places::Places;
+use super::permits::Permits;
+use super::registry::Registry;
 use super::settings::{Endpoint, OwnAddresses};
-use super::switchboard::Switchboard;
 use super::{PeerError, link_task};
 use crate::server;
 use crate::wire::Stream;
@@ -34,7 +34,7 @@ pub(super) struct Ports {
 struct OpenPort {
     port: Port,
     endpoint: Endpoint,
-    places: Arc<Places>,
+    permits: Arc<Permits>,
     /// The sockets that are not served yet.
     listeners: Vec<TcpListener>,
     tasks: Vec<AbortHandle>,
@@ -59,14 +59,14 @@ impl Ports {
     }
 
     /// Starts to accept connections on ports that are not served yet.
-    pub(super) fn serve(&mut self, board: &Arc<Switchboard>) {
+    pub(super) fn serve(&mut self, registry: &Arc<Registry>) {
         for open in &mut self.open {
             for listener in open.listeners.drain(..) {
                 let task = tokio::spawn(accept(
-                    Arc::clone(board),
+                    Arc::clone(registry),
                     listener,
                     open.port,
-                    Arc::clone(&open.places),
+                    Arc::clone(&open.permits),
                 ));
                 open.tasks.push(task.abort_handle());
             }
@@ -74,8 +74,8 @@ impl Ports {
     }
 
     /// Opens and closes ports so that they match our present addresses.
-    pub(super) fn change(&mut self, board: &Arc<Switchboard>) {
-        let own = board.own();
+    pub(super) fn change(&mut self, registry: &Arc<Registry>) {
+        let own = registry.own();
         self.open.retain(|open| {
             let stays = wanted(&own).any(|(port, end)| (port, end) == (open.port, &open.endpoint));
             if !stays {
@@ -91,7 +91,7 @@ impl Ports {
                 }
             }
         }
-        self.serve(board);
+        self.serve(registry);
     }
 }
 
@@ -112,13 +112,13 @@ impl OpenPort {
         let listeners: io::Result<Vec<TcpListener>> =
             addresses.into_iter().map(|address| server::bind(address, BACKLOG)).collect();
         let listeners = listeners.map_err(fail)?;
-        let (endpoint, places) = (endpoint.clone(), Arc::default());
-        Ok(OpenPort { port, endpoint, places, listeners, tasks: Vec::new() })
+        let (endpoint, permits) = (endpoint.clone(), Arc::default());
+        Ok(OpenPort { port, endpoint, permits, listeners, tasks: Vec::new() })
     }
 }
 
 /// Accepts connections until the runtime ends.
-async fn accept(board: Arc<Switchboard>, listener: TcpListener, port: Port, places: Arc<Places>) {
+async fn accept(registry: Arc<Registry>, listener: TcpListener, port: Port, permits: Arc<Permits>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "peer port not served"),
@@ -127,7 +127,7 @@ async fn accept(board: Arc<Switchboard>, listener: TcpListener, port: Port, plac
         match listener.accept().await {
             Ok((socket, peer)) => {
                 let stream = Stream::accepted(socket, peer);
-                if let Err(error) = admit(&board, stream, port, &places) {
+                if let Err(error) = admit(&registry, stream, port, &permits) {
                     tracing::debug!(addr = %peer, %error, "peer connection not set up");
                 }
             }
@@ -140,25 +140,37 @@ async fn accept(board: Arc<Switchboard>, listener: TcpListener, port: Port, plac
 }
 
 fn admit(
-    board: &Arc<Switchboard>,
+    registry: &Arc<Registry>,
     stream: Stream,
     port: Port,
-    places: &Arc<Places>,
+    permits: &Arc<Permits>,
 ) -> io::Result<()> {
     stream.set_nodelay()?;
-    board.keep_alive(&stream);
+    registry.keep_alive(&stream);
     let peer = stream.peer();
     let (reader, writer) = stream.split();
-    let link =
-        Arc::new(Link::new(board.next_id(), port, peer, writer, Arc::clone(&board.unsent_total)));
+    let link = Arc::new(Link::new(
+        registry.next_id(),
+        port,
+        peer,
+        writer,
+        Arc::clone(&registry.unsent_total),
+    ));
     let (expect, announce) = match port {
         Port::Election => (Expect::Opening, None),
         Port::Quorum => {
             (Expect::Packets(Sender::Learner), Some(Input::Accepted { link: link.id() }))
         }
     };
-    let intake = Intake::new(expect, board.settings.field_bytes_max);
-    let place = places.admit(&link);
-    tokio::spawn(link_task::run(Arc::clone(board), link, reader, intake, announce, Some(place)));
+    let intake = Intake::new(expect, registry.settings.field_bytes_max);
+    let permit = permits.admit(&link);
+    tokio::spawn(link_task::run(
+        Arc::clone(registry),
+        link,
+        reader,
+        intake,
+        announce,
+        Some(permit),
+    ));
     Ok(())
 }

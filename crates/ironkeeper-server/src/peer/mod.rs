@@ -14,24 +14,27 @@
 //!
 //! | file | idea |
 //! | --- | --- |
-//! | `switchboard` | links by id, addresses of members |
+//! | `registry` | links by id, addresses of members |
 //! | `link`, `outbox` | sending, from any thread |
 //! | `link_task` | the task of a link; `ironkeeper_node::Intake` decodes its bytes to inputs |
-//! | `dial`, `listen`, `places` | dialled and accepted links, limits on accepted links |
-//! | `tree_out` | snapshots that are sent to learners |
+//! | `link_end` | the close of a link and its log line |
+//! | `dial`, `listen`, `permits` | dialled and accepted links, limits on accepted links |
+//! | `tree_out`, `snapshot_sender` | snapshots that are sent to learners |
 //!
 //! Bounds: a packet by `jute.maxbuffer`, a frame on the election port by 512 KiB, the unsent bytes
 //! of a link by [`PeerSettings::unsent_bytes_max`], a snapshot by the disk, connections by
-//! `places`.
+//! `permits`.
 
 mod dial;
 mod link;
+mod link_end;
 mod link_task;
 mod listen;
 mod outbox;
-mod places;
+mod permits;
+mod registry;
 mod settings;
-mod switchboard;
+mod snapshot_sender;
 mod tree_out;
 
 use std::io;
@@ -50,8 +53,8 @@ use tokio::sync::mpsc;
 
 use link::Link;
 use listen::Ports;
+use registry::Registry;
 pub use settings::{Endpoint, OwnAddresses, PeerSettings};
-use switchboard::Switchboard;
 use tree_out::OutgoingTree;
 
 use crate::rate_limited::Admitted;
@@ -102,7 +105,7 @@ enum Command {
 /// The links to the other servers. All threads may use them.
 #[derive(Debug)]
 pub struct PeerLinks {
-    board: Arc<Switchboard>,
+    registry: Arc<Registry>,
     commands: mpsc::UnboundedSender<Command>,
     /// The state that [`PeerLinks::run`] takes.
     start: Mutex<Option<Start>>,
@@ -120,7 +123,7 @@ impl PeerLinks {
         let ports = Ports::open(&settings.own, settings.bind_tries)?;
         let (sender, commands) = mpsc::unbounded_channel();
         Ok(PeerLinks {
-            board: Arc::new(Switchboard::new(settings, store)),
+            registry: Arc::new(Registry::new(settings, store)),
             commands: sender,
             start: Mutex::new(Some(Start { commands, ports })),
         })
@@ -129,13 +132,13 @@ impl PeerLinks {
     /// Sets the addresses of the members, from the proposed membership and the one in force. If
     /// both contain a member, the first in the order of `configs` counts.
     pub fn set_members<'m>(&self, configs: impl IntoIterator<Item = &'m Membership>) {
-        self.board.set_members(configs);
+        self.registry.set_members(configs);
     }
 
     /// Changes the addresses of this server. Open links stay open; only ports that differ are
     /// closed and opened.
     pub fn rebind(&self, own: OwnAddresses) {
-        if self.board.set_own(own) {
+        if self.registry.set_own(own) {
             // An error means that the thread has ended, so no port is open.
             let _ = self.commands.send(Command::Rebind);
         }
@@ -144,7 +147,7 @@ impl PeerLinks {
     /// Simulates a partition between this server and these members, for tests: links are closed,
     /// and new ones fail. An empty set ends the partition.
     pub fn cut_off(&self, members: impl IntoIterator<Item = ServerId>) {
-        self.board.cut_off(members.into_iter().collect());
+        self.registry.cut_off(members.into_iter().collect());
     }
 
     /// Runs the thread until [`PeerLinks::stop`]. `sink` receives the inputs for ZAB, in batches
@@ -152,58 +155,63 @@ impl PeerLinks {
     pub fn run(&self, sink: impl Fn(Vec<Input>) + Send + Sync + 'static) -> io::Result<()> {
         let start = self.start.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Start { mut commands, mut ports }) = start else { return Ok(()) };
-        self.board.set_sink(Arc::new(sink));
+        self.registry.set_sink(Arc::new(sink));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let board = Arc::clone(&self.board);
-            tokio::spawn(async move { unused_memory::release_when(&board.freed).await });
-            ports.serve(&self.board);
+            let registry = Arc::clone(&self.registry);
+            tokio::spawn(async move { unused_memory::release_when(&registry.freed).await });
+            ports.serve(&self.registry);
             while let Some(command) = commands.recv().await {
                 match command {
                     Command::Dial { peer, port, hint } => {
-                        let board = Arc::clone(&self.board);
-                        tokio::spawn(dial_peer(board, peer, port, hint));
+                        let registry = Arc::clone(&self.registry);
+                        tokio::spawn(dial_peer(registry, peer, port, hint));
                     }
-                    Command::Rebind => ports.change(&self.board),
+                    Command::Rebind => ports.change(&self.registry),
                     Command::Stop => break,
                 }
             }
         });
         // The resolution of a host name cannot be interrupted, and its result is not needed.
         runtime.shutdown_background();
-        self.board.close_all();
+        self.registry.close_all();
         Ok(())
     }
 
     /// Records the server at the other end of a link, for log lines, when it has sent its id.
     pub fn introduce(&self, link: LinkId, peer: ServerId) {
-        if let Some(link) = self.board.link(link) {
+        if let Some(link) = self.registry.link(link) {
             link.set_peer_id(peer);
         }
     }
 
     /// Returns the server at the other end of a link, if its id is known.
     pub fn server_of(&self, link: LinkId) -> Option<ServerId> {
-        self.board.link(link)?.peer_id()
+        self.registry.link(link)?.peer_id()
     }
 
     /// Returns the learner at the other end of a link, for a log line about its synchronization.
     /// `None` if the link is closed, or if the rate limit suppresses the line.
     pub fn learner_to_log(&self, link: LinkId) -> Option<LearnerToLog> {
-        let link = self.board.link(link)?;
-        let Admitted { suppressed } = self.board.may_log_sync(link.peer_id())?;
+        let link = self.registry.link(link)?;
+        let Admitted { suppressed } = self.registry.may_log_sync(link.peer_id())?;
         Some(LearnerToLog { server: link.peer_id(), address: link.peer, suppressed })
     }
 
     /// Returns the members among `ids` without an election link, each with its addresses and the
     /// reason.
     pub fn out_of_touch(&self, ids: impl IntoIterator<Item = ServerId>) -> Vec<(ServerId, String)> {
-        let in_touch = self.board.in_touch();
-        let away = ids.into_iter().filter(|id| !in_touch.contains(id));
+        let linked_members = self.registry.linked_members();
+        let away = ids.into_iter().filter(|id| !linked_members.contains(id));
         away.map(|id| {
-            let at: Vec<String> =
-                self.board.endpoints(id, Port::Election).iter().map(Endpoint::to_string).collect();
-            let why = self.board.why_unreachable(id).unwrap_or_else(|| "not connected".to_owned());
+            let at: Vec<String> = self
+                .registry
+                .endpoints(id, Port::Election)
+                .iter()
+                .map(Endpoint::to_string)
+                .collect();
+            let why =
+                self.registry.why_unreachable(id).unwrap_or_else(|| "not connected".to_owned());
             (id, format!("server {id} ({}): {why}", at.join(", ")))
         })
         .collect()
@@ -219,20 +227,20 @@ impl PeerLinks {
     ///
     /// Called in the order of the engine's outputs, by the thread that runs the engine.
     pub fn perform(&self, op: LinkOp) {
-        let unsent_max = self.board.settings.unsent_bytes_max;
+        let unsent_max = self.registry.settings.unsent_bytes_max;
         match op {
             LinkOp::Send { link, packet } => {
-                if let Some(link) = self.board.link(link)
+                if let Some(link) = self.registry.link(link)
                     && link.put_packet(&packet, unsent_max)
                 {
-                    self.board.flush_later(link);
+                    self.registry.flush_later(link);
                 }
             }
             LinkOp::Notify { link, notification } => {
-                if let Some(link) = self.board.link(link)
+                if let Some(link) = self.registry.link(link)
                     && link.put_vote(&notification, unsent_max)
                 {
-                    self.board.flush_later(link);
+                    self.registry.flush_later(link);
                 }
             }
             LinkOp::Dial { peer, port, hint } => {
@@ -241,14 +249,14 @@ impl PeerLinks {
                     self.commands.send(Command::Dial { peer, port, hint: hint.map(|hint| *hint) });
             }
             LinkOp::Hangup { link, reason } => {
-                drop(self.board.take_tree(link));
-                if let Some(link) = self.board.remove(link) {
+                drop(self.registry.take_snapshot(link));
+                if let Some(link) = self.registry.remove(link) {
                     link.flush();
                     link.hang_up(reason);
                 }
             }
             LinkOp::ReceiveSnapshot { link } => {
-                if let Some(link) = self.board.link(link) {
+                if let Some(link) = self.registry.link(link) {
                     link.receive_tree();
                 }
             }
@@ -258,27 +266,27 @@ impl PeerLinks {
     /// Passes the bytes in all outboxes to the kernel, with one call for each link, not for each
     /// packet.
     pub fn flush(&self) {
-        self.board.flush();
+        self.registry.flush();
     }
 
     /// Sends a snapshot on this link, after the packets that were sent so far.
     pub fn send_snapshot(&self, link: LinkId, source: Box<dyn TreeSource>) {
         let tree = OutgoingTree::new(source);
-        if let Some(link) = self.board.link(link) {
-            link.put_tree(tree);
+        if let Some(link) = self.registry.link(link) {
+            link.put_snapshot(tree);
         }
     }
 
     /// Drops a received snapshot: its leader is no longer followed.
     pub fn forget_snapshot(&self) {
-        self.board.drop_tree();
+        self.registry.drop_snapshot();
     }
 
     /// Takes the snapshot that was received on this link. Called when ZAB outputs
     /// `DurableStep::InstallSnapshot`: a later [`LinkOp::Hangup`] drops a snapshot that was not
     /// taken.
     pub fn take_snapshot(&self, link: LinkId) -> Option<ReceivedTree> {
-        self.board.take_tree(link)
+        self.registry.take_snapshot(link)
     }
 }
 
@@ -291,18 +299,18 @@ fn port_name(port: Port) -> &'static str {
 }
 
 /// Dials a member and runs the task of the link.
-async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Option<String>) {
-    if board.is_cut_off(peer) {
-        return board.report(vec![Input::Dialed { peer, port, link: None }]);
+async fn dial_peer(registry: Arc<Registry>, peer: ServerId, port: Port, hint: Option<String>) {
+    if registry.is_cut_off(peer) {
+        return registry.report(vec![Input::Dialed { peer, port, link: None }]);
     }
-    let mut endpoints = board.endpoints(peer, port);
+    let mut endpoints = registry.endpoints(peer, port);
     // The hint is the address that the server sent of itself. It is dialled last: it helps if the
     // membership does not contain the server, or an outdated address of it.
     let hint = hint.as_deref().and_then(dial::endpoint);
     let hint = hint.filter(|hint| !endpoints.contains(hint));
     let within = match port {
-        Port::Election => board.settings.election_dial_timeout,
-        Port::Quorum => board.settings.quorum_dial_timeout,
+        Port::Election => registry.settings.election_dial_timeout,
+        Port::Quorum => registry.settings.quorum_dial_timeout,
     };
     let mut dialed = dial::dial(&endpoints, within).await;
     if let (Err(_), Some(hint)) = (&dialed, hint) {
@@ -310,31 +318,31 @@ async fn dial_peer(board: Arc<Switchboard>, peer: ServerId, port: Port, hint: Op
         endpoints.push(hint);
     }
     let outcome = match dialed {
-        Ok(stream) => open(&board, stream, port).await,
+        Ok(stream) => open(&registry, stream, port).await,
         Err(error) => Err(error),
     };
     match outcome {
         Ok(Opened { address, reader, writer, expect }) => {
-            let total = Arc::clone(&board.unsent_total);
-            let link = Arc::new(Link::new(board.next_id(), port, address, writer, total));
+            let total = Arc::clone(&registry.unsent_total);
+            let link = Arc::new(Link::new(registry.next_id(), port, address, writer, total));
             link.set_peer_id(peer);
-            link.set_at_home();
-            board.note_dialed(peer, Ok(()));
+            link.set_at_member_address();
+            registry.note_dialed(peer, Ok(()));
             // The history may contain a transaction that a server with a larger limit logged. A
             // snapshot with the same data would be accepted, so our limit must not reject it.
-            let field_max = board.settings.field_bytes_max.max(LEADER_FIELD_BYTES_MAX);
+            let field_max = registry.settings.field_bytes_max.max(LEADER_FIELD_BYTES_MAX);
             let intake = Intake::new(expect, field_max);
             let dialed = Input::Dialed { peer, port, link: Some(link.id()) };
-            link_task::run(board, link, reader, intake, Some(dialed), None).await;
+            link_task::run(registry, link, reader, intake, Some(dialed), None).await;
         }
         Err(error) => {
             if port == Port::Election {
-                board.note_dialed(peer, Err(error.to_string()));
+                registry.note_dialed(peer, Err(error.to_string()));
             }
             let addrs = endpoints.iter().map(Endpoint::to_string).collect::<Vec<_>>().join(", ");
             let (peer_id, port_name) = (peer.0, port_name(port));
             tracing::debug!(peer = peer_id, addrs, port = port_name, %error, "peer not reachable");
-            board.report(vec![Input::Dialed { peer, port, link: None }]);
+            registry.report(vec![Input::Dialed { peer, port, link: None }]);
         }
     }
 }
@@ -349,14 +357,14 @@ struct Opened {
 }
 
 /// Sends our opening, on the election port.
-async fn open(board: &Switchboard, stream: Stream, port: Port) -> io::Result<Opened> {
-    board.keep_alive(&stream);
+async fn open(registry: &Registry, stream: Stream, port: Port) -> io::Result<Opened> {
+    registry.keep_alive(&stream);
     let address = stream.peer();
     let (reader, writer) = stream.split();
     let expect = match port {
         Port::Quorum => Expect::Packets(Sender::Leader),
         Port::Election => {
-            let opening = Opening { from: board.settings.me, addresses: board.own().opening };
+            let opening = Opening { from: registry.settings.me, addresses: registry.own().opening };
             let mut bytes = Vec::new();
             opening.encode(&mut bytes);
             // In one write: Apache reads the addresses with one call and requires all of them in

@@ -1,6 +1,6 @@
 //! The bytes to be sent on a link, in order: encoded packets, and sometimes a snapshot.
 //!
-//! The thread that appends bytes passes them to the kernel, mostly the thread that holds the
+//! The thread that appends bytes passes them to the stream, mostly the thread that holds the
 //! combining lock. So a proposal is sent without waking another thread. The link's own task sends a
 //! snapshot in slices; bytes appended after the snapshot wait for it.
 
@@ -13,7 +13,7 @@ use super::tree_out::OutgoingTree;
 
 /// A piece of this size is full; the next bytes begin a new one.
 const PIECE_BYTES: usize = 64 << 10;
-/// The maximum number of pieces passed to the kernel in one call.
+/// The maximum number of pieces passed to the stream in one call.
 const SLICES_MAX: usize = 16;
 
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub(super) struct Outbox {
 enum Piece {
     Bytes(Vec<u8>),
     /// `None` while the link's task is sending it.
-    Tree(Option<OutgoingTree>),
+    Snapshot(Option<OutgoingTree>),
 }
 
 /// The result of sending.
@@ -40,10 +40,10 @@ enum Piece {
 pub(super) enum Sent {
     /// Nothing is left.
     All,
-    /// The kernel accepts no more for now.
+    /// The stream accepts no more for now.
     Blocked,
     /// A snapshot is next, which the link's task sends.
-    Tree,
+    Snapshot,
 }
 
 impl Drop for Outbox {
@@ -79,8 +79,8 @@ impl Outbox {
         }
     }
 
-    pub(super) fn put_tree(&mut self, tree: OutgoingTree) {
-        self.pieces.push_back(Piece::Tree(Some(tree)));
+    pub(super) fn put_snapshot(&mut self, tree: OutgoingTree) {
+        self.pieces.push_back(Piece::Snapshot(Some(tree)));
     }
 
     /// Returns the unsent bytes, without snapshots.
@@ -97,7 +97,7 @@ impl Outbox {
         loop {
             match self.pieces.front() {
                 None => return Ok(Sent::All),
-                Some(Piece::Tree(_)) => return Ok(Sent::Tree),
+                Some(Piece::Snapshot(_)) => return Ok(Sent::Snapshot),
                 Some(Piece::Bytes(_)) => {}
             }
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
@@ -137,16 +137,16 @@ impl Outbox {
     }
 
     /// Removes and returns the next snapshot, for the link's task. Everything after it waits for
-    /// [`Outbox::tree_sent`].
-    pub(super) fn take_tree(&mut self) -> Option<OutgoingTree> {
+    /// [`Outbox::snapshot_sent`].
+    pub(super) fn take_snapshot(&mut self) -> Option<OutgoingTree> {
         match self.pieces.front_mut() {
-            Some(Piece::Tree(tree)) => tree.take(),
+            Some(Piece::Snapshot(tree)) => tree.take(),
             _ => None,
         }
     }
 
-    pub(super) fn tree_sent(&mut self) {
-        if let Some(Piece::Tree(None)) = self.pieces.front() {
+    pub(super) fn snapshot_sent(&mut self) {
+        if let Some(Piece::Snapshot(None)) = self.pieces.front() {
             self.pieces.pop_front();
         }
     }
@@ -161,7 +161,7 @@ mod tests {
         outbox.put(|out| out.extend_from_slice(bytes));
     }
 
-    /// Sends to a simulated kernel with room for `room` bytes.
+    /// Sends to a simulated stream with room for `room` bytes.
     fn send(outbox: &mut Outbox, mut room: usize, sink: &mut Vec<u8>) -> Sent {
         let outcome = outbox.send(|slices| {
             let mut taken = 0;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_leave_in_order_however_little_the_kernel_takes() {
+    fn bytes_are_sent_in_order_however_few_the_stream_accepts() {
         for room in [1, 7, 100, 70_000, 1 << 20] {
             let mut outbox = Outbox::default();
             let mut expected = Vec::new();
@@ -186,17 +186,17 @@ mod tests {
                 put(&mut outbox, &bytes);
                 expected.extend_from_slice(&bytes);
             }
-            let mut left = Vec::new();
-            while send(&mut outbox, room, &mut left) != Sent::All {
-                assert_eq!(outbox.unsent_bytes(), expected.len() - left.len());
+            let mut sent = Vec::new();
+            while send(&mut outbox, room, &mut sent) != Sent::All {
+                assert_eq!(outbox.unsent_bytes(), expected.len() - sent.len());
             }
-            assert_eq!(left, expected);
+            assert_eq!(sent, expected);
             assert_eq!(outbox.unsent_bytes(), 0);
         }
     }
 
     #[test]
-    fn what_waits_on_all_links_is_counted_until_it_leaves_or_its_link_ends() {
+    fn unsent_bytes_of_all_links_are_counted_until_they_are_sent_or_their_link_ends() {
         let total = Arc::new(AtomicUsize::new(0));
         let mut one = Outbox::counted_in(Arc::clone(&total));
         let mut other = Outbox::counted_in(Arc::clone(&total));
@@ -212,19 +212,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_a_tree_waits_for_it() {
+    fn bytes_behind_a_snapshot_wait_for_it() {
         let mut outbox = Outbox::default();
-        let mut left = Vec::new();
+        let mut sent = Vec::new();
         put(&mut outbox, b"before");
-        outbox.put_tree(tree_of(&["slice"], &Arc::default()));
+        outbox.put_snapshot(tree_of(&["slice"], &Arc::default()));
         put(&mut outbox, b"behind");
-        assert_eq!(send(&mut outbox, 100, &mut left), Sent::Tree);
-        assert!(outbox.take_tree().is_some());
-        assert!(outbox.take_tree().is_none(), "there is only one to send it");
-        assert_eq!(send(&mut outbox, 100, &mut left), Sent::Tree);
-        assert_eq!(left, b"before");
-        outbox.tree_sent();
-        assert_eq!(send(&mut outbox, 100, &mut left), Sent::All);
-        assert_eq!(left, b"beforebehind");
+        assert_eq!(send(&mut outbox, 100, &mut sent), Sent::Snapshot);
+        assert!(outbox.take_snapshot().is_some());
+        assert!(outbox.take_snapshot().is_none(), "there is only one to send it");
+        assert_eq!(send(&mut outbox, 100, &mut sent), Sent::Snapshot);
+        assert_eq!(sent, b"before");
+        outbox.snapshot_sent();
+        assert_eq!(send(&mut outbox, 100, &mut sent), Sent::All);
+        assert_eq!(sent, b"beforebehind");
     }
 }

@@ -25,7 +25,7 @@ use crate::wire::Stream;
 /// The receiver of inputs.
 pub(super) type Sink = Arc<dyn Fn(Vec<Input>) + Send + Sync>;
 
-pub(super) struct Switchboard {
+pub(super) struct Registry {
     pub(super) settings: PeerSettings,
     pub(super) store: Store<RealDisk>,
     sink: OnceLock<Sink>,
@@ -42,7 +42,7 @@ pub(super) struct Switchboard {
     members: Mutex<BTreeMap<ServerId, Vec<PeerAddress>>>,
     /// Why the last attempt to dial a member failed.
     unreachable: Mutex<BTreeMap<ServerId, String>>,
-    /// Links with bytes in their outbox that were not passed to the kernel yet.
+    /// Links with bytes in their outbox that were not passed to the stream yet.
     to_flush: Mutex<Vec<Arc<Link>>>,
     /// The snapshot of the last leader that has sent one.
     received: Mutex<Option<(LinkId, ReceivedTree)>>,
@@ -50,9 +50,9 @@ pub(super) struct Switchboard {
     pub(super) freed: Notify,
 }
 
-impl Switchboard {
-    pub(super) fn new(settings: PeerSettings, store: Store<RealDisk>) -> Switchboard {
-        Switchboard {
+impl Registry {
+    pub(super) fn new(settings: PeerSettings, store: Store<RealDisk>) -> Registry {
+        Registry {
             own: Mutex::new(settings.own.clone()),
             settings,
             store,
@@ -196,12 +196,13 @@ impl Switchboard {
     pub(super) fn election_ips(&self, id: ServerId) -> Vec<IpAddr> {
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         let elections = links.values().filter(|link| link.port == Port::Election);
-        let its = elections.filter(|link| link.peer_id() == Some(id) && link.is_at_home());
+        let its =
+            elections.filter(|link| link.peer_id() == Some(id) && link.is_at_member_address());
         its.map(|link| link.peer.ip().to_canonical()).collect()
     }
 
     /// Returns the members with an election link.
-    pub(super) fn in_touch(&self) -> BTreeSet<ServerId> {
+    pub(super) fn linked_members(&self) -> BTreeSet<ServerId> {
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         let elections = links.values().filter(|link| link.port == Port::Election);
         elections.filter_map(|link| link.peer_id()).collect()
@@ -246,19 +247,19 @@ impl Switchboard {
         }
     }
 
-    pub(super) fn keep_tree(&self, link: LinkId, tree: ReceivedTree) {
+    pub(super) fn keep_snapshot(&self, link: LinkId, tree: ReceivedTree) {
         let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         *received = Some((link, tree));
     }
 
     /// Drops a received snapshot that will not be used.
-    pub(super) fn drop_tree(&self) {
+    pub(super) fn drop_snapshot(&self) {
         let left = self.received.lock().unwrap_or_else(PoisonError::into_inner).take();
         // Its file is deleted with it, outside of the lock.
         drop(left);
     }
 
-    pub(super) fn take_tree(&self, link: LinkId) -> Option<ReceivedTree> {
+    pub(super) fn take_snapshot(&self, link: LinkId) -> Option<ReceivedTree> {
         let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         received.take_if(|(from, _)| *from == link).map(|(_, tree)| tree)
     }
@@ -275,9 +276,9 @@ fn foreign_port(opening: &Opening, known: &[PeerAddress]) -> Option<(u16, u16)> 
     Some((*other, known.first()?.election_port))
 }
 
-impl fmt::Debug for Switchboard {
+impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Switchboard").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Registry").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
