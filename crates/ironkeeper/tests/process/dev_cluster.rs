@@ -196,6 +196,9 @@ fn the_prompt_completes_commands_and_servers_and_has_a_history() {
     let mut next = open_prompt(home.path());
     next.press(UP);
     next.wait_for("stop 1");
+    // A killed cluster process would leave its member behind.
+    next.press(crate::pseudo_terminal::CTRL_C);
+    assert!(next.wait_for_end().success());
 }
 
 #[test]
