@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::{env, fs};
 
 fn root() -> PathBuf {
@@ -29,7 +28,7 @@ struct Package {
 
 /// Returns the packages that `Cargo.lock` selects for this platform, with all features.
 fn packages() -> Vec<Package> {
-    let output = Command::new(env!("CARGO"))
+    let output = ironkeeper_steps::cargo::command()
         .args(["tree", "--offline", "--locked", "--workspace", "--all-features"])
         .args(["--prefix", "none", "--format", "{p}\t{l}\t"])
         .current_dir(root())

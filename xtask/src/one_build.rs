@@ -3,13 +3,12 @@
 //! minute or more of every clean run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
 
 use ironkeeper_steps::{process, repo};
 
 /// Returns the features of each crate, as selected by these arguments of `cargo tree`.
 fn features(arguments: &str) -> BTreeMap<String, BTreeSet<String>> {
-    let mut command = Command::new(env!("CARGO"));
+    let mut command = ironkeeper_steps::cargo::command();
     command
         .args(["tree", "--offline", "--locked", "--prefix", "none", "--format", "{p}\t{f}\t"])
         .args(arguments.split(' '))

@@ -28,7 +28,7 @@ pub struct Options {
 fn cargo() -> Command {
     // Existing `RUSTFLAGS` are kept; the flag for shuttle is added to them.
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-    let mut command = Command::new(env!("CARGO"));
+    let mut command = ironkeeper_steps::cargo::command();
     command
         .args(["test", "--quiet", "--profile", "permutations"])
         .args(["--package", "ironkeeper-engine", "--test", "permutations"])

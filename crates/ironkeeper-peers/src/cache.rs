@@ -375,7 +375,7 @@ fn attempt(peer: &str, mut work: impl FnMut() -> Result<()>) -> Result<()> {
 }
 
 fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = ironkeeper_steps::cargo::command();
     // The driver has its own workspace and target directory.
     command.env_remove("CARGO_TARGET_DIR");
     command

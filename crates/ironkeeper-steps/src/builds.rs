@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::repo;
+use crate::{cargo, repo};
 
 /// The cargo profile for tests: optimized, with all assertions, and without the settings that make
 /// a release build slow. It is for the simulator and other programs that are tested but not
@@ -44,8 +44,7 @@ pub fn build_example(package: &str, name: &str) -> Result<PathBuf> {
 }
 
 fn build_command(profile: &str, packages: &[&str], kind: &str, name: &str) -> Command {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo::command();
     command.args(["build", "--profile", profile, "--locked"]);
     for package in packages {
         command.args(["--package", package]);

@@ -7,6 +7,7 @@
 //! Start from [`stages::Step`] and [`count::Count`].
 
 pub mod builds;
+pub mod cargo;
 pub mod count;
 pub mod limited;
 pub mod process;

@@ -146,7 +146,7 @@ pub fn options<T: clap::Args>(arguments: &str) -> T {
 
 /// Returns cargo with these arguments, separated by spaces.
 pub fn cargo(arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO"));
+    let mut command = crate::cargo::command();
     command.args(arguments.split(' '));
     command
 }

@@ -78,7 +78,7 @@ fn messages() -> Result<String> {
     if let Some(said) = &*said {
         return Ok(said.clone());
     }
-    let output = Command::new(env!("CARGO"))
+    let output = crate::cargo::command()
         .args(["test", "--quiet", "--workspace", "--all-features", "--no-run"])
         .arg("--message-format=json-render-diagnostics")
         .current_dir(repo::root())
