@@ -105,9 +105,8 @@ pub fn play(options: &Options, slots: &Slots) -> Result<Count> {
         Programs::default()
     };
     let work = tempfile::Builder::new().prefix("ironkeeper-ensemble-").tempdir()?;
-    let everybody =
-        plays.iter().flat_map(|(scenario, membership)| scenario.all_kinds(membership).0);
-    let missing = programs.fetch(&Membership(everybody.collect()), &cache).err();
+    let members = plays.iter().flat_map(|(scenario, membership)| scenario.all_kinds(membership).0);
+    let missing = programs.fetch(&Membership(members.collect()), &cache).err();
     let numbers: Vec<usize> = (0..plays.len()).collect();
     let mut rows = slots.run(&numbers, |number| {
         let (scenario, membership) = &plays[*number];

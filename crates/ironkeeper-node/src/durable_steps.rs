@@ -226,7 +226,7 @@ mod tests {
         }
 
         fn withdraw_proposed(&self) -> io::Result<()> {
-            *self.0.lock().expect("nobody panics") = true;
+            *self.0.lock().expect("no holder of the lock panics") = true;
             Ok(())
         }
     }
@@ -259,7 +259,7 @@ mod tests {
             let next = Membership { version, ..Membership::default() };
             let left = withdraw_unlogged(Some(&files), Some(next.clone()), Zxid(last));
             assert_eq!(left.expect("it was withdrawn"), is_kept.then_some(next));
-            assert_eq!(*files.0.lock().expect("nobody panics"), !is_kept);
+            assert_eq!(*files.0.lock().expect("no holder of the lock panics"), !is_kept);
         }
     }
 }

@@ -92,7 +92,7 @@ pub struct ServerId(pub i64);
 
 impl ServerId {
     /// The leader that a server without a vote names in its notifications.
-    pub const NOBODY: ServerId = ServerId(i64::MIN);
+    pub const NONE: ServerId = ServerId(i64::MIN);
     /// The id that observers without an id of their own send.
     pub const ANONYMOUS: ServerId = ServerId(i64::MAX);
 }

@@ -74,7 +74,7 @@ pub fn example(package: &str, name: &str) -> Result<PathBuf> {
 /// need them.
 fn messages() -> Result<String> {
     static SAID: Mutex<Option<String>> = Mutex::new(None);
-    let mut said = SAID.lock().expect("nobody panics with it");
+    let mut said = SAID.lock().expect("no holder of the lock panics");
     if let Some(said) = &*said {
         return Ok(said.clone());
     }

@@ -89,7 +89,7 @@ impl Shared {
             now_ms: 0,
             steps_open: 0,
             vote: Vote {
-                leader: ServerId::NOBODY,
+                leader: ServerId::NONE,
                 zxid: Zxid::ZERO,
                 round: 0,
                 peer_epoch: epochs.current,

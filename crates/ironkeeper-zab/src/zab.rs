@@ -476,7 +476,7 @@ impl Zab {
         let (me, now_ms) = (*me, *now_ms);
         let nothing = ensemble.is_observer(me);
         let initial = Vote {
-            leader: if ensemble.may_lead(me) { me } else { ServerId::NOBODY },
+            leader: if ensemble.may_lead(me) { me } else { ServerId::NONE },
             zxid: if nothing { Zxid(i64::MIN) } else { self.ledger.appended },
             round: self.round,
             peer_epoch: if nothing { Epoch(i64::MIN) } else { epochs.current },

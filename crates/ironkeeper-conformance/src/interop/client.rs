@@ -18,7 +18,7 @@ use super::{Lab, Tally};
 
 pub fn run(lab: &Lab<'_>) -> Result<Tally> {
     let server = Mutex::new(lab.server(|setup| setup)?);
-    let address = server.lock().expect("nobody panics with it").address();
+    let address = server.lock().expect("no holder of the lock panics").address();
     let control = TcpListener::bind("127.0.0.1:0")?;
     let control_address = control.local_addr()?;
     let done = AtomicBool::new(false);
@@ -52,7 +52,7 @@ fn restart(mut stream: &TcpStream, server: &Mutex<Server>) -> Result<()> {
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     if line.trim() == "restart" {
-        let mut server = server.lock().expect("nobody panics with it");
+        let mut server = server.lock().expect("no holder of the lock panics");
         server.stop()?;
         server.start_again()?;
         stream.write_all(b"done\n")?;

@@ -44,8 +44,8 @@ impl World {
             Fault::Isolate => self.isolate(node),
             Fault::Split => {
                 let mask = self.random.draw();
-                let everybody = servers + self.outsiders();
-                self.network.split(mask, everybody);
+                let members = servers + self.outsiders();
+                self.network.split(mask, members);
             }
             Fault::Heal => self.heal_cuts(),
             Fault::Reset => {

@@ -241,7 +241,7 @@ impl Leader {
         self.peers.insert(
             link,
             Peer {
-                id: ServerId::NOBODY,
+                id: ServerId::NONE,
                 kind: Kind::Observer,
                 stage: Stage::Accepted,
                 heard_ms: shared.now_ms,

@@ -48,7 +48,7 @@ fn nothing_acknowledged_is_lost_by_killing_the_server_again_and_again() {
                 scope.spawn(move || {
                     writer.run(|| {
                         if acks.fetch_add(1, Ordering::AcqRel) + 1 == kill_after {
-                            enough.send(()).expect("somebody who waits");
+                            enough.send(()).expect("the test waits for it");
                         }
                     });
                 });

@@ -233,8 +233,8 @@ async fn a_task_costs_as_many_watch_events_as_the_documentation_says() {
     // event.
     tasks.submit("first").await.unwrap();
     let (_, _, _first) = next(&busy).await;
-    let everybody = [&managing, &standing_by, &working, &idle, &asking];
-    for client in everybody {
+    let members = [&managing, &standing_by, &working, &idle, &asking];
+    for client in members {
         client.sync("/").await.unwrap();
     }
     let counts =
@@ -252,7 +252,7 @@ async fn a_task_costs_as_many_watch_events_as_the_documentation_says() {
     });
     awaited.unwrap();
     done.unwrap();
-    for client in everybody {
+    for client in members {
         client.sync("/").await.unwrap();
     }
     let spent: Vec<usize> = counts().iter().zip(before).map(|(now, then)| now - then).collect();
